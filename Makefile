@@ -1,0 +1,80 @@
+# `make demo` and `make test` set up what they need in .venv, once, and run. See `make help`.
+#
+# Settings: PYTHON=python3.12   EXTRA=cuda12|cuda13|none   VENV=.venv   DEMO="--batch 16 photo.jpg"
+#           PYTEST="-k view"
+# Written for GNU make and a plain Linux machine with Python 3.11 or newer; no compiler is needed.
+
+SHELL := /bin/sh
+VENV ?= .venv
+DEMO ?=
+PYTEST ?=
+BENCH ?= overhead
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+bin := $(VENV)/bin
+
+# The first Python that is new enough and can make virtual environments; with PYTHON=, that one only.
+find_python = for p in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14); do \
+	if "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	echo "$$p"; break; fi; done
+
+# $(call install,EXTRA OF pyproject.toml): CuPy with NVRTC joins it where an NVIDIA driver answers.
+install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor/cli/driver.py); \
+	if [ "$$cuda" = none ]; then extras=$(1); echo "setup: no NVIDIA driver, so CPU-only mode"; \
+	else extras=$(1),$$cuda; echo "setup: an NVIDIA driver, so CuPy and NVRTC come along ($$cuda)"; fi; \
+	echo "setup: installing gputensor[$$extras] into $(VENV)"; \
+	$(bin)/python -m pip install -qq --editable ".[$$extras]" && touch $@
+
+.PHONY: help demo test oracle lint bench wheel clean
+
+help:
+	@echo "make demo    set up and run the demonstration on a photograph (writes demo.png)"
+	@echo "make test    set up and run the tests"
+	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   the benchmark $(BENCH); BENCH=NAME for another"
+	@echo "make wheel   build dist/gputensor-*.whl"
+	@echo "make clean   remove $(VENV) and everything built"
+
+demo: $(VENV)/.demo
+	@$(bin)/gputensor demo $(DEMO)
+
+test: $(VENV)/.test
+	@$(bin)/python -m pytest -q $(PYTEST)
+
+oracle: $(VENV)/.oracle
+	@$(bin)/python -m pytest -q -m oracle $(PYTEST)
+
+lint: $(VENV)/.test
+	@$(bin)/ruff check .
+	@$(bin)/mypy
+
+bench: $(VENV)/.test
+	@$(bin)/python -m bench run $(BENCH)
+
+wheel: $(VENV)/.test
+	@$(bin)/python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
+	@ls -l dist/*.whl
+
+clean:
+	@rm -rf $(VENV) build dist gputensor.egg-info demo.png
+
+# --- setting up -------------------------------------------------------------------------------------
+
+$(bin)/python:
+	@python=$$($(find_python)); \
+	if [ -z "$$python" ]; then \
+	  echo "setup: no Python >= 3.11 with venv was found; install one (Debian: apt install python3-venv)" \
+	    "or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; fi; \
+	echo "setup: $$("$$python" --version) makes $(VENV)"; \
+	"$$python" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.demo: pyproject.toml | $(bin)/python
+	@$(call install,demo)
+
+$(VENV)/.test: pyproject.toml | $(bin)/python
+	@$(call install,test)
+
+$(VENV)/.oracle: $(VENV)/.test
+	@echo "setup: installing torch==2.13.0 into $(VENV), for the oracle tests only"
+	@$(bin)/python -m pip install -qq torch==2.13.0 && touch $@

@@ -1,0 +1,88 @@
+"""Times callables against each other in one process: rounds alternate, medians are kept.
+
+A machine drifts and is shared, so an absolute time says little; the ratio of two medians from
+alternating rounds says what the difference is.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Sample:
+    """Times of one callable: `ns` holds nanoseconds per call, a figure per round."""
+
+    __slots__ = ("ns",)
+
+    def __init__(self) -> None:
+        self.ns: list[float] = []
+
+    @property
+    def median_ns(self) -> float:
+        return statistics.median(self.ns)
+
+    @property
+    def quartiles_ns(self) -> tuple[float, float]:
+        if len(self.ns) < 2:
+            return self.ns[0], self.ns[0]
+        low, _, high = statistics.quantiles(self.ns, n=4)
+        return low, high
+
+
+def alternate(
+    sides: Sequence[Callable[[], Any]], rounds: int = 11, round_ms: float = 4.0, finish: Callable[[], None] | None = None
+) -> list[Sample]:
+    """Time each callable `rounds` times, in turns: A B C, A B C, …
+
+    round_ms: about how long a round of one callable takes. finish: called at the end of each round
+    inside the timing, to wait for a device.
+    """
+    counts = [_calls_for(side, round_ms) for side in sides]
+    samples = [Sample() for _ in sides]
+    for _ in range(rounds):
+        for side, count, sample in zip(sides, counts, samples):
+            sample.ns.append(_time(side, count, finish) / count)
+    return samples
+
+
+def _calls_for(side: Callable[[], Any], round_ms: float) -> int:
+    """How many calls take about a round; this also warms up."""
+    count = 1
+    while True:
+        taken = _time(side, count, None)
+        if taken > round_ms * 1e6 / 4:
+            return max(1, int(count * round_ms * 1e6 / taken))
+        count *= 4
+
+
+def _time(side: Callable[[], Any], count: int, finish: Callable[[], None] | None) -> int:
+    repeat = [None] * count
+    begin = time.perf_counter_ns()
+    for _ in repeat:
+        side()
+    if finish is not None:
+        finish()
+    return time.perf_counter_ns() - begin
+
+
+def geomean(values: Iterable[float]) -> float:
+    return statistics.geometric_mean(list(values))
+
+
+def progress(items: Sequence[T], label: Callable[[T], str]) -> Iterator[T]:
+    """Iterate with a bar on standard error, if that is a terminal."""
+    shown = sys.stderr.isatty()
+    for number, item in enumerate(items):
+        if shown:
+            done = 24 * number // len(items)
+            bar = "#" * done + "-" * (24 - done)
+            print(f"\r[{bar}] {number}/{len(items)} {label(item):<40.40}", end="", file=sys.stderr, flush=True)
+        yield item
+    if shown:
+        print("\r" + " " * 78 + "\r", end="", file=sys.stderr, flush=True)

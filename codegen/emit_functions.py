@@ -1,0 +1,373 @@
+"""_generated/functions.py and _generated/methods.py: what users call.
+
+Each does what it must to find out which overload is meant, then calls through the table itself: one
+frame between the user and the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import docstring, gather
+from .merge import MERGES, Case, Merge
+from .model import Model, Op, parameter, schema
+from .text import indent, module, wrap
+
+if TYPE_CHECKING:
+    from gputensor.core.schema import Argument
+
+IMPORTS = '''from ..core.arguments import NUMBERS
+from ..core.arguments import coerce as _coerce
+from ..core.arguments import keys_of_list as _keys_of_list
+from ..core.arguments import number as _number
+from ..core.arguments import sequence as _sequence
+from ..core.arguments import wrong_operand as _wrong_operand
+from ..core.device import device as _device
+from ..core.dtype import dtype as _dtype
+from ..core.errors import not_a_dtype as _not_a_dtype
+from ..core.errors import not_given as _not_given
+from ..core.errors import too_many as _too_many
+from ..core.memory_format import contiguous_format as _contiguous_format
+from ..dispatch.tls import state as _state
+from . import calls as _calls
+from . import operators as _ops'''
+
+FUNCTIONS_DOC = """Public functions, `gt.add(...)`: one per operator name, a to z.
+
+A function reads which overload is meant from what was given, gathers the operands' keys and calls
+through the operator's table. Values are checked by native code."""
+
+METHODS_DOC = """Tensor's operators: methods, then what Python's own operators call, a to z.
+
+As `functions.py`, without `out`."""
+
+# (method, overload, arguments behind self, whether other comes first); emitted where the operator is.
+# Source: torch/_tensor.py and tools/autograd/templates/python_variable_methods.cpp.
+BINARY_DUNDERS = (
+    ("__add__", "add.Tensor", ("1",), False),
+    ("__radd__", "add.Tensor", ("1",), False),
+    ("__iadd__", "add_.Tensor", ("1",), False),
+    ("__sub__", "sub.Tensor", ("1",), False),
+    ("__rsub__", "rsub.Tensor", ("1",), False),
+    ("__isub__", "sub_.Tensor", ("1",), False),
+    ("__mul__", "mul.Tensor", (), False),
+    ("__rmul__", "mul.Tensor", (), False),
+    ("__imul__", "mul_.Tensor", (), False),
+    ("__truediv__", "div.Tensor", (), False),
+    ("__rtruediv__", "div.Tensor", (), True),
+    ("__itruediv__", "div_.Tensor", (), False),
+    ("__floordiv__", "div.Tensor_mode", ('"floor"',), False),
+    ("__rfloordiv__", "div.Tensor_mode", ('"floor"',), True),
+    ("__ifloordiv__", "div_.Tensor_mode", ('"floor"',), False),
+    ("__matmul__", "matmul", (), False),
+    ("__rmatmul__", "matmul", (), True),
+    ("__eq__", "eq.Tensor", (), False),
+    ("__ne__", "ne.Tensor", (), False),
+    ("__lt__", "lt.Tensor", (), False),
+    ("__le__", "le.Tensor", (), False),
+    ("__gt__", "gt.Tensor", (), False),
+    ("__ge__", "ge.Tensor", (), False),
+    ("__and__", "bitwise_and.Tensor", (), False),
+    ("__or__", "bitwise_or.Tensor", (), False),
+    ("__xor__", "bitwise_xor.Tensor", (), False),
+)
+UNARY_DUNDERS = (("__neg__", "neg"), ("__abs__", "abs"), ("__invert__", "bitwise_not"))
+
+
+def functions(model: Model) -> str:
+    names = model.bases("function")
+    listed = wrap("__all__ = [", [f'"{name}"' for name in names], "]")
+    parts = [_used_imports(IMPORTS + "\n\n" + "\n".join(listed))]
+    parts += ["\n".join(public(model, name, "function")) for name in names]
+    return module(FUNCTIONS_DOC, *_prune(parts))
+
+
+def methods(model: Model) -> str:
+    lines = ["class GeneratedMethods:"]
+    lines += ['    """Base of Tensor: every operator that has a method."""', "", "    __slots__ = ()"]
+    for name in sorted({*model.bases("method"), *model.bases("property")}):
+        variant = "method" if model.overloads(name, "method") else "property"
+        lines += ["", *indent(public(model, name, variant))]
+    lines += ["", "    # --- Python's operators ---"]
+    known = {op.name: op for op in model.ops}
+    for dunder, overload in UNARY_DUNDERS:
+        if overload in known:
+            lines += ["", *indent(_unary_dunder(dunder, known[overload]))]
+    for dunder, overload, rest, swapped in BINARY_DUNDERS:
+        if overload in known:
+            lines += ["", *indent(_binary_dunder(dunder, known[overload], rest, swapped))]
+    lines += ["", "    # A class that defines __eq__ loses its hash; tensors are hashed by identity."]
+    lines += ["    __hash__ = object.__hash__"]
+    return module(METHODS_DOC, *_prune([IMPORTS, "\n".join(lines)]))
+
+
+def _used_imports(text: str) -> str:
+    return text
+
+
+def _prune(parts: list[str]) -> list[str]:
+    """Drop the import lines whose name the rest of the module does not use."""
+    rest = "\n".join(parts[1:])
+    kept = []
+    for line in parts[0].split("\n"):
+        if line.startswith("from ") and f"{line.split()[-1]}" not in _words(rest):
+            continue
+        kept.append(line)
+    return ["\n".join(kept), *parts[1:]]
+
+
+def _words(text: str) -> set[str]:
+    found, current = set(), ""
+    for character in text + " ":
+        if character.isalnum() or character == "_":
+            current += character
+        elif current:
+            found.add(current)
+            current = ""
+    return found
+
+
+# --- one public name --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Public:
+    """A public function or method: its overloads, and how they merge where there are several."""
+
+    name: str
+    variant: str
+    ops: tuple[Op, ...]
+    merge: Merge | None
+    outs: dict[str, Op]
+
+    @property
+    def is_method(self) -> bool:
+        return self.variant != "function"
+
+    @property
+    def first(self) -> Op:
+        return self.ops[0]
+
+    def find(self, overload: str) -> Op:
+        return next(op for op in (*self.ops, *self.outs.values()) if op.name == overload)
+
+    @property
+    def vararg(self) -> Argument | None:
+        """The list of ints that may be given as `x.view(2, 3)`; PyTorch's rule.
+
+        Source: torch/csrc/utils/python_arg_parser.cpp, allow_varargs_intlist.
+        """
+        if self.merge is not None:
+            return None
+        positional = [a for a in self.first.schema.positional if not (self.is_method and a.name == "self")]
+        if len(positional) != 1:
+            return None
+        form = positional[0].type
+        is_ints = form.is_list and form.size is None and form.base in ("int", "SymInt")
+        return positional[0] if is_ints else None
+
+
+def gathered(model: Model, name: str, variant: str) -> Public:
+    ops = tuple(model.overloads(name, variant))
+    outs = {}
+    merge = MERGES.get(name) if len(ops) > 1 else None
+    if len(ops) > 1 and merge is None:
+        listed = ", ".join(op.name for op in ops)
+        raise LookupError(f"codegen/merge.py: '{name}' must say how {listed} become one function")
+    if variant == "function":
+        outs = {op.name: out for op in ops if (out := model.out_of(op)) is not None}
+        if merge is not None and merge.out is not None:
+            outs[""] = model.find(merge.out.overload)
+    return Public(name, variant, ops, merge, outs)
+
+
+def public(model: Model, name: str, variant: str) -> list[str]:
+    """The lines of one function or method."""
+    it = gathered(model, name, variant)
+    body = docstring.lines(it.ops, is_method=it.is_method, merge=it.merge, has_out=bool(it.outs))
+    if it.merge is None:
+        body += _single(it)
+    else:
+        body += _merged(it, it.merge)
+    head = ["@property"] if variant == "property" else []
+    return [*head, *wrap(f"def {name}(", signature(it), "):"), *indent(body)]
+
+
+def signature(it: Public) -> list[str]:
+    """Parameters with their defaults."""
+    if it.merge is not None:
+        has_self = it.first.arguments and it.first.arguments[0].name == "self"
+        found = (["self"] if has_self else []) + list(it.merge.parameters)
+        keyword_only = [a for a in it.first.schema.keyword_only if it.first.has_options and it.name != "to"]
+    else:
+        found = [] if it.vararg is None else ["*args"]
+        if it.vararg is not None and it.is_method:
+            found.insert(0, "self")
+        for argument in it.first.schema.positional:
+            if it.is_method and argument.name == "self" and it.vararg is None:
+                found.insert(0, "self")  # where() has its condition first
+            elif argument is it.vararg:
+                found.append(f"{parameter(argument.name)}=None")
+            elif not (it.is_method and argument.name == "self"):
+                found.append(_with_default(argument))
+        keyword_only = list(it.first.schema.keyword_only)
+    named = [_with_default(argument) for argument in keyword_only]
+    if it.first.has_options and it.name != "to":
+        named.append("requires_grad=False")
+    if it.outs:
+        named.append("out=None")
+    if named and not any(item.startswith("*") for item in found):
+        found.append("*")
+    return found + named
+
+
+def _with_default(argument: Any) -> str:
+    name = parameter(argument.name)
+    return f"{name}={default(argument)}" if argument.has_default else name
+
+
+def default(argument: Any) -> str:
+    """The default as Python text."""
+    value = argument.default
+    if isinstance(value, schema.Name):
+        return f"_{value}"
+    if argument.type.base == "float" and type(value) is int:
+        value = float(value)
+    return repr(value)
+
+
+def _single(it: Public) -> list[str]:
+    op = it.first
+    lines = varargs(it)
+    lines += _normalised(op.arguments, it.name)
+    if it.outs:
+        out = it.outs[op.name]
+        given = [parameter(a.name) for a in out.arguments]
+        lines += ["if out is not None:", *indent(wrap(f"return _calls.{out.identifier}(", given, ")"))]
+    if op.has_options:
+        given = wrap(f"return _calls.{op.identifier}(", op.parameters, ").requires_grad_()")
+        lines += ["if requires_grad:", *indent(given)]
+    if it.name == "contiguous":
+        # As THPVariable_contiguous: nothing to do is found out without a dispatch.
+        lines += [
+            "if memory_format is _contiguous_format and self._geometry.is_contiguous:",
+            "    return self",
+        ]
+    return [*lines, *gather.guarded(op, is_method=it.is_method), *gather.call(op, {})]
+
+
+def varargs(it: Public) -> list[str]:
+    """`*args` to the list they stand for: ints, or one sequence."""
+    if it.vararg is None:
+        return []
+    name = parameter(it.vararg.name)
+    return [
+        "if len(args) == 1:",
+        f"    ({name},) = args",
+        f"    if type({name}) is int:",
+        f"        {name} = args",
+        f"    elif type({name}) is not tuple:",
+        f"        {name} = _sequence({name})",
+        "elif args:",
+        f"    {name} = args",
+        f"elif {name} is None:",
+        f'    raise _not_given("{it.name}", "{it.vararg.name}")',
+    ]
+
+
+def _normalised(arguments: Sequence[Any], name: str) -> list[str]:
+    """Device strings to devices, and a dtype that is none refused."""
+    lines = []
+    for argument in arguments:
+        at = parameter(argument.name)
+        base, optional = argument.type.base, argument.type.is_optional or argument.has_default
+        if base == "ScalarType":
+            guard = f"{at} is not None and " if optional else ""
+            lines += [f"if {guard}type({at}) is not _dtype:"]
+            lines += [f'    raise _not_a_dtype("{name}", {at})']
+        elif base == "Device":
+            guard = f"{at} is not None and " if optional else ""
+            lines += [f"if {guard}type({at}) is not _device:", f"    {at} = _device({at})"]
+    return lines
+
+
+def _merged(it: Public, merge: Merge) -> list[str]:
+    lines = []
+    options = [a for a in it.first.schema.keyword_only if it.first.has_options and it.name != "to"]
+    if options:
+        again = [item.partition("=")[0] for item in merge.parameters]
+        again += [f"{a.name}={a.name}" for a in options]
+        lines += ["if requires_grad:"]
+        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()"))
+    lines += list(merge.preamble)
+    named = [item.partition("=")[0] for item in merge.parameters]
+    checked: dict[str, Any] = {}
+    for op in it.ops:
+        for argument in op.arguments:
+            if argument.name in named or argument in options:
+                known = checked.get(argument.name)
+                checked[argument.name] = argument if known is None or argument.type.is_optional else known
+    for name in ("dtype", "device"):
+        if name in checked:
+            lines += [line.replace(f"if type({name})", f"if {name} is not None and type({name})")
+                      for line in _normalised([checked[name]], it.name)]  # fmt: skip
+    lines += _merged_out(it, merge)
+    return lines + _cases(it, merge)
+
+
+def _cases(it: Public, merge: Merge) -> list[str]:
+    ops = [it.find(case.overload) for case in merge.cases]
+    shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
+    lines = gather.guarded(ops[-1], is_method=it.is_method) if shared else []
+    for case, op in zip(merge.cases, ops):
+        body = [] if shared else gather.guarded(op, is_method=it.is_method)
+        body += gather.call(op, case.arguments)
+        lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
+    return lines
+
+
+def _merged_out(it: Public, merge: Merge) -> list[str]:
+    if not it.outs:
+        return []
+    cases: Sequence[Case] = merge.cases
+    ops = [it.outs.get(case.overload) for case in cases]
+    if merge.out is not None:
+        cases, ops = (merge.out,), [it.outs[""]]
+    lines = []
+    for case, op in zip(cases, ops):
+        if op is None:
+            raise LookupError(f"codegen/merge.py: '{it.name}' has no out form of {case.overload}")
+        given = [case.arguments.get(a.name, parameter(a.name)) for a in op.arguments]
+        body = wrap(f"return _calls.{op.identifier}(", given, ")")
+        lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
+    return ["if out is not None:", *indent(lines)]
+
+
+# --- Python's operators -------------------------------------------------------------------------------
+
+
+def _unary_dunder(name: str, op: Op) -> list[str]:
+    body = [*gather.guarded(op, is_method=True), *gather.call(op, {})]
+    return [f"def {name}(self):", *indent(body)]
+
+
+def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> list[str]:
+    """A foreign operand gives NotImplemented, so that its own class gets a chance."""
+    given = dict(zip((argument.name for argument in op.arguments[2:]), rest))
+    first, second = (argument.name for argument in op.arguments[:2])
+    given |= {first: "other", second: "self"} if swapped else {first: "self", second: "other"}
+    state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
+    if op.numbers:
+        keys = "self._keys if type(other) in NUMBERS else self._keys | other._keys"
+        foreign = [
+            "other = _number(other)",
+            "if other is None:",
+            "    return NotImplemented",
+            "key_set = self._keys",
+        ]
+    else:
+        keys, foreign = "self._keys | other._keys", ["return NotImplemented"]
+    body = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
+    return [f"def {name}(self, other):", *indent([*body, *gather.call(op, given)])]

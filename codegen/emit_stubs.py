@@ -1,0 +1,121 @@
+"""_generated/functions.pyi and methods.pyi: what editors and type checkers read.
+
+One signature per overload, so that completion shows what goes together; docstrings stay in the .py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .emit_functions import BINARY_DUNDERS, UNARY_DUNDERS, Public, default, gathered
+from .model import Model, Op, parameter
+from .text import HEADER, indent, wrap
+
+_TYPES = {
+    "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
+    "str": "str", "Scalar": "_Number", "ScalarType": "dtype", "Layout": "layout",
+    "Device": "device | str | int", "MemoryFormat": "memory_format", "Generator": "Generator",
+    "Storage": "Storage",
+}  # fmt: skip
+
+IMPORTS = """from collections.abc import Sequence
+from typing import TypeAlias, overload
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.layout import layout
+from ..core.memory_format import memory_format
+from ..native.random import Generator
+from ..storage import Storage
+from ..tensor import Tensor
+
+_Number: TypeAlias = int | float | complex
+"""
+
+def functions(model: Model) -> str:
+    lines: list[str] = []
+    for name in model.bases("function"):
+        lines += _public(gathered(model, name, "function"))
+    return "\n".join([HEADER + IMPORTS, *lines, ""])
+
+
+def methods(model: Model) -> str:
+    lines = ["class GeneratedMethods:"]
+    for name in sorted({*model.bases("method"), *model.bases("property")}):
+        variant = "method" if model.overloads(name, "method") else "property"
+        lines += indent(_public(gathered(model, name, variant)))
+    known = {op.name: op for op in model.ops}
+    for dunder, overload in UNARY_DUNDERS:
+        if overload in known:
+            lines.append(f"    def {dunder}(self) -> Tensor: ...")
+    for dunder, overload, _, _ in BINARY_DUNDERS:
+        if overload in known:
+            other = "Tensor | _Number" if known[overload].numbers else "Tensor"
+            ignore = "  # type: ignore[override]" if dunder in ("__eq__", "__ne__") else ""
+            lines.append(f"    def {dunder}(self, other: {other}) -> Tensor: ...{ignore}")
+    return "\n".join([HEADER + IMPORTS, *lines, ""])
+
+
+def _public(it: Public) -> list[str]:
+    if it.merge is not None and it.merge.stub:
+        signatures: list[Sequence[str]] = [list(items) for items in it.merge.stub]
+    else:
+        signatures = [items for op in it.ops for items in _signatures(it, op)]
+    lines = []
+    for items in signatures:
+        lines += ["@overload"] if len(signatures) > 1 else []
+        lines += ["@property"] if it.variant == "property" else []
+        lines += wrap(f"def {it.name}(", items, f") -> {_returns(it.first)}: ...")
+    return lines
+
+
+def _signatures(it: Public, op: Op) -> list[list[str]]:
+    if it.vararg is None:
+        return [_signature(it, op, "")]
+    return [_signature(it, op, it.vararg.name, spread) for spread in (False, True)]
+
+
+def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[str]:
+    """The parameters of one overload. spread: its list of ints comes as `*size`."""
+    found: list[str] = []
+    for argument in op.schema.positional:
+        if it.is_method and argument.name == "self":
+            found.insert(0, "self")
+        elif spread and argument.name == vararg:
+            found.append(f"*{parameter(vararg)}: int")
+        else:
+            found.append(_typed(op, argument))
+    named = [_typed(op, argument) for argument in op.schema.keyword_only]
+    named += ["requires_grad: bool = False"] if op.has_options else []
+    named += ["out: Tensor | None = None"] if it.outs else []
+    if named and not spread:
+        found.append("*")
+    return found + named
+
+
+def _typed(op: Op, argument: Any) -> str:
+    name, text = parameter(argument.name), _type(argument.type)
+    if argument.name in op.numbers:
+        text = "Tensor | _Number"
+    if not argument.has_default:
+        return f"{name}: {text}"
+    value = default(argument)
+    return f"{name}: {text} = {'...' if value.startswith('_') else value}"
+
+
+def _type(form: Any) -> str:
+    if form.is_optional:
+        return f"{_type(form.parts[0])} | None"
+    if form.is_list:
+        inner = _type(form.parts[0])
+        listed = f"Sequence[{inner}]"
+        return f"{inner} | {listed}" if form.size is not None else listed
+    return _TYPES[form.base]
+
+
+def _returns(op: Op) -> str:
+    returned = op.schema.returns[0].type
+    if returned.is_list:
+        return "list[Tensor]"
+    return "Tensor" if returned.base == "Tensor" else "_Number"

@@ -1,0 +1,73 @@
+"""Lines that gather the key set of a call and make the call through the table.
+
+Where an operand may be something else than a tensor, the lines catch the AttributeError of `_keys`:
+on the fast way that costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .model import Op, parameter
+from .text import indent, wrap
+
+
+def expression(op: Op, names: Mapping[str, str] | None = None) -> str:
+    """OR of the keys of the operator's Tensor arguments; empty where it has none.
+
+    names: argument -> the expression that stands for it in the call.
+    """
+    at = {a.name: parameter(a.name) for a in op.tensors} | dict(names or {})
+    tensors = op.tensors
+    if len(tensors) == 2 and op.numbers == [tensors[1].name]:
+        first, other = at[tensors[0].name], at[tensors[1].name]
+        return f"{first}._keys if type({other}) in NUMBERS else {first}._keys | {other}._keys"
+    terms = []
+    for argument in tensors:
+        name = at[argument.name]
+        if argument.type.required.is_list:
+            terms.append(f"_keys_of_list({name})")
+        elif argument.type.is_optional:
+            terms.append(f"(0 if {name} is None else {name}._keys)")
+        elif argument.name in op.numbers:
+            terms.append(f"(0 if type({name}) in NUMBERS else {name}._keys)")
+        else:
+            terms.append(f"{name}._keys")
+    return " | ".join(terms)
+
+
+def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+    """The call through the table, once `key_set` is there."""
+    given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
+    return wrap(f"{lead}_ops.{op.identifier}.table[key_set](", ["key_set", *given], ")")
+
+
+def guarded(op: Op, *, is_method: bool, names: Mapping[str, str] | None = None) -> list[str]:
+    """Lines that leave the call's key set in `key_set`, with a sentence for a wrong operand."""
+    keys = expression(op, names)
+    state = "include, keep = _state.get()"
+    if not keys:
+        return [state, "key_set = include & keep"]
+    operands = [parameter(a.name) for a in op.tensors]
+    if operands == ["self"] and is_method:
+        return [state, "key_set = (self._keys | include) & keep"]
+    if op.numbers:
+        return [
+            "try:",
+            *indent([f"key_set = {keys}"]),
+            "except AttributeError:",
+            *indent([f"{', '.join(operands)} = _coerce(_ops.{op.identifier}, {', '.join(operands)})"]),
+            *indent([f"key_set = {keys}"]),
+            state,
+            "key_set = (key_set | include) & keep",
+        ]
+    errors = "AttributeError"
+    if any(argument.type.required.is_list for argument in op.tensors):
+        errors = "(AttributeError, TypeError)"
+    return [
+        state,
+        "try:",
+        *indent([f"key_set = ({keys} | include) & keep"]),
+        f"except {errors}:",
+        *indent([f"raise _wrong_operand(_ops.{op.identifier}, {', '.join(operands)}) from None"]),
+    ]

@@ -1,0 +1,251 @@
+"""Reads native_functions.yaml; every complaint names the file, the line and the operator."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import model, paths
+from .model import Model, Op
+
+FIELDS = (
+    "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
+    "factory", "loop", "dtypes", "derivatives", "doc",
+)  # fmt: skip
+VARIANTS = ("function", "method", "property")
+
+
+class EntryError(Exception):
+    """A mistake in native_functions.yaml."""
+
+    def __init__(self, line: int, where: str, complaint: str) -> None:
+        super().__init__(f"{paths.YAML.name}:{line}: {where}: {complaint}")
+
+
+def load(path: Path = paths.YAML) -> Model:
+    return loads(path.read_text(encoding="utf-8"))
+
+
+def loads(text: str) -> Model:
+    """The operators of a YAML text. Raises: EntryError for the first mistake."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise EntryError(mark.line + 1 if mark else 1, "yaml", str(error.problem)) from error
+    if not isinstance(root, yaml.SequenceNode):
+        raise EntryError(1, "yaml", "the file must be a list of entries")
+    known: dict[str, Op] = {}
+    for node in root.value:
+        entry = _Entry(node).op()
+        for op in (entry, *_derived(entry)):
+            other = known.setdefault(op.name, op)
+            if other is not op:
+                raise EntryError(op.line, op.name, f"is defined already, at line {other.line}")
+    return Model(tuple(known.values()))
+
+
+def _derived(entry: Op) -> Iterable[Op]:
+    """The operators that the entry's `autogen` names."""
+    for name in entry.autogen:
+        schema = model.derive(entry, name)
+        if schema is None:
+            forms = f"'{entry.base}_' or '{entry.base}.out'"
+            raise EntryError(entry.line, entry.base, f"'autogen' must name its forms like {forms} (got '{name}')")
+        in_place = schema.kind == "inplace"
+        yield Op(
+            schema=schema,
+            line=entry.line,
+            family=entry.family,
+            doc=entry.doc,
+            variants=("method",) if in_place else ("function",),
+            factory=entry.factory,
+            loops=entry.loops,
+            dtypes=entry.dtypes,
+            derivatives=entry.derivatives if in_place else {},
+            tags=tuple(tag for tag in entry.tags if tag != "core"),
+            device_check=entry.device_check,
+            device_guard=entry.device_guard,
+            source=entry,
+        )
+
+
+class _Entry:
+    """One mapping of the YAML with the line of each of its fields."""
+
+    def __init__(self, node: yaml.Node) -> None:
+        self.line = node.start_mark.line + 1
+        self.where = "entry"
+        self.nodes: dict[str, yaml.Node] = {}
+        if not isinstance(node, yaml.MappingNode):
+            raise EntryError(self.line, self.where, "must be a mapping that begins with 'func'")
+        for key, value in self.pairs(node):
+            if key == "func" and isinstance(value, yaml.ScalarNode):
+                self.where = value.value.partition("(")[0].partition(".")[0]
+        for key, value in self.pairs(node):
+            if key not in FIELDS:
+                raise self.error(f"unknown key '{key}'{_suggest(key, FIELDS)}", value)
+            self.nodes[key] = value
+
+    def error(self, complaint: str, node: yaml.Node | None = None) -> EntryError:
+        line = self.line if node is None else node.start_mark.line + 1
+        return EntryError(line, self.where, complaint)
+
+    def pairs(self, node: yaml.MappingNode) -> list[tuple[str, yaml.Node]]:
+        """Keys and values; a key given twice, which YAML loaders drop in silence, is an error."""
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise EntryError(line, self.where, f"key '{key.value}' is given twice, first at line {seen[key.value]}")
+            seen[key.value] = line
+        return [(key.value, value) for key, value in node.value]
+
+    # -- fields ---------------------------------------------------------------------------------
+
+    def op(self) -> Op:
+        for field in ("func", "family", "doc"):
+            if field not in self.nodes:
+                raise self.error(f"'{field}' is missing")
+        schema = self.schema()
+        op = Op(
+            schema=schema,
+            line=self.line,
+            family=self.word("family"),
+            doc=self.text("doc").strip(),
+            variants=self.variants(schema),
+            dispatch=self.dispatch(),
+            autogen=self.words("autogen"),
+            factory=self.word("factory") if "factory" in self.nodes else "",
+            loops=self.words("loop"),
+            dtypes=self.choice("dtypes", tuple(model.DTYPES)) if "dtypes" in self.nodes else "",
+            derivatives=self.derivatives(schema),
+            tags=self.tags(),
+            device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
+            device_guard=self.flag("device_guard", {"True": True, "False": False}),
+        )
+        if op.dispatch and any(key in ("CPU", "CUDA") for key in op.dispatch) and op.is_implicit:
+            raise self.error(f"'dispatch' must not mix {model.IMPLICIT} with backends", self.nodes["dispatch"])
+        return op
+
+    def schema(self) -> Any:
+        node, text = self.nodes["func"], self.text("func")
+        try:
+            schema = model.schema.parse(text)
+        except model.schema.errors.SchemaError as error:
+            raise self.error(str(error), node) from error
+        if str(schema) != text:
+            raise self.error(f"'func' must be spelled {str(schema)!r}", node)
+        complaint = schema.check_kind()
+        if complaint is not None:
+            raise self.error(f"'func' {complaint} (got {text!r})", node)
+        if schema.name.namespace:
+            raise self.error("'func' must not name a namespace", node)
+        return schema
+
+    def variants(self, schema: Any) -> tuple[str, ...]:
+        found = self.words("variants") or ("function",)
+        for variant in found:
+            self.known(variant, VARIANTS, "variants")
+        if "function" not in found and not (schema.arguments and schema.arguments[0].name == "self"):
+            named = any(argument.name == "self" for argument in schema.arguments)
+            if not named:
+                raise self.error("a method must have an argument 'self'", self.nodes["variants"])
+        return found
+
+    def dispatch(self) -> dict[str, str] | None:
+        node = self.nodes.get("dispatch")
+        if node is None:
+            return None
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error("'dispatch' must map keys to names in native/", node)
+        known = _dispatch_keys()
+        found: dict[str, str] = {}
+        for keys, value in self.pairs(node):
+            for key in keys.split(","):
+                key = key.strip()
+                if key not in known:
+                    raise self.error(f"unknown dispatch key '{key}'{_suggest(key, known)}", value)
+                if key in found:
+                    raise self.error(f"dispatch key '{key}' is given twice", value)
+                found[key] = self.scalar(value, f"dispatch.{key}")
+        if sum(key in model.COMPOSITE for key in found) > 1:
+            raise self.error("'dispatch' must have at most one composite key", node)
+        return found
+
+    def derivatives(self, schema: Any) -> dict[str, str]:
+        node = self.nodes.get("derivatives")
+        if node is None:
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error("'derivatives' must map arguments to Python expressions", node)
+        tensors = [argument.name for argument in schema.arguments if argument.type.has_tensor]
+        found = {}
+        for name, value in self.pairs(node):
+            if name not in tensors:
+                raise self.error(f"'derivatives' names no Tensor argument with '{name}'{_suggest(name, tensors)}", value)
+            found[name] = self.scalar(value, f"derivatives.{name}")
+            try:
+                ast.parse(found[name], mode="eval")
+            except SyntaxError as error:
+                complaint = f"derivative of '{name}' is not a Python expression: {found[name]!r}"
+                raise self.error(complaint, value) from error
+        return found
+
+    def tags(self) -> tuple[str, ...]:
+        tags = self.words("tags")
+        for tag in tags:
+            self.known(tag, model.TAGS, "tags")
+        return tags
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def scalar(self, node: yaml.Node, field: str) -> str:
+        if not isinstance(node, yaml.ScalarNode) or not node.value:
+            raise self.error(f"'{field}' must be a text", node)
+        return str(node.value)
+
+    def text(self, field: str) -> str:
+        return self.scalar(self.nodes[field], field)
+
+    def word(self, field: str) -> str:
+        text = self.text(field)
+        if not text.isidentifier():
+            raise self.error(f"'{field}' must be a name (got {text!r})", self.nodes[field])
+        return text
+
+    def words(self, field: str) -> tuple[str, ...]:
+        """A field that is one word, words with commas between them, or a list."""
+        node = self.nodes.get(field)
+        if node is None:
+            return ()
+        if isinstance(node, yaml.SequenceNode):
+            return tuple(self.scalar(item, field) for item in node.value)
+        return tuple(word.strip() for word in self.scalar(node, field).split(","))
+
+    def known(self, word: str, choices: tuple[str, ...], field: str) -> None:
+        if word not in choices:
+            raise self.error(f"'{field}' has no '{word}'{_suggest(word, choices)}", self.nodes[field])
+
+    def choice(self, field: str, choices: tuple[str, ...]) -> str:
+        word = self.text(field)
+        self.known(word, choices, field)
+        return word
+
+    def flag(self, field: str, values: dict[str, bool]) -> bool:
+        return values[self.choice(field, tuple(values))] if field in self.nodes else True
+
+
+def _suggest(word: str, choices: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'" if close else ""
+
+
+def _dispatch_keys() -> tuple[str, ...]:
+    keys = paths.load_module("dispatch.keys")
+    return (*(key.name for key in keys.RUNTIME_KEYS), *(key.name for key in keys.ALIAS_KEYS))

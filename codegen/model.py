@@ -1,0 +1,220 @@
+"""Operators as codegen sees them: one `Op` per overload, with what follows from its schema.
+
+No I/O here; `load.py` makes Ops from the YAML and the emitters read them.
+"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .paths import load_module
+
+if TYPE_CHECKING:
+    from gputensor.core.schema import Argument, FunctionSchema
+
+schema: Any = load_module("core.schema")
+
+NAMESPACE = "aten"
+OPTIONS = ("dtype", "layout", "device", "pin_memory")
+COMPOSITE = (
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+)
+DEVICES = ("CPU", "CUDA", "Meta")
+IMPLICIT = COMPOSITE[0]
+
+# Families whose Tensor arguments may be Python numbers; numbers stay numbers down to native.
+NUMBER_FAMILIES = ("binary", "comparison", "where")
+
+# What `dtypes:` may say, and how a docstring says it.
+DTYPES = {
+    "any": "any dtype",
+    "same": "of one dtype",
+    "real": "any dtype but complex",
+    "no_bool": "any dtype but bool",
+    "floating": "floating or complex; integers and bool promote to the default float",
+    "floating_only": "floating or complex",
+    "sums": "any dtype; integers and bool sum as int64",
+    "complex_to_real": "any dtype; the result of complex is real",
+    "promoted": "promoted to a common dtype",
+    "promoted_float": "promoted to a common dtype, integers and bool to the default float",
+    "promoted_no_bool": "promoted to a common dtype, which is not bool",
+    "promoted_real": "promoted to a common dtype, which is not complex",
+}
+TAGS = (
+    "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
+    "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "reduction", "view_copy",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Op:
+    """One overload.
+
+    line: of its entry in the YAML. factory: prefix of the family's kernel factories. dispatch: key -> name in native/<family>.py, None where the
+    family's factory is bound. source: the entry that named this one in `autogen`.
+    """
+
+    schema: FunctionSchema
+    line: int
+    family: str
+    doc: str
+    variants: tuple[str, ...] = ("function",)
+    dispatch: dict[str, str] | None = None
+    autogen: tuple[str, ...] = ()
+    factory: str = ""
+    loops: tuple[str, ...] = ()
+    dtypes: str = ""
+    derivatives: dict[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    device_check: bool = True
+    device_guard: bool = True
+    source: Op | None = None
+
+    @property
+    def name(self) -> str:
+        """`add.Tensor`."""
+        overload = self.schema.name.overload
+        return f"{self.base}.{overload}" if overload else self.base
+
+    @property
+    def base(self) -> str:
+        return self.schema.name.base
+
+    @property
+    def identifier(self) -> str:
+        """`add_Tensor`; of `add_.Tensor`: `add__Tensor`."""
+        return self.name.replace(".", "_")
+
+    @property
+    def full_schema(self) -> str:
+        return f"{NAMESPACE}::{self.schema}"
+
+    @property
+    def kind(self) -> str:
+        return self.schema.kind
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        return self.schema.arguments
+
+    @property
+    def parameters(self) -> list[str]:
+        return [parameter(argument.name) for argument in self.arguments]
+
+    @property
+    def tensors(self) -> list[Argument]:
+        """Arguments that bring dispatch keys."""
+        return [argument for argument in self.arguments if argument.type.has_tensor]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Names of Tensor arguments that may be Python numbers: all but the first, never a written one."""
+        if self.family not in NUMBER_FAMILIES:
+            return []
+        return [a.name for a in self.tensors[1:] if not a.is_write]
+
+    @property
+    def has_options(self) -> bool:
+        names = [argument.name for argument in self.schema.keyword_only]
+        return all(option in names for option in OPTIONS)
+
+    @property
+    def is_factory(self) -> bool:
+        """Makes a tensor from nothing: BackendSelect finds its backend."""
+        return self.has_options and not self.tensors
+
+    @property
+    def is_public(self) -> bool:
+        return not self.base.startswith("_") or self.base.startswith("__")
+
+    @property
+    def is_implicit(self) -> bool:
+        return self.dispatch is not None and IMPLICIT in self.dispatch
+
+    @property
+    def loop(self) -> str:
+        """The loop that the family's factory binds."""
+        return self.loops[0] if self.loops else self.base.rstrip("_")
+
+    @property
+    def kernel_factory(self) -> str:
+        """The function of native/<family>.py that makes the kernel: `functional`, `mode_out`."""
+        return f"{self.factory}_{self.kind}" if self.factory else self.kind
+
+    @property
+    def needed_loops(self) -> tuple[str, ...]:
+        """Loops that every device's kernels must have for this operator."""
+        return self.loops or ((self.loop,) if self.dispatch is None else ())
+
+    @property
+    def natives(self) -> list[str]:
+        """Names that native/<family>.py must define for an explicit dispatch."""
+        return list(dict.fromkeys(self.dispatch.values())) if self.dispatch else []
+
+
+@dataclass(frozen=True)
+class Model:
+    """All operators, entries and those that `autogen` names, in the YAML's order."""
+
+    ops: tuple[Op, ...]
+
+    def find(self, name: str) -> Op:
+        return next(op for op in self.ops if op.name == name)
+
+    def overloads(self, base: str, variant: str) -> list[Op]:
+        """What one public name merges: out forms apart, they are an argument."""
+        return [
+            op for op in self.ops if op.base == base and variant in op.variants and op.kind != "out"
+        ]
+
+    def bases(self, variant: str) -> list[str]:
+        """Public names in a to z."""
+        return sorted({op.base for op in self.ops if op.is_public and self.overloads(op.base, variant)})
+
+    def out_of(self, op: Op) -> Op | None:
+        """The out form of a functional operator: what its autogen names, or an entry with its arguments."""
+        if op.kind != "functional":
+            return None
+        wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
+        for other in self.ops:
+            if other.base == op.base and other.kind == "out":
+                given = [str(argument.type) + argument.name for argument in other.schema.positional]
+                if (other.source is op) if other.source else (given == wanted):
+                    return other
+        return None
+
+    def families(self) -> list[str]:
+        return list(dict.fromkeys(op.family for op in self.ops))
+
+
+def parameter(name: str) -> str:
+    """An argument's name in Python: `from` is `from_`."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def derive(entry: Op, name: str) -> FunctionSchema | None:
+    """The schema of an autogen name of `entry`, or None where the name is no form of it.
+
+    Source: torchgen/native_function_generation.py.
+    """
+    base, _, overload = name.partition(".")
+    arguments, returns = entry.arguments, entry.schema.returns
+    if entry.kind != "functional" or len(returns) != 1 or str(returns[0].type) != "Tensor":
+        return None
+    written = schema.parse("x(Tensor(a!) out) -> Tensor(a!)")
+    if base == f"{entry.base}_" and arguments[0].name == "self":
+        first = schema.Argument(written.arguments[0].type, "self")
+        arguments = (first, *arguments[1:])
+    elif base == entry.base and (overload == "out" or "out" in overload.split("_")):
+        dropped = OPTIONS if entry.has_options else ()
+        kept = tuple(argument for argument in arguments if argument.name not in dropped)
+        arguments = (*kept, schema.Argument(written.arguments[0].type, "out", None, None, True))
+    else:
+        return None
+    operator_name = schema.OperatorName("", base, overload)
+    found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, written.returns)
+    return found

@@ -1,0 +1,55 @@
+"""Where things lie in the checkout, and modules of gputensor's ground floor loaded by path.
+
+Nothing here runs `gputensor/__init__.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+YAML = ROOT / "native_functions.yaml"
+PACKAGE = ROOT / "gputensor"
+GENERATED = PACKAGE / "_generated"
+OPERATORS_PAGE = ROOT / "docs" / "operators.md"
+
+
+def load_module(name: str) -> types.ModuleType:
+    """A module of gputensor, as `core.schema`, loaded by path.
+
+    Its packages are empty ones of our own, so that relative imports work and no `__init__` runs.
+    """
+    package = "codegen_gputensor"
+    folder = PACKAGE
+    for part in ("", *name.split(".")[:-1]):
+        if part:
+            package, folder = f"{package}.{part}", folder / part
+        if package not in sys.modules:
+            made = types.ModuleType(package)
+            made.__path__ = [str(folder)]
+            sys.modules[package] = made
+    return importlib.import_module(f"codegen_gputensor.{name}")
+
+
+def native(family: str) -> Path:
+    return PACKAGE / "native" / f"{family}.py"
+
+
+def cpu_kernels(family: str) -> Path:
+    return PACKAGE / "kernels" / "cpu" / f"{family}.py"
+
+
+def cuda_kernels(family: str) -> Path:
+    return PACKAGE / "kernels" / "cuda" / f"{family}.cu"
+
+
+def rows(family: str) -> Path:
+    return ROOT / "tests" / "rows" / f"{family}.py"
+
+
+def shown(path: Path) -> str:
+    """The path as messages and pages spell it: from the checkout's root, with forward slashes."""
+    return path.relative_to(ROOT).as_posix()

@@ -1,0 +1,51 @@
+"""gputensor: a GPU-backed array runtime whose dispatcher, iterator and kernels can be read in Python.
+
+    >>> import gputensor as gt
+    >>> x = gt.arange(6).reshape(2, 3)
+    >>> (x + 1).sum(0)
+    tensor([5, 7, 9])
+
+This module re-exports; `docs/architecture.md` tells where everything is.
+"""
+
+from __future__ import annotations
+
+from . import cuda, dispatch, library, ops, testing
+from ._generated import register as _register
+from ._generated.functions import *  # noqa: F403
+from .construct import tensor
+from .core.device import device
+from .core.dtype import (
+    bfloat16, complex64, complex128, dtype, float16, float32, float64, int8, int16, int32, int64,
+    uint8, uint16, uint32, uint64,
+)  # fmt: skip
+from .core.dtype import bool_ as bool
+from .core.errors import GpuTensorError
+from .core.geometry import Size
+from .core.layout import layout, strided
+from .core.memory_format import (
+    channels_last, channels_last_3d, contiguous_format, memory_format, preserve_format,
+)
+from .core.promotion import can_cast, promote_types
+from .dispatch.backend_select import set_default_device
+from .dispatch.defaults import get_default_dtype, set_default_dtype
+from .dispatch.trace import start_from_environment as _start_trace
+from .interop.dlpack import from_dlpack
+from .interop.numpy_bridge import asarray, from_numpy
+from .iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
+from .limits import finfo, iinfo
+from .native.random import Generator, initial_seed, manual_seed
+from .printing import set_printoptions
+from .runtime.cpu import get_num_threads, set_num_threads
+from .serialization import load, save
+from .storage import Storage
+from .tensor import Tensor
+
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
+cfloat, cdouble = complex64, complex128
+
+__version__ = "0.1.0.dev0"
+
+_register.install()
+_start_trace()

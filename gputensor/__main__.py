@@ -1,0 +1,62 @@
+"""The command `gputensor`, also `python -m gputensor`.
+
+It finds the subcommand and hands over; each lives in `cli/<name>.py` and is imported only when it
+runs. Exit status: 0 fine, 1 a check failed, 2 bad input, 3 device absent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "demo": "a photograph through the layouts of a model's input, with sizes, strides, trace and GB/s",
+    "doctor": "what gputensor finds on this machine, with a reason and a remedy for what it misses",
+    "ops": "the operators and the files that implement them",
+    "trace": "the dispatcher's hops of a line of Python",
+    "explain": "how a copy walks memory, when a view is possible, which kernel a call reaches",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand; returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if argv else 2
+    if argv[0] == "--version":
+        from . import __version__
+
+        print(f"gputensor {__version__}")
+        return 0
+    if argv[0] not in COMMANDS:
+        print(f"gputensor: no command '{argv[0]}'; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    from .cli.output import Refusal
+
+    try:
+        status: int = import_module(f"gputensor.cli.{argv[0]}").main(argv[1:])
+        sys.stdout.flush()
+        return status
+    except Refusal as refusal:
+        print(f"gputensor {argv[0]}: {refusal}", file=sys.stderr)
+        return refusal.status
+    except BrokenPipeError:  # `gputensor ops | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _usage() -> str:
+    lines = [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        ["usage: gputensor COMMAND [--help]", "", *lines, "",
+         "Every command takes --json: the result on stdout for programs, prose on stderr.",
+         "Exit status: 0 fine, 1 a check failed, 2 bad input, 3 device absent."]
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The command `gputensor`: one module a subcommand, imported only when it is run."""

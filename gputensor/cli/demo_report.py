@@ -1,0 +1,73 @@
+"""The demonstration's result as text for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .layouts import flag_words, walk_cells
+from .output import brackets, heading, table
+
+
+def text(report: dict[str, Any]) -> str:
+    parts = [
+        _title(report),
+        heading("What each step makes: same numbers, another layout"),
+        _layouts(report["steps"]),
+        heading("How fast: GB/s, (bytes read + bytes written) / median time, in alternating rounds"),
+        _speeds(report),
+        heading("What the dispatcher did for as_nchw.contiguous()"),
+        "\n".join(report["trace"]),
+        heading("How the TensorIterator walks the copies: fastest dimension first, strides in bytes"),
+        _walks(report["iterator"]),
+        "",
+        _verdict(report),
+    ]
+    return "\n".join(parts)
+
+
+def _title(report: dict[str, Any]) -> str:
+    libraries = ", ".join(f"{x['name']} on {x['device']}" for x in report["libraries"])
+    return (f"gputensor {report['gputensor']}: {report['image']}\n"
+            f"batch {brackets(report['batch'])} uint8; {libraries}; {report['threads']} CPU threads")  # fmt: skip
+
+
+def _layouts(steps: list[dict[str, Any]]) -> str:
+    rows = [
+        (row["name"], row["code"], row["dtype"], row["device"], brackets(row["sizes"]), brackets(row["strides"]),
+         flag_words(row["flags"], row["is_view"]))
+        for row in steps
+    ]  # fmt: skip
+    return table(("result", "made by", "dtype", "device", "sizes", "strides", "flags"), rows)
+
+
+def _speeds(report: dict[str, Any]) -> str:
+    names = [x["name"] for x in report["libraries"]]
+    if report["is_emulated"]:
+        names = []
+    rows = []
+    for row in report["steps"]:
+        if "bytes" not in row:
+            continue
+        speeds = row["gb_per_s"]
+        cells = [row["name"], f"{row['bytes'] / 1e6:.1f}", *(f"{speeds[n]:.2f}" for n in names)]
+        if names:
+            cells.append(f"{speeds['gputensor'] / speeds['NumPy']:.2f}x")
+        differing = [n for n, equal in row["equal"].items() if not equal]
+        rows.append([*cells, f"no: {', '.join(differing)}" if differing else "yes"])
+    header = ["step", "MB moved", *names, *(["against NumPy"] if names else []), "all equal NumPy"]
+    found = table(header, rows, right=range(1, len(header) - 1))
+    if report["is_emulated"]:
+        found += "\nThe device is emulated: it checks results, its timing means nothing and is not shown."
+    return found
+
+
+def _walks(walks: list[dict[str, Any]]) -> str:
+    rows = [(w["copy"], f"{w['dimensions_before']} to {len(w['shape'])}", *walk_cells(w)) for w in walks]
+    return table(("copy", "dims", "shape", "out strides", "in strides"), rows)
+
+
+def _verdict(report: dict[str, Any]) -> str:
+    if not report["all_equal"]:
+        return "FAILED: results differ, see the column 'all equal NumPy'."
+    return (f"Every result equals NumPy's bit by bit, and {report['written']} equals the photograph's "
+            "crop pixel by pixel.")  # fmt: skip

@@ -1,0 +1,209 @@
+"""`gputensor doctor`: what is on this machine, and what to do about what is not.
+
+Every line has a state: ok, absent (nothing is wrong; that mode is off) or broken. It exits with 1
+if something is broken and with 3 if `--require` names a device that does not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from . import driver
+from .output import CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, print_json, table
+
+OK, ABSENT, BROKEN = "ok", "absent", "broken"
+
+
+class Finding:
+    """One line: what was looked at, its state, what was found, and the remedy where there is one."""
+
+    __slots__ = ("name", "state", "found", "remedy")
+
+    def __init__(self, name: str, state: str, found: str, remedy: str = "") -> None:
+        self.name, self.state, self.found, self.remedy = name, state, found, remedy
+
+    def as_dict(self) -> dict[str, str]:
+        return {n: getattr(self, n) for n in self.__slots__}
+
+
+def main(argv: list[str]) -> int:
+    parser = Arguments("doctor", "What gputensor finds on this machine.")
+    parser.add_argument("--require", metavar="DEVICE", help="exit with 3 unless it answers: cuda (a GPU) or emulator")
+    arguments = parser.parse_args(argv)
+    if arguments.require not in (None, "cuda", "emulator"):
+        raise Refusal(f"'--require' must be cuda or emulator (got {arguments.require!r})")
+    findings = examine()
+    if arguments.json:
+        print_json({"findings": [f.as_dict() for f in findings]})
+    else:
+        print(table(("what", "state", "found"), [(f.name, f.state, f.found) for f in findings]))
+        for f in findings:
+            if f.remedy:
+                print(f"\n{f.name}: {f.remedy}", end="")
+        print()
+    required = {"cuda": "GPU", "emulator": "emulator"}.get(arguments.require)
+    if required and any(f.name == required and f.state != OK for f in findings):
+        return DEVICE_ABSENT
+    return CHECK_FAILED if any(f.state == BROKEN for f in findings) else FINE
+
+
+def examine() -> list[Finding]:
+    """Every finding; nothing here raises."""
+    answer = driver.find()
+    cupy = _cupy(answer)
+    return [
+        _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(), _emulator(),
+        _cache(), *_devices(),
+    ]  # fmt: skip
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):
+        return Finding("Python", BROKEN, version, "use Python 3.11 or newer")
+    return Finding("Python", OK, f"{version} at {sys.executable}")
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for name, oldest in (("gputensor", ""), ("numpy", "2"), ("ml_dtypes", "")):
+        version = _version(name)
+        if version is None and name == "gputensor":
+            import gputensor
+
+            findings.append(Finding(name, OK, f"{gputensor.__version__}, not installed: run from its folder"))
+        elif version is None:
+            findings.append(Finding(name, BROKEN, "not installed", f"pip install {name}"))
+        elif oldest and int(version.split(".")[0]) < int(oldest):
+            findings.append(Finding(name, BROKEN, version, f"pip install '{name}>={oldest}'"))
+        else:
+            findings.append(Finding(name, OK, version))
+    return findings
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _driver(answer: driver.Driver) -> Finding:
+    version = "" if answer.version is None else f"CUDA {answer.version[0]}.{answer.version[1]}"
+    if answer.reason is None:
+        return Finding("NVIDIA driver", OK, f"{version}, {answer.device_count} devices")
+    if answer.version is None:
+        return Finding("NVIDIA driver", ABSENT, answer.reason, "for a GPU install NVIDIA's driver; without one "
+                       "everything runs in CPU-only mode")  # fmt: skip
+    return Finding("NVIDIA driver", BROKEN, f"{version}, but {answer.reason}", "see what nvidia-smi says; in a "
+                   "container pass --gpus all; CUDA 12 or newer is needed")  # fmt: skip
+
+
+def _cupy(answer: driver.Driver) -> Finding:
+    wheels = {w: v for w in ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy") if (v := _version(w))}
+    found = ", ".join(f"{w} {v}" for w, v in wheels.items()) or "not installed"
+    extra = answer.extra
+    if len(wheels) > 1:
+        return Finding("CuPy", BROKEN, found, f"keep one of them: pip uninstall {' '.join(wheels)}, then "
+                       f"pip install 'gputensor[{extra or 'cuda12'}]'")  # fmt: skip
+    if not wheels:
+        remedy = f"pip install 'gputensor[{extra}]'" if extra else ""
+        return Finding("CuPy", BROKEN if extra else ABSENT, found, remedy)
+    (wheel,) = wheels
+    # "cupy-cuda13x" is built for CUDA 13; a newer driver runs it, an older one does not.
+    if extra and wheel != "cupy" and int(wheel[9:11]) > int(extra[4:]):
+        return Finding("CuPy", BROKEN, f"{found} needs a newer driver", f"pip uninstall {wheel}, then "
+                       f"pip install 'gputensor[{extra}]'")  # fmt: skip
+    return Finding("CuPy", OK, found)
+
+
+def _nvrtc(cupy: Finding) -> Finding:
+    if cupy.state != OK:
+        return Finding("NVRTC", ABSENT, "comes with CuPy's extra [ctk]")
+    # A process of its own: this one must not import CuPy, whose import may also fail or print.
+    code = "from cupy.cuda import nvrtc; print('.'.join(map(str, nvrtc.getVersion())))"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if asked.returncode:
+        reason = (asked.stderr.strip().splitlines() or ["no answer"])[-1]
+        return Finding("NVRTC", BROKEN, reason, "install CuPy's wheel with the extra [ctk], which brings NVRTC")
+    return Finding("NVRTC", OK, asked.stdout.strip())
+
+
+def _setting() -> Finding:
+    from gputensor import runtime
+
+    value = os.environ.get("GPUTENSOR_CUDA") or "auto"
+    if value not in runtime.CHOICES:
+        return Finding("GPUTENSOR_CUDA", BROKEN, value, f"set it to one of {', '.join(runtime.CHOICES)}")
+    return Finding("GPUTENSOR_CUDA", OK, value)
+
+
+def _chosen() -> tuple[Any, str]:
+    """The CUDA runtime of this process and why it is not available."""
+    from gputensor import runtime
+    from gputensor.core.errors import GpuTensorError
+
+    try:
+        module = runtime.cuda()
+    except GpuTensorError as error:
+        return None, str(error)
+    return module, module.unavailable_reason() or ""
+
+
+def _gpu() -> Finding:
+    module, reason = _chosen()
+    if module is None:
+        return Finding("GPU", BROKEN, reason)
+    if module.is_emulated:
+        return Finding("GPU", ABSENT, "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process")
+    if not module.is_available():
+        return Finding("GPU", ABSENT, reason, "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU")
+    return Finding("GPU", OK, f"{module.device_count()} devices")
+
+
+def _emulator() -> Finding:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        return Finding("emulator", ABSENT, "g++ is not found", "install g++ (Debian: apt install g++)")
+    asked = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
+    return Finding("emulator", OK, f"g++ {asked.stdout.strip()} at {compiler}")
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept."""
+    given = os.environ.get("GPUTENSOR_CACHE_DIR")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gputensor"
+
+
+def _cache() -> Finding:
+    folder = cache_folder()
+    nearest = folder
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        return Finding("kernel cache", BROKEN, f"{folder} is not writable, so every process compiles anew",
+                       "set GPUTENSOR_CACHE_DIR to a writable folder")  # fmt: skip
+    files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
+    size = sum(f.stat().st_size for f in files)
+    return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")
+
+
+def _devices() -> list[Finding]:
+    from gputensor import runtime
+
+    findings = [Finding("cpu", OK, f"{runtime.cpu.get_num_threads()} threads")]
+    module, _ = _chosen()
+    for i in range(module.device_count() if module is not None else 0):
+        free, total = module.mem_get_info(i)
+        capability = ".".join(map(str, module.capability(i)))
+        findings.append(Finding(f"cuda:{i}", OK, f"{module.device_name(i)}, capability {capability}, "
+                                f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"))  # fmt: skip
+    return findings

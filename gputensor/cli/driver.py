@@ -1,0 +1,51 @@
+"""The NVIDIA driver, asked through ctypes: the one thing that decides between CPU-only and CUDA.
+
+Standard library only: the Makefile runs this file by path, before anything is installed, and takes
+the name of the extra that it prints (`cuda12`, `cuda13` or `none`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+_LIBRARY = "libcuda.so.1"
+
+
+class Driver:
+    """What the driver says: CUDA version as (major, minor), device count; `reason` if it is unusable."""
+
+    __slots__ = ("version", "device_count", "reason")
+
+    def __init__(self, version: tuple[int, int] | None, device_count: int, reason: str | None) -> None:
+        self.version, self.device_count, self.reason = version, device_count, reason
+
+    @property
+    def extra(self) -> str | None:
+        """The extra of pyproject.toml that fits it; None for CPU-only."""
+        if self.reason is not None or self.version is None:
+            return None
+        return "cuda13" if self.version >= (13, 0) else "cuda12"
+
+
+def find() -> Driver:
+    """Ask the driver of this machine; never raises."""
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return Driver(None, 0, f"{_LIBRARY} is not found")
+    number = ctypes.c_int()
+    if library.cuDriverGetVersion(ctypes.byref(number)) != 0:
+        return Driver(None, 0, f"{_LIBRARY} does not tell its version")
+    version = (number.value // 1000, number.value % 1000 // 10)
+    status = library.cuInit(0)
+    if status != 0:
+        return Driver(version, 0, f"cuInit fails with status {status}")
+    if library.cuDeviceGetCount(ctypes.byref(number)) != 0 or number.value == 0:
+        return Driver(version, 0, "the driver has no device")
+    if version < (12, 0):
+        return Driver(version, number.value, f"the driver is for CUDA {version[0]}.{version[1]}")
+    return Driver(version, number.value, None)
+
+
+if __name__ == "__main__":
+    print(find().extra or "none")

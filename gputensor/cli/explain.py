@@ -1,0 +1,188 @@
+"""`gputensor explain copy|view|dispatch`: the rules behind a call, applied to one case.
+
+    gputensor explain copy --sizes 1,64,5,4 --to channels_last
+    gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
+    gputensor explain dispatch add.Tensor --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.core.dtype import dtype
+from gputensor.dispatch import dispatcher, keys, tls
+from gputensor.dispatch.backend_select import TENSOR_KEYS
+from gputensor.dispatch.tables import compute
+
+from . import layouts
+from .output import CHECK_FAILED, FINE, Arguments, Refusal, brackets, heading, print_json, table
+
+# Layouts of at most this many elements are drawn.
+_DRAWN_NUMEL = 96
+_FOLDER = str(Path(gt.__file__).parents[1])
+
+
+def main(argv: list[str]) -> int:
+    parser = Arguments("explain", "The rules behind a call, applied to one case.")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (__doc__ or "").split("\n\n", 1)[1]
+    parser.add_argument("what", choices=("copy", "view", "dispatch"))
+    parser.add_argument("operator", nargs="?", help="dispatch: an operator such as add.Tensor")
+    parser.add_argument("--sizes", type=_ints, help="comma-separated sizes")
+    parser.add_argument("--strides", type=_ints, help="strides in elements (default: contiguous)")
+    parser.add_argument("--dtype", default="float32", help="element type (default: %(default)s)")
+    parser.add_argument("--to", default="contiguous", choices=tuple(layouts.FORMATS), help="copy: the result's memory format")
+    parser.add_argument("--as", dest="target", type=_ints, help="view: the sizes to view as; one may be -1")
+    parser.add_argument("--device", default="cpu", help="dispatch: the tensors' device (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    return {"copy": _copy, "view": _view, "dispatch": _dispatch}[arguments.what](arguments)
+
+
+def _ints(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be comma-separated integers (got {text!r})") from None
+
+
+def _tensor(arguments: Any) -> Any:
+    """A meta tensor of the layout asked for: no memory is needed to reason about it."""
+    if arguments.sizes is None:
+        raise Refusal("'--sizes' must be given, such as --sizes 1,64,5,4")
+    element = getattr(gt, arguments.dtype, None)
+    if not isinstance(element, dtype):
+        raise Refusal(f"'--dtype' must be a dtype such as float32 (got {arguments.dtype!r})")
+    try:
+        if arguments.strides is None:
+            return gt.empty(arguments.sizes, dtype=element, device="meta")
+        return gt.empty_strided(arguments.sizes, arguments.strides, dtype=element, device="meta")
+    except errors.GpuTensorError as error:
+        raise Refusal(str(error)) from None
+
+
+# --- copy ----------------------------------------------------------------------------------------
+
+
+def _copy(arguments: Any) -> int:
+    source = _tensor(arguments)
+    try:
+        out = gt.empty_like(source, memory_format=getattr(gt, layouts.FORMATS[arguments.to]))
+    except errors.GpuTensorError as error:
+        raise Refusal(str(error)) from None
+    walk = layouts.walk(out, source)
+    result = {"in": layouts.describe(source), "out": layouts.describe(out), "iterator": walk}
+    if arguments.json:
+        print_json(result)
+        return FINE
+    rows = [
+        (name, brackets(found["sizes"]), brackets(found["strides"]), layouts.flag_words(found["flags"], False))
+        for name, found in (("in", result["in"]), ("out", result["out"]))
+    ]
+    print(table(("", "sizes", "strides", "flags"), rows))
+    print(heading(f"The walk: {walk['dimensions_before']} dimensions become {len(walk['shape'])}, fastest first"))
+    steps = zip(walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"])
+    print(table(("size", "out stride bytes", "in stride bytes"), list(steps), right=(0, 1, 2)))
+    if 0 < source.numel() <= _DRAWN_NUMEL:
+        print(heading("Memory, address by address: the number of the element (row-major) that lies there"))
+        print("in   " + _drawn(source))
+        print("out  " + _drawn(out))
+    return FINE
+
+
+def _drawn(tensor: Any) -> str:
+    """Element numbers in the order of their addresses; `.` where no element lies."""
+    cells: dict[int, str] = {}
+    for number in range(tensor.numel()):
+        rest, address = number, 0
+        for size, stride in zip(reversed(tensor.size()), reversed(tensor.stride())):
+            rest, index = divmod(rest, size)
+            address += index * stride
+        cells[address] = f"{cells[address]}={number}" if address in cells else str(number)
+    return " ".join(cells.get(address, ".") for address in range(min(max(cells) + 1, 4 * _DRAWN_NUMEL)))
+
+
+# --- view ----------------------------------------------------------------------------------------
+
+
+def _view(arguments: Any) -> int:
+    source = _tensor(arguments)
+    if arguments.target is None:
+        raise Refusal("'--as' must be given, such as --as 6,4")
+    runs = _runs(source)
+    try:  # what no strides allow is bad input, not an answer
+        gt.empty(arguments.sizes, device="meta").view(arguments.target)
+    except errors.GpuTensorError as error:
+        raise Refusal(str(error)) from None
+    try:
+        view, reason = source.view(arguments.target), None
+    except errors.ShapeError as error:
+        view, reason = None, str(error)
+    if arguments.json:
+        print_json({"in": layouts.describe(source), "runs": runs, "possible": view is not None,
+                    "out": None if view is None else layouts.describe(view), "reason": reason})  # fmt: skip
+        return FINE if view is not None else CHECK_FAILED
+    print(f"sizes {brackets(source.size())}, strides {brackets(source.stride())}: "
+          "dimensions that lie as one, stride[d] == size[d+1] * stride[d+1], can be cut anew")  # fmt: skip
+    print(table(("dims", "elements", "stride"), [(brackets(r["dims"]), r["numel"], r["stride"]) for r in runs]))
+    if view is None:
+        print(f"\nno view: {reason}")
+        return CHECK_FAILED
+    print(f"\nview: sizes {brackets(view.size())}, strides {brackets(view.stride())}")
+    return FINE
+
+
+def _runs(tensor: Any) -> list[dict[str, Any]]:
+    """Maximal groups of neighbouring dimensions that one stride walks."""
+    runs: list[dict[str, Any]] = []
+    for dim, (size, stride) in enumerate(zip(tensor.size(), tensor.stride())):
+        last = runs[-1] if runs else None
+        if last is not None and (size == 1 or last["numel"] == 1 or last["stride"] == size * stride):
+            last["dims"].append(dim)
+            last["stride"] = last["stride"] if size == 1 else stride
+            last["numel"] *= size
+        else:
+            runs.append({"dims": [dim], "numel": size, "stride": stride})
+    return runs
+
+
+# --- dispatch ------------------------------------------------------------------------------------
+
+
+def _dispatch(arguments: Any) -> int:
+    if arguments.operator is None:
+        raise Refusal("'operator' must be given, such as: gputensor explain dispatch add.Tensor")
+    name = arguments.operator if "::" in arguments.operator else f"aten::{arguments.operator}"
+    try:
+        operator = dispatcher.find(name)
+        kind = gt.device(arguments.device).type
+    except errors.GpuTensorError as error:
+        raise Refusal(str(error)) from None
+    include, keep = tls.state.get()
+    takes_tensors = any("Tensor" in str(a.type) for a in operator.schema.arguments)
+    key_set = ((TENSOR_KEYS[kind] if takes_tensors else 0) | include) & keep
+    hops = _hops(operator, key_set)
+    if arguments.json:
+        print_json({"operator": name, "schema": str(operator.schema), "key_set": keys.describe(key_set), "hops": hops})
+        return FINE
+    print(f"{operator.schema}\n\nkey set of a call on {kind}: {keys.describe(key_set)}\n")
+    rows = [(h["key"], h["does"], h["label"], h["site"]) for h in hops]
+    print(table(("key, highest first", "does", "why", "registered at"), rows))
+    return FINE
+
+
+def _hops(operator: Any, key_set: int) -> list[dict[str, str]]:
+    """The slots that a call with this set would look at, highest key first."""
+    hops = []
+    rest = key_set
+    while keys.highest(rest) is not keys.UNDEFINED:
+        key = keys.highest(rest)
+        kernel, label = compute(operator, key)
+        does = "nothing is there" if kernel is None else "falls through" if kernel.is_fallthrough else "kernel"
+        site = "" if kernel is None else kernel.site.replace(f"{_FOLDER}/", "")
+        hops.append({"key": key.name, "does": does, "label": label, "site": site})
+        rest = keys.without_highest(rest)
+    return hops

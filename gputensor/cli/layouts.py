@@ -1,0 +1,58 @@
+"""How a tensor lies in memory and how the TensorIterator walks a copy, as data and as lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gputensor as gt
+
+from .output import brackets
+
+FORMATS = {
+    "contiguous": "contiguous_format",
+    "channels_last": "channels_last",
+    "channels_last_3d": "channels_last_3d",
+    "preserve": "preserve_format",
+}
+
+
+def describe(tensor: Any) -> dict[str, Any]:
+    """Device, dtype, sizes, strides, offset and flags, for JSON."""
+    geometry = tensor._geometry
+    return {
+        "device": str(tensor.device),
+        "dtype": geometry.dtype.name,
+        "sizes": list(geometry.sizes),
+        "strides": list(geometry.strides),
+        "storage_offset": tensor.storage_offset(),
+        "flags": {
+            "contiguous": geometry.is_contiguous,
+            "channels_last": geometry.is_channels_last,
+            "channels_last_3d": geometry.is_channels_last_3d,
+            "non_overlapping_and_dense": geometry.is_non_overlapping_and_dense,
+        },
+    }
+
+
+def flag_words(flags: dict[str, bool], is_view: bool) -> str:
+    """The flags as a reader wants them: `view, channels_last`; `strided` where none is set."""
+    words = [name for name in ("contiguous", "channels_last", "channels_last_3d") if flags[name]]
+    if not words:
+        words = ["dense" if flags["non_overlapping_and_dense"] else "strided"]
+    return ", ".join((["view"] if is_view else []) + words)
+
+
+def walk(out: Any, source: Any) -> dict[str, Any]:
+    """The coalesced layout of copying `source` into `out`; the first dimension is the fastest."""
+    it = gt.TensorIteratorConfig().add_output(out).add_input(source).build()
+    return {
+        "shape": list(it.shape),
+        "out_stride_bytes": list(it.strides(0)),
+        "in_stride_bytes": list(it.strides(1)),
+        "dimensions_before": out.ndim,
+        "can_use_32bit_indexing": it.can_use_32bit_indexing(),
+    }
+
+
+def walk_cells(found: dict[str, Any]) -> list[str]:
+    return [brackets(found[k]) for k in ("shape", "out_stride_bytes", "in_stride_bytes")]

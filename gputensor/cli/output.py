@@ -1,0 +1,79 @@
+"""What all subcommands share: arguments, refusals, tables, JSON and progress.
+
+Results go to stdout, as tables or as one JSON document; everything else goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+FINE, CHECK_FAILED, BAD_INPUT, DEVICE_ABSENT = 0, 1, 2, 3
+
+
+class Refusal(Exception):
+    """Ends the command with one sentence on stderr and an exit status."""
+
+    def __init__(self, sentence: str, status: int = BAD_INPUT) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Arguments(argparse.ArgumentParser):
+    """An argument parser whose errors are one sentence; it knows `--json`."""
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(prog=f"gputensor {name}", description=description)
+        self.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
+
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(f"{message} (see gputensor {self.prog.split()[-1]} --help)")
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2)
+    print()
+
+
+def heading(text: str) -> str:
+    return f"\n{text}\n{'-' * len(text)}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> str:
+    """Columns as wide as their longest cell; those in `right` are right-aligned."""
+    cells = [[str(c) for c in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    lines = []
+    for row in cells:
+        parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        lines.append("  ".join(parts).rstrip())
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return "\n".join(lines)
+
+
+def brackets(values: Sequence[int]) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+class Progress:
+    """Says on stderr what is being done, once the command has taken over two seconds."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._is_line = sys.stderr.isatty()
+        self._shown = False
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self._begin < 2.0:
+            return
+        end = "" if self._is_line else "\n"
+        print(f"\r\x1b[K{text}" if self._is_line else text, end=end, file=sys.stderr, flush=True)
+        self._shown = True
+
+    def done(self) -> None:
+        if self._shown and self._is_line:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

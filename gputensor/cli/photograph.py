@@ -1,0 +1,88 @@
+"""Reading a photograph into a batch N,H,W,C of uint8, and writing one back."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from .output import Refusal
+
+_DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
+# All intermediates of the demonstration and two peers, in bytes per byte of the batch.
+_BYTES_PER_BATCH_BYTE = 100
+
+
+def default() -> Path:
+    """The public-domain photograph that matplotlib ships; found without importing matplotlib."""
+    spec = find_spec("matplotlib")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder, _DEFAULT)
+        if path.is_file():
+            return path
+    raise Refusal("the default photograph comes with matplotlib, which is not installed; name an image "
+                  "or run: pip install 'gputensor[demo]'")  # fmt: skip
+
+
+def read(path: Path) -> np.ndarray:
+    """The image as H,W,C uint8 with three channels."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise Refusal("images are read with Pillow; run: pip install 'gputensor[demo]'") from None
+    if not path.exists():
+        raise Refusal(f"'{path}' must be an image file (got no such file)")
+    if not path.is_file():
+        raise Refusal(f"'{path}' must be an image file (got a folder or device)")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                return np.array(ImageOps.exif_transpose(image).convert("RGB"))
+    except PermissionError:
+        raise Refusal(f"'{path}' must be readable (got permission denied)") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Refusal(f"'{path}' must have at most {Image.MAX_IMAGE_PIXELS} pixels (got more)") from None
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
+        raise Refusal(f"'{path}' must be an image that Pillow reads (got {_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def make_batch(image: np.ndarray, count: int) -> np.ndarray:
+    """`count` images N,H,W,C, each rolled a little further sideways, so that no two are alike."""
+    need, free = image.nbytes * count * _BYTES_PER_BATCH_BYTE, _free_memory()
+    if need > free:
+        raise Refusal(f"'--batch' must fit into memory (got {count}, which needs some "
+                      f"{need / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are free)")  # fmt: skip
+    return np.stack([np.roll(image, 16 * i, axis=1) for i in range(count)])
+
+
+def _free_memory() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_writable(path: Path) -> None:
+    """Refuse before the work where the result could not be written after it."""
+    from PIL import Image
+
+    if path.suffix.lower() not in Image.registered_extensions():
+        raise Refusal(f"'--output' must end in an image format's suffix such as .png (got '{path}')")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise Refusal(f"'--output' must be a file in an existing folder (got '{path}')")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Refusal(f"'--output' must be writable (got '{path}')")
+
+
+def write(path: Path, image: np.ndarray) -> None:
+    from PIL import Image
+
+    try:
+        Image.fromarray(np.ascontiguousarray(image)).save(path)
+    except OSError as error:
+        raise Refusal(f"'--output' must be writable (got {_first_line(error)})") from None

@@ -1,0 +1,194 @@
+"""The same six steps from photograph to model input and back, in two dialects.
+
+NumPy and CuPy spell a layout as a transposed array, gputensor and PyTorch as a memory format. Every
+step takes the state of the steps before it by name, so each library is timed on its own results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+# ImageNet's mean and standard deviation, in units of a pixel's 0 to 255.
+MEAN = np.array([123.675, 116.28, 103.53], np.float32)
+STD = np.array([58.395, 57.12, 57.375], np.float32)
+
+State = dict[str, Any]
+
+
+class Step:
+    """One timed step: its result's name, the code a reader sees, and the result that it reads."""
+
+    __slots__ = ("name", "code", "reads")
+
+    def __init__(self, name: str, code: str, reads: str) -> None:
+        self.name, self.code, self.reads = name, code, reads
+
+
+STEPS = (
+    Step("float", ".float()", "raw"),
+    Step("normalised", "(x - mean) * scale", "float"),
+    Step("nchw", ".contiguous()", "as_nchw"),
+    Step("channels_last", ".contiguous(memory_format=channels_last)", "nchw"),
+    Step("cropped", ".contiguous()", "crop"),
+    Step("image", "(x * std + mean + 0.5).to(uint8).contiguous()", "as_nhwc"),
+)
+# The view that a step reads, by name, with its code.
+VIEWS = {
+    "as_nchw": ".permute(0, 3, 1, 2)",
+    "crop": "[:, :, {0}, {1}]",
+    "as_nhwc": ".permute(0, 2, 3, 1)",
+}
+
+
+class Pipeline:
+    """A library's way of doing the steps. `where` says on what it runs."""
+
+    name = ""
+    where = "cpu"
+
+    def start(self, batch: np.ndarray, window: tuple[slice, slice]) -> State:
+        """The state before the first step."""
+        raise NotImplementedError
+
+    def run(self, step: Step, state: State) -> Any:
+        return getattr(self, step.name)(state)
+
+    def view(self, name: str, state: State) -> Any:
+        return getattr(self, name)(state)
+
+    def synchronize(self) -> None:
+        """Wait until what was queued is done."""
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        return value
+
+
+class Tensors(Pipeline):
+    """gputensor, and PyTorch, whose spelling it shares."""
+
+    def __init__(self, module: Any, name: str, device: Any) -> None:
+        self.module, self.name, self.device, self.where = module, name, device, str(device)
+
+    def _tensor(self, array: np.ndarray) -> Any:
+        return self.module.from_numpy(array).to(self.device)
+
+    def start(self, batch: np.ndarray, window: tuple[slice, slice]) -> State:
+        return {
+            "raw": self._tensor(batch), "window": window, "mean": self._tensor(MEAN),
+            "std": self._tensor(STD), "scale": self._tensor(1 / STD),
+        }  # fmt: skip
+
+    def float(self, s: State) -> Any:
+        return s["raw"].float()
+
+    def normalised(self, s: State) -> Any:
+        return (s["float"] - s["mean"]) * s["scale"]
+
+    def as_nchw(self, s: State) -> Any:
+        return s["normalised"].permute(0, 3, 1, 2)
+
+    def nchw(self, s: State) -> Any:
+        return s["as_nchw"].contiguous()
+
+    def channels_last(self, s: State) -> Any:
+        return s["nchw"].contiguous(memory_format=self.module.channels_last)
+
+    def crop(self, s: State) -> Any:
+        return s["channels_last"][:, :, s["window"][0], s["window"][1]]
+
+    def cropped(self, s: State) -> Any:
+        return s["crop"].contiguous()
+
+    def as_nhwc(self, s: State) -> Any:
+        return s["cropped"].permute(0, 2, 3, 1)
+
+    def image(self, s: State) -> Any:
+        pixels = s["as_nhwc"] * s["std"] + s["mean"] + 0.5
+        return pixels.to(self.module.uint8).contiguous()
+
+    def synchronize(self) -> None:
+        if self.where != "cpu":
+            self.module.cuda.synchronize()
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        return value.cpu().numpy()
+
+
+class Arrays(Pipeline):
+    """NumPy, and CuPy, whose spelling is NumPy's."""
+
+    def __init__(self, module: Any, name: str, where: str) -> None:
+        self.module, self.name, self.where = module, name, where
+
+    def start(self, batch: np.ndarray, window: tuple[slice, slice]) -> State:
+        m = self.module
+        return {
+            "raw": m.asarray(batch), "window": window, "mean": m.asarray(MEAN),
+            "std": m.asarray(STD), "scale": m.asarray(1 / STD),
+        }  # fmt: skip
+
+    def float(self, s: State) -> Any:
+        return s["raw"].astype(np.float32)
+
+    def normalised(self, s: State) -> Any:
+        return (s["float"] - s["mean"]) * s["scale"]
+
+    def as_nchw(self, s: State) -> Any:
+        return s["normalised"].transpose(0, 3, 1, 2)
+
+    def nchw(self, s: State) -> Any:
+        return self.module.ascontiguousarray(s["as_nchw"])
+
+    def channels_last(self, s: State) -> Any:
+        return self.module.ascontiguousarray(s["nchw"].transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+    def crop(self, s: State) -> Any:
+        return s["channels_last"][:, :, s["window"][0], s["window"][1]]
+
+    def cropped(self, s: State) -> Any:
+        return self.module.ascontiguousarray(s["crop"])
+
+    def as_nhwc(self, s: State) -> Any:
+        return s["cropped"].transpose(0, 2, 3, 1)
+
+    def image(self, s: State) -> Any:
+        pixels = s["as_nhwc"] * s["std"] + s["mean"] + np.float32(0.5)
+        return self.module.ascontiguousarray(pixels.astype(np.uint8))
+
+    def synchronize(self) -> None:
+        if self.where != "cpu":
+            self.module.cuda.Device().synchronize()
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        return value if self.where == "cpu" else value.get()
+
+
+# --- the peers -----------------------------------------------------------------------------------
+
+
+def peers(device: Any, is_emulated: bool) -> dict[str, Callable[[], Pipeline]]:
+    """Peers that can run beside gputensor on this device, by name; NumPy is the reference."""
+    found: dict[str, Callable[[], Pipeline]] = {"numpy": lambda: Arrays(np, "NumPy", "cpu")}
+    on_gpu = device.type == "cuda" and not is_emulated
+    if on_gpu:
+        found["cupy"] = lambda: _cupy(device)
+    if find_spec("torch") is not None:
+        found["torch"] = lambda: _torch(device if on_gpu else None)
+    return found
+
+
+def _cupy(device: Any) -> Pipeline:
+    cupy = import_module("cupy")
+    cupy.cuda.Device(device.index or 0).use()
+    return Arrays(cupy, "CuPy", str(device))
+
+
+def _torch(device: Any) -> Pipeline:
+    torch = import_module("torch")
+    on_gpu = device is not None and torch.cuda.is_available()
+    return Tensors(torch, "PyTorch", torch.device(str(device) if on_gpu else "cpu"))

@@ -1,0 +1,71 @@
+"""What generated functions do with arguments that are not what a fast call gives.
+
+Each function here runs where the first try failed: a number that is NumPy's, sizes in a list, an
+operand that is no tensor. Values are left to native code, which checks them. A tensor is known by
+its `_keys`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import errors
+
+# Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
+NUMBERS = frozenset((bool, int, float, complex))
+
+
+def number(value: Any) -> Any:
+    """The Python number that `value` is: NumPy's scalars, int enums and their like; else None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    for kind in (bool, int, float, complex):
+        if isinstance(value, kind):
+            return kind(value)
+    return None
+
+
+def coerce(operator: Any, first: Any, *others: Any) -> list[Any]:
+    """The Tensor operands of a call, scalars of NumPy made Python numbers.
+
+    Raises: ArgumentTypeError naming the first operand that is neither tensor nor number.
+    """
+    found = [first, *(x if hasattr(x, "_keys") else number(x) for x in others)]
+    if hasattr(first, "_keys") and not any(x is None for x in found):
+        return found
+    raise wrong_operand(operator, first, *others)
+
+
+def wrong_operand(operator: Any, *operands: Any) -> errors.ArgumentTypeError:
+    """The error for a call whose operands, all its Tensor arguments, do not all have keys."""
+    tensors = [argument for argument in operator.schema.arguments if argument.type.has_tensor]
+    for argument, value in zip(tensors, operands):
+        if argument.type.required.is_list:
+            if not isinstance(value, (list, tuple)) or any(not hasattr(x, "_keys") for x in value):
+                return errors.not_a_tensor(operator.short_name, argument.name, "a list of Tensors", value)
+        elif not hasattr(value, "_keys") and not (value is None and argument.type.is_optional):
+            return errors.not_a_tensor(operator.short_name, argument.name, "a Tensor", value)
+    raise AssertionError(f"{operator}: operands {operands} have no fault")
+
+
+def keys_of_list(tensors: Any) -> int:
+    """OR of the keys of all tensors in a list or tuple; None contributes nothing.
+
+    Raises: TypeError for anything else, as an iterator would be used up here.
+    """
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError
+    bits = 0
+    for tensor in tensors:
+        if tensor is not None:
+            bits |= tensor._keys
+    return bits
+
+
+def sequence(value: Any) -> Any:
+    """A tuple of a list or tuple, `(value,)` of an int; anything else as it is, for native to refuse."""
+    if isinstance(value, (tuple, list)):
+        return tuple(value)
+    return (value.__index__(),) if hasattr(value, "__index__") else value

@@ -1,0 +1,105 @@
+"""Devices as values: a type and an index, one object for each pair, compared by identity.
+
+It does not know which devices exist on this machine; `runtime` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import errors
+
+# The device types that the dispatcher has keys for, under their first names. A third device may
+# rename its PrivateUse key (`rename_privateuse`).
+_TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
+_ALIASES: dict[str, str] = {}
+_interned: dict[tuple[str, int | None], device] = {}
+
+
+class device:  # noqa: N801 - PyTorch's spelling
+    """A place where tensors live: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
+
+    index: None means "the current one"; a tensor on an indexed device always carries a number.
+    `with device("cuda:1"):` makes it the default of factory functions in the block.
+    """
+
+    __slots__ = ("type", "index")
+    type: str
+    index: int | None
+
+    def __new__(cls, type: str | device, index: int | None = None) -> device:
+        if isinstance(type, device):
+            return type
+        known = _interned.get((type, index))
+        return known if known is not None else _parse(cls, type, index)
+
+    def __repr__(self) -> str:
+        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (device, (self.type, self.index))
+
+    def __copy__(self) -> device:
+        return self
+
+    def __deepcopy__(self, memo: object) -> device:
+        return self
+
+    def __enter__(self) -> device:
+        _context_hooks[0](self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _context_hooks[1]()
+
+
+# (push, pop) of the default device, set by dispatch.backend_select, which keeps that state: this
+# floor holds none.
+_context_hooks: list[Callable[..., Any]] = []
+
+
+def _parse(cls: type[device], text: Any, index: int | None) -> device:
+    if isinstance(text, int) and not isinstance(text, bool):
+        return device("cuda", text)
+    if not isinstance(text, str):
+        raise errors.must("device", "type", "be a device string or a device", text, kind=errors.ArgumentTypeError)
+    name, colon, number = text.partition(":")
+    name = _ALIASES.get(name, name)
+    if name not in _TYPES:
+        known = ", ".join(sorted(_TYPES - set(_ALIASES.values())))
+        raise errors.must("device", "type", f"be one of {known}, with an optional ':index'", text)
+    if colon:
+        if index is not None or not (number.isascii() and number.isdigit()):
+            raise errors.must("device", "type", "end in ':' and a non-negative integer, given once", text)
+        index = int(number)
+    if index is not None and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
+        raise errors.must("device", "index", "be a non-negative integer", index)
+    if name in ("cpu", "meta") and index is not None:
+        if index:
+            raise errors.must("device", "index", f"be 0 or left out on '{name}'", index)
+        index = None
+    key = (name, index)
+    made = _interned.get(key)
+    if made is None:
+        made = object.__new__(cls)
+        made.type, made.index = name, index
+        made = _interned.setdefault(key, made)
+    if text != name or index is None:
+        _interned.setdefault((text, index if not colon else None), made)
+    return made
+
+
+def rename_privateuse(first_name: str, name: str) -> None:
+    """Let `name` stand for a PrivateUse device type in strings; the dispatch key keeps its own name."""
+    if name in _TYPES and name != first_name:
+        raise errors.must("rename_privateuse", "name", "not be another device's name", name)
+    _TYPES.add(name)
+    _ALIASES[first_name] = name
+
+
+CPU = device("cpu")
+META = device("meta")

@@ -1,0 +1,112 @@
+"""Element types: one singleton per type, with the facts that every floor needs.
+
+It does not promote (`promotion.py`) and does not convert values (the copy kernels do).
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+BOOL, INTEGER, FLOATING, COMPLEX = range(4)
+
+
+class dtype:  # noqa: N801 - PyTorch's spelling
+    """An element type.
+
+    name: PyTorch's name without the package. itemsize: bytes of one element. code: the number by
+    which CUDA kernels know the type at run time (`include/dtypes.cuh` lists the same numbers).
+    category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe.
+    np: NumPy's type of the same layout, None for complex32, which takes part in promotion alone.
+    """
+
+    __slots__ = (
+        "name", "short", "code", "itemsize", "category", "np",
+        "is_floating_point", "is_complex", "is_signed",
+    )  # fmt: skip
+
+    name: str
+    short: str
+    code: int
+    itemsize: int
+    category: int
+    np: np.dtype  # type: ignore[type-arg]
+    is_floating_point: bool
+    is_complex: bool
+    is_signed: bool
+
+    def __init__(self, name: str, short: str, code: int, itemsize: int, category: int, np_type: object) -> None:
+        self.name, self.short, self.code = name, short, code
+        self.itemsize, self.category = itemsize, category
+        self.np = None if np_type is None else np.dtype(np_type)  # type: ignore
+        self.is_floating_point = category == FLOATING
+        self.is_complex = category == COMPLEX
+        self.is_signed = not (category == BOOL or name.startswith("uint"))
+
+    def __repr__(self) -> str:
+        return f"gputensor.{self.name}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_by_name, (self.name,))
+
+    def __copy__(self) -> dtype:
+        return self
+
+    def __deepcopy__(self, memo: object) -> dtype:
+        return self
+
+    @property
+    def to_real(self) -> dtype:
+        """The type of a complex type's parts; any other type itself."""
+        return _REAL.get(self, self)
+
+    @property
+    def to_complex(self) -> dtype:
+        """The complex type whose parts are this floating type."""
+        return _TWIN.get(self, complex64)
+
+
+bool_ = dtype("bool", "bool", 0, 1, BOOL, np.bool_)
+uint8 = dtype("uint8", "u8", 1, 1, INTEGER, np.uint8)
+int8 = dtype("int8", "i8", 2, 1, INTEGER, np.int8)
+uint16 = dtype("uint16", "u16", 3, 2, INTEGER, np.uint16)
+int16 = dtype("int16", "i16", 4, 2, INTEGER, np.int16)
+uint32 = dtype("uint32", "u32", 5, 4, INTEGER, np.uint32)
+int32 = dtype("int32", "i32", 6, 4, INTEGER, np.int32)
+uint64 = dtype("uint64", "u64", 7, 8, INTEGER, np.uint64)
+int64 = dtype("int64", "i64", 8, 8, INTEGER, np.int64)
+float16 = dtype("float16", "f16", 9, 2, FLOATING, np.float16)
+bfloat16 = dtype("bfloat16", "bf16", 10, 2, FLOATING, ml_dtypes.bfloat16)
+float32 = dtype("float32", "f32", 11, 4, FLOATING, np.float32)
+float64 = dtype("float64", "f64", 12, 8, FLOATING, np.float64)
+complex64 = dtype("complex64", "c64", 13, 8, COMPLEX, np.complex64)
+complex128 = dtype("complex128", "c128", 14, 16, COMPLEX, np.complex128)
+complex32 = dtype("complex32", "c32", 15, 4, COMPLEX, None)
+
+# Every type that tensors can have, in the order of their codes.
+ALL = (
+    bool_, uint8, int8, uint16, int16, uint32, int32, uint64, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+# PyTorch's second names.
+ALIASES = {
+    "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
+    "long": int64, "chalf": complex32, "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
+
+_REAL = {complex32: float16, complex64: float32, complex128: float64}
+_TWIN = {
+    float16: complex32, bfloat16: complex64, float32: complex64, float64: complex128,
+    complex32: complex32, complex64: complex64, complex128: complex128,
+}  # fmt: skip
+_FROM_NUMPY = {d.np: d for d in ALL}
+_NAMES = {d.name: d for d in (*ALL, complex32)}
+
+
+def _by_name(name: str) -> dtype:
+    return _NAMES[name]
+
+
+def from_numpy(np_type: np.dtype) -> dtype | None:  # type: ignore[type-arg]
+    """The type of NumPy's `np_type` in native byte order, or None where tensors have no such type."""
+    return _FROM_NUMPY.get(np_type)

@@ -1,0 +1,179 @@
+"""Geometry: sizes, strides and dtype of a tensor, and everything that follows from them alone.
+
+Equal geometries are one object, so that a plan is found by identity. Nothing here knows storage,
+offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and TensorImpl.h.
+"""
+
+from __future__ import annotations
+
+from .dtype import dtype
+from .memory_format import channels_last, channels_last_3d, contiguous_strides
+
+Sizes = tuple[int, ...]
+
+
+class Size(tuple[int, ...]):
+    """What `x.shape` is: a tuple of ints that prints as a size and knows its product."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        product = 1
+        for size in self:
+            product *= size
+        return product
+
+    def __repr__(self) -> str:
+        return f"gputensor.Size([{', '.join(map(str, self))}])"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Size, (tuple(self),))
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other):  # type: ignore[no-untyped-def]
+        return Size(tuple.__add__(self, other))
+
+
+class Geometry:
+    """An immutable, interned layout; make one with `geometry` or `contiguous_geometry`.
+
+    sizes: elements per dimension. strides: elements between neighbours of a dimension, never
+    negative. stride_bytes: the same in bytes. extent: elements from the first to one past the
+    last that any index reaches, 0 for an empty tensor. views: memo of view operators,
+    (op, arguments) -> Geometry or what the operator keeps there.
+    """
+
+    __slots__ = (
+        "sizes", "shape", "strides", "dtype", "ndim", "numel", "extent", "nbytes", "stride_bytes",
+        "is_contiguous", "is_channels_last", "is_channels_last_3d", "is_non_overlapping_and_dense",
+        "views",
+    )  # fmt: skip
+
+    sizes: Sizes
+    shape: Size
+    strides: Sizes
+    dtype: dtype
+    ndim: int
+    numel: int
+    extent: int
+    nbytes: int
+    stride_bytes: Sizes
+    is_contiguous: bool
+    is_channels_last: bool
+    is_channels_last_3d: bool
+    is_non_overlapping_and_dense: bool
+    views: dict[object, object]
+
+    def __init__(self, sizes: Sizes, strides: Sizes, element: dtype) -> None:
+        self.sizes, self.strides, self.dtype = sizes, strides, element
+        self.shape = Size(sizes)
+        self.ndim = len(sizes)
+        numel, last = 1, 0
+        for size, stride in zip(sizes, strides):
+            numel *= size
+            last += (size - 1) * stride
+        self.numel = numel
+        self.extent = last + 1 if numel else 0
+        self.nbytes = numel * element.itemsize
+        itemsize = element.itemsize
+        self.stride_bytes = tuple([s * itemsize for s in strides])
+        self.is_contiguous = numel == 0 or _dense_in_order(sizes, strides, range(self.ndim - 1, -1, -1))
+        self.is_channels_last = self.ndim == 4 and _dense_in_order(sizes, strides, channels_last.order)
+        self.is_channels_last_3d = self.ndim == 5 and _dense_in_order(
+            sizes, strides, channels_last_3d.order
+        )
+        self.is_non_overlapping_and_dense = (
+            self.is_contiguous or self.is_channels_last or self.is_channels_last_3d
+            or _dense_in_some_order(sizes, strides)
+        )  # fmt: skip
+        self.views = {}
+
+    def __repr__(self) -> str:
+        return f"Geometry({self.dtype.short}{list(self.sizes)}, strides={list(self.strides)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (geometry, (self.sizes, self.strides, self.dtype))
+
+
+# Note [Interned geometries]: the table is cleared whole at its bound. A tensor made before then
+# keeps its object and one made after gets another, so a lost entry costs a missed plan and never a
+# wrong answer.
+_BOUND = 1 << 16
+_interned: dict[tuple[Sizes, Sizes, dtype], Geometry] = {}
+_contiguous: dict[tuple[Sizes, dtype], Geometry] = {}
+
+
+def geometry(sizes: Sizes, strides: Sizes, element: dtype) -> Geometry:
+    """The geometry of these tuples of ints; the caller has checked them."""
+    known = _interned.get((sizes, strides, element))
+    if known is not None:
+        return known
+    if len(_interned) >= _BOUND:
+        _interned.clear()
+        _contiguous.clear()
+    return _interned.setdefault((sizes, strides, element), Geometry(sizes, strides, element))
+
+
+def contiguous_geometry(sizes: Sizes, element: dtype) -> Geometry:
+    """The row-major geometry of `sizes`."""
+    known = _contiguous.get((sizes, element))
+    if known is None:
+        known = geometry(sizes, contiguous_strides(sizes), element)
+        _contiguous[(sizes, element)] = known
+    return known
+
+
+def _dense_in_order(sizes: Sizes, strides: Sizes, order: object) -> bool:
+    """True if the strides are the running product of sizes along `order`; size-1 dims may have any."""
+    expected = 1
+    for dim in order:  # type: ignore[attr-defined]
+        if sizes[dim] != 1:
+            if strides[dim] != expected:
+                return False
+            expected *= sizes[dim]
+    return True
+
+
+def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
+    # Source: c10/core/Contiguity.h, _compute_non_overlapping_and_dense: dims of size < 2 go last.
+    order = sorted(range(len(sizes)), key=lambda d: (sizes[d] < 2, strides[d]))
+    expected = 1
+    for dim in order:
+        if sizes[dim] < 2:
+            return True
+        if strides[dim] != expected:
+            return False
+        expected *= sizes[dim]
+    return True
+
+
+def looks_channels_last(sizes: Sizes, strides: Sizes) -> bool:
+    """True if 4-d strides read as channels_last, dense or not: what `suggest_memory_format` asks.
+
+    Source: c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4.
+    """
+    return len(sizes) == 4 and _looks_like(sizes, strides, (1, 3, 2, 0))
+
+
+def looks_channels_last_3d(sizes: Sizes, strides: Sizes) -> bool:
+    """The 5-d form of `looks_channels_last`."""
+    return len(sizes) == 5 and _looks_like(sizes, strides, (1, 4, 3, 2, 0))
+
+
+def _looks_like(sizes: Sizes, strides: Sizes, order: tuple[int, ...]) -> bool:
+    if strides[1] == 0:
+        return False
+    minimum = 0
+    for dim in order:
+        if sizes[dim] == 0 or strides[dim] < minimum:
+            return False
+        # N111 and plain NCHW with C == 1 are ambiguous; row-major wins.
+        if dim == 0 and minimum == strides[1]:
+            return False
+        minimum = strides[dim]
+        if sizes[dim] > 1:
+            minimum *= sizes[dim]
+    return True

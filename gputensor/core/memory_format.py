@@ -1,0 +1,69 @@
+"""Memory formats and the strides they stand for.
+
+Source of the rules: PyTorch's c10/core/MemoryFormat.h.
+"""
+
+from __future__ import annotations
+
+from . import errors
+
+
+class memory_format:  # noqa: N801 - PyTorch's spelling
+    """How the dimensions of a dense tensor follow each other in memory.
+
+    order: dimension numbers from the innermost outwards; None where the format fixes no order.
+    """
+
+    __slots__ = ("name", "rank", "order")
+
+    def __init__(self, name: str, rank: int | None = None, order: tuple[int, ...] | None = None) -> None:
+        self.name, self.rank, self.order = name, rank, order
+
+    def __repr__(self) -> str:
+        return f"gputensor.{self.name}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_by_name, (self.name,))
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last", 4, (1, 3, 2, 0))
+channels_last_3d = memory_format("channels_last_3d", 5, (1, 4, 3, 2, 0))
+
+ALL = (contiguous_format, preserve_format, channels_last, channels_last_3d)
+
+
+def _by_name(name: str) -> memory_format:
+    return next(f for f in ALL if f.name == name)
+
+
+def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of a row-major tensor; a size of 0 counts as 1, as in PyTorch."""
+    strides = []
+    running = 1
+    for size in reversed(sizes):
+        strides.append(running)
+        running *= size if size > 1 else 1
+    return tuple(reversed(strides))
+
+
+def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[int, ...]:
+    """Strides, in elements, of a dense tensor of `sizes` in `form`.
+
+    Raises: ArgumentError if the format needs another rank, or fixes no order (preserve_format).
+    """
+    if form is contiguous_format:
+        return contiguous_strides(sizes)
+    if not isinstance(form, memory_format):
+        raise errors.must(op, "memory_format", "be a gputensor.memory_format", form, kind=errors.ArgumentTypeError)
+    if form.order is None:
+        raise errors.must(op, "memory_format", "fix an order of dimensions", form)
+    if len(sizes) != form.rank:
+        raise errors.must(op, "memory_format", f"have rank {form.rank} tensors for {form.name}", f"rank {len(sizes)}")
+    strides = [0] * len(sizes)
+    running = 1
+    for dim in form.order:
+        strides[dim] = running
+        running *= sizes[dim]  # no exception for 0, unlike the row-major rule; PyTorch has none here
+    return tuple(strides)

@@ -1,0 +1,123 @@
+"""Type promotion: the dtype in which operands of different dtypes meet.
+
+Rules only. The default dtype is passed in, because its state lives elsewhere, and no value is
+converted here. Operands are (geometry, device) pairs for tensors and Python types for numbers.
+Source: PyTorch's c10/core/ScalarType.cpp (promoteTypes) and ATen/native/TypeProperties.cpp
+(result_type), frozen as tests/golden/promotion.txt.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import errors
+from .dtype import (
+    ALL, BOOL, COMPLEX, FLOATING, INTEGER, bool_, complex32, dtype, float32, int8, int16, int32,
+    int64, uint8, uint16, uint32, uint64,
+)  # fmt: skip
+
+# The unsigned types that meet floating types and themselves only: no signed type of the same
+# category holds all their values, and PyTorch leaves the choice to the user.
+_BAREBONES = (uint16, uint32, uint64)
+_BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
+
+
+def _integers(a: dtype, b: dtype) -> dtype:
+    """The smallest of the promotable integers (uint8 and the signed ones) that holds both."""
+    if a is uint8 or b is uint8:
+        # uint8 with int8 needs int16; with anything wider it fits.
+        other = b if a is uint8 else a
+        return int16 if other is int8 else other
+    return _BY_ITEMSIZE[max(a.itemsize, b.itemsize)]
+
+
+def _floats(a: dtype, b: dtype) -> dtype:
+    if a.itemsize == b.itemsize:
+        return float32  # float16 with bfloat16: neither holds the other
+    return a if a.itemsize > b.itemsize else b
+
+
+def _promote(a: dtype, b: dtype) -> dtype | None:
+    if a is b:
+        return a
+    low, high = (a, b) if a.category <= b.category else (b, a)
+    if low in _BAREBONES or high in _BAREBONES:
+        return high if high.category == FLOATING else None
+    if high.category == COMPLEX and low.category >= FLOATING:
+        low = low.to_complex
+        return low if low.itemsize > high.itemsize else high
+    if low.category < high.category:
+        return high
+    return _integers(a, b) if high.category == INTEGER else _floats(a, b)
+
+
+# _TABLE[a.code][b.code]; None where no promotion is defined.
+_ORDERED = (*ALL, complex32)
+_TABLE = tuple([tuple([_promote(a, b) for b in _ORDERED]) for a in _ORDERED])
+
+# What a wrapped number counts as; float and complex follow the default dtype instead.
+_NUMBER = {bool: bool_, int: int64}
+
+
+def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
+    """The smallest dtype to which both may be cast.
+
+    Raises: DtypeError for uint16, uint32 and uint64 beside bool, another integer or complex.
+    """
+    promoted = _TABLE[a.code][b.code]
+    if promoted is None:
+        raise errors.no_promotion(op, a, b)
+    return promoted
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """True unless a cast loses the category: complex to real, floating to integer, any to bool."""
+    return from_.category <= to.category
+
+
+def number_dtype(kind: type, default_dtype: dtype) -> dtype:
+    """The dtype as which a wrapped number of Python type `kind` takes part."""
+    fixed = _NUMBER.get(kind)
+    if fixed is not None:
+        return fixed
+    return default_dtype if kind is float else default_dtype.to_complex
+
+
+def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dtype:
+    """The dtype in which `operands` meet.
+
+    Tensors with dimensions outweigh zero-dim tensors, and those outweigh numbers.
+    operands: (geometry, device) for a tensor, bool | int | float | complex for a wrapped number.
+    """
+    dimensioned = zero_dim = wrapped = None
+    for x in operands:
+        if type(x) is tuple:
+            geometry = x[0]
+            d = geometry.dtype
+            if geometry.ndim:
+                dimensioned = d if dimensioned is None else promote_types(dimensioned, d, op)
+            else:
+                zero_dim = d if zero_dim is None else promote_types(zero_dim, d, op)
+        else:
+            d = number_dtype(x, default_dtype)
+            wrapped = d if wrapped is None else promote_types(wrapped, d, op)
+    result = _combine(op, dimensioned, _combine(op, zero_dim, wrapped))
+    if result is None:
+        raise errors.no_operands(op)
+    return result
+
+
+def _combine(op: str, high: dtype | None, low: dtype | None) -> dtype | None:
+    """The dtype of a class of operands beside one that counts less.
+
+    The lower class changes the category alone, never the width within one.
+    """
+    if low is None or high is None:
+        return high or low
+    if high.category == COMPLEX:
+        return high
+    if high.category == FLOATING:
+        return high.to_complex if low.category == COMPLEX else high
+    if low.category >= FLOATING:
+        return low
+    return promote_types(high, low, op) if high.category == BOOL else high

@@ -1,0 +1,188 @@
+"""What users name as `gputensor.cuda`: devices, streams, events and memory.
+
+Everything is answered by the runtime that `GPUTENSOR_CUDA` chose; without one, each call raises one
+sentence with the reason, and `is_available()` is False. Devices may be given as an index, a string
+or a device; None is the current one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import runtime
+from .core import errors
+from .core.device import device as _device
+from .core.errors import OutOfMemoryError
+from .dispatch.backend_select import register_current_index
+
+__all__ = [
+    "Event", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
+    "device_count", "empty_cache", "get_device_capability", "get_device_name", "is_available", "is_emulated",
+    "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
+    "reset_peak_memory_stats", "set_device", "set_memory_limit", "stream", "synchronize",
+    "unavailable_reason",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """True if a CUDA device, real or emulated, can be used."""
+    return bool(runtime.cuda().is_available())
+
+
+def unavailable_reason() -> str | None:
+    """Why `is_available()` is False; None where it is True."""
+    return runtime.cuda().unavailable_reason()  # type: ignore[no-any-return]
+
+
+def is_emulated() -> bool:
+    """True if "CUDA" means the emulator, which runs the same kernels on the CPU."""
+    return bool(runtime.cuda().is_emulated)
+
+
+def device_count() -> int:
+    """Number of CUDA devices; 0 where there is none."""
+    return int(runtime.cuda().device_count())
+
+
+def current_device() -> int:
+    """Index of this thread's current device."""
+    return int(runtime.cuda().current_device())
+
+
+def set_device(device: Any) -> None:
+    """Make a device this thread's current one."""
+    runtime.cuda().set_device(_index(device, "set_device"))
+
+
+class device:  # noqa: N801 - PyTorch's spelling
+    """`with gt.cuda.device(1):` makes a device current in the block, and the former one after it."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = _index(device, "device")
+        self._previous: list[int] = []
+
+    def __enter__(self) -> device:
+        self._previous.append(runtime.cuda().exchange_device(self.idx))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        runtime.cuda().set_device(self._previous.pop())
+
+
+def get_device_name(device: Any = None) -> str:
+    """The device's name as its driver gives it."""
+    return str(runtime.cuda().device_name(_index(device, "get_device_name")))
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """Compute capability, (major, minor)."""
+    return runtime.cuda().capability(_index(device, "get_device_capability"))  # type: ignore[no-any-return]
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until the device has finished everything that was queued on it."""
+    runtime.cuda().synchronize(_index(device, "synchronize"))
+
+
+def _index(device: Any, op: str) -> int:
+    """The index that `device` names; raises if there is no such device."""
+    cuda = runtime.cuda()
+    if device is None:
+        return int(cuda.current_device())
+    if isinstance(device, str):
+        device = _device(device)
+    if isinstance(device, _device):
+        if device.type != "cuda":
+            raise errors.must(op, "device", "be a CUDA device", str(device))
+        device = cuda.current_device() if device.index is None else device.index
+    if isinstance(device, bool) or not isinstance(device, int):
+        raise errors.must(op, "device", "be an index, a string or a device", device, kind=errors.ArgumentTypeError)
+    if cuda.is_available() and not 0 <= device < cuda.device_count():
+        raise errors.must(op, "device", f"be below the device count, {cuda.device_count()}", device, kind=errors.DeviceError)
+    return device
+
+
+# --- streams and events ---------------------------------------------------------------------------
+
+
+def Stream(device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
+    """A new stream of a device. Has ptr, device_index, synchronize, query, wait_event, wait_stream, record_event."""
+    return runtime.cuda().Stream(_index(device, "Stream"), priority)
+
+
+def Event(enable_timing: bool = False) -> Any:  # noqa: N802 - PyTorch's spelling
+    """An event. Has record, wait, query, synchronize, and elapsed_time in milliseconds."""
+    return runtime.cuda().Event(enable_timing)
+
+
+def current_stream(device: Any = None) -> Any:
+    """The stream that work on a device goes to in this thread."""
+    return runtime.cuda().current_stream(_index(device, "current_stream"))
+
+
+def default_stream(device: Any = None) -> Any:
+    """The stream that a device starts with."""
+    return runtime.cuda().default_stream(_index(device, "default_stream"))
+
+
+@contextmanager
+def stream(stream: Any) -> Iterator[Any]:
+    """Work in the block goes to `stream`, on its device; None changes nothing."""
+    if stream is None:
+        yield None
+        return
+    cuda = runtime.cuda()
+    previous = cuda.set_stream(stream)
+    try:
+        with device(stream.device_index):
+            yield stream
+    finally:
+        cuda.set_stream(previous)
+
+
+# --- memory, in bytes -----------------------------------------------------------------------------
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes that tensors hold now."""
+    return int(runtime.cuda().memory_allocated(_index(device, "memory_allocated")))
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes that the allocator holds now, free blocks included."""
+    return int(runtime.cuda().memory_reserved(_index(device, "memory_reserved")))
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Counters of the device's allocator."""
+    return dict(runtime.cuda().memory_stats(_index(device, "memory_stats")))
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """Every block of every device's allocator."""
+    return list(runtime.cuda().memory_snapshot())
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Let the peaks in `memory_stats` start again from what is held now."""
+    runtime.cuda().reset_peak_memory_stats(_index(device, "reset_peak_memory_stats"))
+
+
+def empty_cache() -> None:
+    """Give free blocks back to the driver."""
+    runtime.cuda().empty_cache()
+
+
+def set_memory_limit(nbytes: int | None, device: Any = None) -> None:
+    """Let the allocator hold at most so many bytes; None takes the limit away."""
+    runtime.cuda().set_memory_limit(_index(device, "set_memory_limit"), nbytes)
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """(free, total) bytes of the device."""
+    return runtime.cuda().mem_get_info(_index(device, "mem_get_info"))  # type: ignore[no-any-return]
+
+
+register_current_index("cuda", current_device)

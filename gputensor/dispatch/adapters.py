@@ -1,0 +1,120 @@
+"""Turns every calling convention into the one that tables hold: kernel(key_set, *all arguments).
+
+The adapter is made when a slot is computed, so a native kernel costs nothing extra. What can be
+known then (the names of keyword-only arguments, the masked key set, how to check the result) is
+worked out once and not per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..core import errors
+from .keys import KeySet
+
+if TYPE_CHECKING:
+    from .operator import Kernel, Table
+
+
+def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
+    """`kernel` as the entry of `table` for calls whose key set is `key_set` or falls through to it."""
+    convention = kernel.convention
+    if convention == "native":
+        assert kernel.function is not None
+        return kernel.function
+    if convention == "ambiguous":
+        return _ambiguous(table)
+    # Kernels of users get what PyTorch hands out: the set without what falls through. Native ones
+    # mask with `keys.below` before they redispatch, so for them the difference cannot be seen.
+    visible = KeySet(table.masked(key_set))
+    if table.definition is None:
+        return _without_schema(kernel, visible)
+    if convention == "boxed":
+        return _boxed(table, kernel, visible)
+    if convention in ("handler", "keyset_handler"):
+        return _handler(table, kernel, visible)
+    return _user(table, kernel, visible)
+
+
+def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+    function, operator = kernel.function, table.operator
+    assert function is not None and table.definition is not None
+    signature = table.definition.signature
+    if kernel.convention == "user" and signature.is_simple:
+
+        def simple(key_set: int, *args: Any) -> Any:
+            result = function(*args)
+            try:
+                result._keys
+            except AttributeError:
+                raise errors.wrong_return(operator, kernel.site, result) from None
+            return result
+
+        return simple
+    head = (visible,) if kernel.convention == "keyset" else ()
+    positional, keywords = signature.n_positional, signature.names[signature.n_positional :]
+    fits, with_lists = signature.returns_fit, signature.with_lists if signature.has_lists else None
+
+    def user(key_set: int, *args: Any) -> Any:
+        given = args if with_lists is None else with_lists(args)
+        if keywords:
+            result = function(*head, *given[:positional], **dict(zip(keywords, given[positional:])))
+        else:
+            result = function(*head, *given)
+        if not fits(result):
+            raise errors.wrong_return(operator, kernel.site, result)
+        return result
+
+    return user
+
+
+def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+    function, operator = kernel.function, table.operator
+    assert function is not None and table.definition is not None
+    signature = table.definition.signature
+    head = (visible, operator) if kernel.convention == "keyset_handler" else (operator,)
+
+    def handler(key_set: int, *args: Any) -> Any:
+        shown, keywords = signature.without_defaults(signature.with_lists(args))
+        result = function(*head, *shown, **keywords)
+        if not signature.returns_fit(result):
+            raise errors.wrong_return(operator, kernel.site, result)
+        return result
+
+    return handler
+
+
+def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+    function, operator = kernel.function, table.operator
+    assert function is not None and table.definition is not None
+    signature = table.definition.signature
+    returns = len(signature.schema.returns)
+
+    def boxed(key_set: int, *args: Any) -> Any:
+        stack = list(signature.with_lists(args))
+        function(operator, visible, stack)
+        if len(stack) != returns:
+            raise errors.wrong_stack(operator, returns, len(stack))
+        result = None if returns == 0 else stack[0] if returns == 1 else tuple(stack)
+        if not signature.returns_fit(result):
+            raise errors.wrong_return(operator, kernel.site, result)
+        return result
+
+    return boxed
+
+
+def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+    # Only code that holds the table itself comes here: an operator without a schema is not found.
+    function = kernel.function
+    assert function is not None
+    if kernel.convention == "keyset":
+        return lambda key_set, *args: function(visible, *args)
+    return lambda key_set, *args: function(*args)
+
+
+def _ambiguous(table: Table) -> Callable[..., Any]:
+    def ambiguous(key_set: int, *args: Any) -> Any:
+        raise errors.ambiguous_autograd_other(table.operator)
+
+    return ambiguous

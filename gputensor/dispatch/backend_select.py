@@ -1,0 +1,110 @@
+"""Which backend a factory call means: the rule behind the BackendSelect key.
+
+A factory function has no tensor to dispatch on; its `device`, or the default device, names the
+backend. Source: torchgen's register_backend_select and c10/core/TensorOptions.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from ..core import device as _devices
+from ..core import errors
+from ..core.device import CPU, device
+from . import keys, tls
+
+BACKEND_OF_TYPE = {
+    "cpu": "CPU", "cuda": "CUDA", "xla": "XLA", "meta": "Meta", "privateuseone": "PrivateUse1",
+    "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
+}  # fmt: skip
+# device type -> the key set of its plain tensors, and of its Dense key alone
+TENSOR_KEYS = {kind: keys.tensor_keys(backend) for kind, backend in BACKEND_OF_TYPE.items()}
+_DENSE_KEYS = {kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TYPE.items()}
+
+# The innermost `with gt.device(...)` or `set_default_device`, outermost first.
+_default_devices: ContextVar[tuple[device, ...]] = ContextVar("gputensor_default_device", default=(CPU,))
+# device type -> the index that "cuda" without a number means; a device registers its own.
+_current_index: dict[str, Callable[[], int]] = {}
+
+_BELOW = keys.below("BackendSelect")
+
+
+def key_set_for(target: device | None, key_set: int = 0) -> int:
+    """The key set that a factory's BackendSelect kernel redispatches with.
+
+    target: the `device` argument, or None for the default device. key_set: the OR of the keys of
+    tensor arguments; they stay beside the backend's own, and the thread's state applies. A factory
+    without tensors goes to the backend alone, whatever the thread includes, as in PyTorch.
+    """
+    if target is None:
+        target = _default_devices.get()[-1]
+    try:
+        dense = _DENSE_KEYS[target.type]
+    except (AttributeError, KeyError):
+        raise errors.must(
+            "factory", "device", "be a device that the dispatcher has keys for", target,
+            kind=errors.ArgumentTypeError,
+        ) from None  # fmt: skip
+    if not key_set:
+        return dense
+    include, keep = tls.state.get()
+    return (dense | key_set | include) & keep & _BELOW
+
+
+def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
+    """Let tensors of a device type carry the keys of `backend`; returns a function that undoes it."""
+    TENSOR_KEYS[device_type] = keys.tensor_keys(backend)
+    _DENSE_KEYS[device_type] = keys.key_set((backend,))
+    BACKEND_OF_TYPE[device_type] = backend
+
+    def undo() -> None:
+        for table in (TENSOR_KEYS, _DENSE_KEYS, BACKEND_OF_TYPE):
+            table.pop(device_type, None)  # type: ignore[attr-defined]
+
+    return undo
+
+
+def user_name(key: keys.DispatchKey) -> str:
+    """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name of its own."""
+    for device_type, backend in BACKEND_OF_TYPE.items():
+        if backend == key.backend and backend.startswith("Private") and not device_type.startswith("private"):
+            return f"{key} ({device_type})"
+    return str(key)
+
+
+def resolve(target: device | None) -> device:
+    """The device that a factory makes its tensor on: the default for None, an index where one is due."""
+    if target is None:
+        target = _default_devices.get()[-1]
+    if target.index is None and target.type in _current_index:
+        return device(target.type, _current_index[target.type]())
+    return target
+
+
+def default_device() -> device:
+    """The device of factory calls that name none."""
+    return resolve(None)
+
+
+def set_default_device(target: device | str | None) -> None:
+    """Make `target` the device of factory calls that name none, for this thread or task."""
+    chosen = CPU if target is None else device(target)
+    _default_devices.set((*_default_devices.get()[:-1], chosen))
+
+
+def register_current_index(device_type: str, current: Callable[[], int]) -> None:
+    """Say how to find the index of a device type given without one."""
+    _current_index[device_type] = current
+
+
+def _push(target: Any) -> None:
+    _default_devices.set((*_default_devices.get(), target))
+
+
+def _pop() -> None:
+    _default_devices.set(_default_devices.get()[:-1])
+
+
+_devices._context_hooks[:] = [_push, _pop]

@@ -1,0 +1,173 @@
+"""Calls whose arguments come in any form: `gt.ops.aten.add.Tensor(x, other=1)`, boxed calls.
+
+A `Signature` is a schema made ready for that: it arranges arguments by name and position, fills in
+defaults, converts them as PyTorch's boxed calls do and gathers the dispatch keys. The generated
+functions do not pass here; they know their signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..core import errors
+from . import conversions
+
+if TYPE_CHECKING:
+    from ..core.schema import Argument, FunctionSchema, Type
+    from .operator import Operator
+
+_NO_DEFAULT = object()
+# How an argument is taken; otherwise the one type that needs no conversion, or None.
+_TENSOR, _TENSORS = "one tensor", "a list of tensors"
+_EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
+
+
+class Signature:
+    """One schema, ready to be called.
+
+    n_tensors: the number of arguments if all are plain tensors, else -1. is_simple: a schema of
+    positional arguments without lists that returns one tensor.
+    """
+
+    __slots__ = (
+        "schema", "names", "n_positional", "n_tensors", "is_simple", "returns_fit", "has_lists",
+        "_takes", "_convert", "_defaults",
+    )  # fmt: skip
+
+    def __init__(self, schema: FunctionSchema) -> None:
+        self.schema = schema
+        declared = schema.arguments
+        self.names = tuple(a.name for a in declared)
+        self.n_positional = len(schema.positional)
+        plain = all(a.type.name == "Tensor" for a in declared)
+        self.n_tensors = len(declared) if plain and self.n_positional == len(declared) else -1
+        takes_numbers = schema.name.namespace == "aten"
+        self._takes = tuple(_how_to_take(a.type) for a in declared)
+        self._convert = tuple(conversions.converter(a.type, takes_numbers) for a in declared)
+        self._defaults = tuple(map(_default, declared, self._convert))
+        self.has_lists = any(a.type.required.is_list for a in declared)
+        self.returns_fit = conversions.checker_of([r.type for r in schema.returns])
+        self.is_simple = (
+            self.n_positional == len(declared) and not self.has_lists
+            and [r.type.name for r in schema.returns] == ["Tensor"]
+        )  # fmt: skip
+
+    def arrange(
+        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], int]:
+        """All arguments in the schema's order, defaults filled in, and the OR of their key sets.
+
+        Raises: ArgumentTypeError for too many, unknown, doubled, missing or unfitting arguments; it
+        names the declaration.
+        """
+        if len(args) > self.n_positional:
+            raise errors.too_many_arguments(operator, self.n_positional, len(args))
+        arguments = list(args)
+        given: Iterable[Any] = args
+        if kwargs:
+            given = arguments
+            self._complete(operator, arguments, kwargs)
+        elif len(args) < len(self.names):
+            rest = self._defaults[len(args) :]
+            if _NO_DEFAULT in rest:
+                raise errors.argument_missing(operator, self.names[len(args) + rest.index(_NO_DEFAULT)])
+            arguments += rest
+        key_set = number = 0
+        for take, value in zip(self._takes, given):
+            if take is _TENSOR:
+                try:
+                    key_set |= value._keys
+                except AttributeError:
+                    arguments[number] = self._converted(operator, number, value)
+            elif take is _TENSORS:
+                key_set |= keys_of_list(self._converted(operator, number, value))
+            elif type(value) is not take and value is not self._defaults[number]:
+                arguments[number] = self._converted(operator, number, value)
+            number += 1
+        return arguments, key_set
+
+    def _complete(self, operator: Operator, arguments: list[Any], kwargs: dict[str, Any]) -> None:
+        given, used = len(arguments), 0
+        for name, default in zip(self.names[given:], self._defaults[given:]):
+            if name in kwargs:
+                used += 1
+                arguments.append(kwargs[name])
+            elif default is _NO_DEFAULT:
+                raise errors.argument_missing(operator, name)
+            else:
+                arguments.append(default)
+        if used != len(kwargs):
+            for name in kwargs:
+                if name in self.names[:given]:
+                    raise errors.argument_twice(operator, name)
+                if name not in self.names:
+                    raise errors.argument_unknown(operator, name)
+
+    def _converted(self, operator: Operator, number: int, value: Any) -> Any:
+        convert = self._convert[number]
+        try:
+            return value if convert is None else convert(value)
+        except conversions.Refused:
+            argument = self.schema.arguments[number]
+            raise errors.wrong_argument(operator, argument, number, value) from None
+
+    # --- for kernels of users ---------------------------------------------------------------------
+
+    def keywords_of(self, arguments: Any) -> dict[str, Any]:
+        """The keyword-only arguments by name."""
+        n = self.n_positional
+        return dict(zip(self.names[n:], arguments[n:]))
+
+    def with_lists(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | list[Any]:
+        """Tuples as lists: inside the package lists are tuples, users know them as PyTorch's lists."""
+        if not self.has_lists:
+            return arguments
+        return [list(value) if type(value) is tuple else value for value in arguments]
+
+    def without_defaults(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
+        """(positional, keywords) without trailing arguments that equal their defaults.
+
+        Keyword-only ones are left out each by itself. Source: parseIValuesToPyArgsKwargs in
+        torch/csrc/utils/python_dispatch.cpp.
+        """
+        end = self.n_positional
+        while end and self._is_default(end - 1, arguments[end - 1]):
+            end -= 1
+        keywords = {
+            self.names[i]: arguments[i]
+            for i in range(self.n_positional, len(self.names)) if not self._is_default(i, arguments[i])
+        }  # fmt: skip
+        return list(arguments[:end]), keywords
+
+    def _is_default(self, number: int, value: Any) -> bool:
+        default = self._defaults[number]
+        if isinstance(value, list):
+            value = tuple(value)
+        return type(value) is type(default) and (value is default or bool(value == default))
+
+
+def keys_of_list(values: Iterable[Any]) -> int:
+    """OR of the key sets in a list of tensors; Nones and numbers bring none."""
+    bits = 0
+    for value in values:
+        if value is not None:
+            try:
+                bits |= value._keys
+            except AttributeError:
+                if isinstance(value, (list, tuple)):
+                    bits |= keys_of_list(value)
+    return bits
+
+
+def _how_to_take(type: Type) -> object:
+    if type.has_tensor:
+        return _TENSOR if type.required.name == "Tensor" else _TENSORS
+    return _EXACT.get(type.name)
+
+
+def _default(argument: Argument, convert: Callable[[Any], Any] | None) -> Any:
+    if not argument.has_default:
+        return _NO_DEFAULT
+    value = conversions.named_default(argument.type, argument.default)
+    return value if convert is None else convert(value)

@@ -1,0 +1,218 @@
+"""What a value becomes at the boxed boundary, by the type that the schema declares for it.
+
+int -> float is made, float -> int refused; a bool is an int; tensors and NumPy scalars of one
+element give their number; one int stands for a whole `int[2]`; lists become tuples, the form they
+have inside the package; 'cpu' becomes a device. Source: torch/csrc/jit/python/pybind_utils.cpp,
+toIValue; table of section 3 in the fact sheet.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core import layout as layouts
+from ..core import memory_format as formats
+from ..core.device import device
+from ..core.schema import Name
+
+if TYPE_CHECKING:
+    from ..core.schema import Type
+
+Converter = Callable[[Any], Any]
+_NUMBERS = (bool, int, float, complex)
+
+
+class Refused(Exception):
+    """The value does not fit the type; the caller knows the argument's name and builds the message."""
+
+
+def converter(type: Type, takes_numbers: bool) -> Converter | None:
+    """The function that converts or refuses a value for `type`; None where anything goes.
+
+    takes_numbers: a Python number is let through where a Tensor is declared.
+    """
+    if type.is_optional:
+        inner = converter(type.parts[0], takes_numbers)
+        if inner is None:
+            return None
+        return lambda value: None if value is None else inner(value)
+    if type.is_list:
+        return _list_converter(type, takes_numbers)
+    if type.name == "Tensor":
+        return _tensor_or_number if takes_numbers else _tensor
+    return _CONVERTERS.get(type.name)
+
+
+def _list_converter(type: Type, takes_numbers: bool) -> Converter:
+    inner = converter(type.parts[0], takes_numbers)
+    if type.has_tensor:
+        return _tensors_converter(inner)
+    size = type.size
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            if size is None or value is None:
+                raise Refused
+            return (value if inner is None else inner(value),) * size
+        return tuple(value) if inner is None else tuple([inner(item) for item in value])
+
+    return convert
+
+
+def _tensors_converter(inner: Converter | None) -> Converter:
+    assert inner is not None
+
+    def convert(value: Any) -> Any:
+        # The list itself goes on: kernels that write into it return the same objects.
+        if not isinstance(value, (list, tuple)):
+            raise Refused
+        for item in value:
+            if not hasattr(item, "_keys"):
+                inner(item)
+        return value
+
+    return convert
+
+
+def _tensor(value: Any) -> Any:
+    if hasattr(value, "_keys"):
+        return value
+    raise Refused
+
+
+def _tensor_or_number(value: Any) -> Any:
+    return value if hasattr(value, "_keys") else _number(value)
+
+
+def _int(value: Any) -> int:
+    if type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except (TypeError, errors.GpuTensorError):
+        raise Refused from None
+
+
+def _float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
+        raise Refused
+    try:
+        return float(value)
+    except (TypeError, ValueError, errors.GpuTensorError):
+        raise Refused from None
+
+
+def _complex(value: Any) -> complex:
+    return complex(_number(value))
+
+
+def _bool(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    number = _number(value)
+    if type(number) is not bool:
+        raise Refused
+    return number
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (bool, int, float, complex)):
+        # np.float64 is a Python float too; its plain value is what kernels expect.
+        return value if type(value) in _NUMBERS or not hasattr(value, "item") else value.item()
+    if not hasattr(value, "item") or getattr(value, "ndim", 0):
+        raise Refused
+    try:
+        number = value.item()
+    except (TypeError, ValueError, errors.GpuTensorError):
+        raise Refused from None
+    if type(number) not in _NUMBERS:
+        raise Refused
+    return number
+
+
+def _instance_of(kind: Any) -> Converter:
+    def convert(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        raise Refused
+
+    return convert
+
+
+def _device(value: Any) -> device:
+    if isinstance(value, (str, device)):
+        return device(value)
+    raise Refused
+
+
+_CONVERTERS: dict[str, Converter] = {
+    "int": _int, "SymInt": _int, "DeviceIndex": _int, "float": _float, "complex": _complex,
+    "bool": _bool, "SymBool": _bool, "number": _number, "Scalar": _number,
+    "str": _instance_of(str), "Device": _device, "ScalarType": _instance_of(dtypes.dtype),
+    "MemoryFormat": _instance_of(formats.memory_format), "Layout": _instance_of(layouts.layout),
+}  # fmt: skip
+
+_REDUCTIONS = {"None": 0, "Mean": 1, "Sum": 2}
+_DTYPES = {
+    "bool": "bool_", "int": "int32", "long": "int64", "half": "float16", "float": "float32",
+    "double": "float64",
+}  # fmt: skip
+
+
+def named_default(type: Type, value: Any) -> Any:
+    """The object that an identifier stands for as a default: `contiguous_format`, `long`, `Mean`."""
+    if not isinstance(value, Name):
+        return value
+    kind = type.base
+    if kind == "MemoryFormat":
+        return getattr(formats, value)
+    if kind == "ScalarType":
+        return getattr(dtypes, _DTYPES[value])
+    if kind == "Layout":
+        return getattr(layouts, value)
+    return _REDUCTIONS[value]
+
+
+# --- results ------------------------------------------------------------------------------------
+
+
+def checker_of(types: list[Type]) -> Callable[[Any], bool]:
+    """The function that says whether a kernel's result has the number and types of values declared."""
+    if len(types) == 1:
+        return _checker(types[0])
+    if not types:
+        return lambda result: result is None
+    checkers = [_checker(type) for type in types]
+    return lambda result: (
+        isinstance(result, (list, tuple)) and len(result) == len(checkers)
+        and all(fits(value) for fits, value in zip(checkers, result))
+    )  # fmt: skip
+
+
+def _checker(type: Type) -> Callable[[Any], bool]:
+    if type.is_optional:
+        inner = _checker(type.parts[0])
+        return lambda value: value is None or inner(value)
+    if type.is_list:
+        item = _checker(type.parts[0])
+        return lambda value: isinstance(value, (list, tuple)) and all(map(item, value))
+    if type.name == "Tensor":
+        return lambda value: hasattr(value, "_keys")
+    convert = _CONVERTERS.get(type.name)
+    if convert is None:
+        return lambda value: True
+    return lambda value: not hasattr(value, "_keys") and _accepts(convert, value)
+
+
+def _accepts(convert: Converter, value: Any) -> bool:
+    try:
+        convert(value)
+    except Refused:
+        return False
+    return True

@@ -1,0 +1,230 @@
+"""All operators, and every change to them.
+
+The way of a call, with the file of each step:
+ 1. `a + b` runs Tensor.__add__ in `_generated/methods.py`: it gathers the operands' key sets, adds
+    and removes what `tls.py` holds for this thread or task,
+ 2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
+    resolved by `precedence.py`) and calls what it finds with (key_set, *arguments).
+ 3. Factory functions pass `_generated/backend_select.py`, which turns `device=` into a backend key.
+ 4. Operators that write pass `_generated/inplace_or_view.py`, which moves the version.
+ 5. The backend's key holds `native/<family>.py`: it finds the plan (`iterator/`), makes the output,
+ 6. and runs what `kernels/stub.py` bound for the device: a NumPy loop of `kernels/cpu/<family>.py`,
+    or a launch of `kernels/cuda/<family>.cu` through `runtime/`.
+`tests/dispatch/test_call_path.py` pins these steps.
+
+Every change checks first, under `lock`, and then replaces whole objects, so that a change that fails
+leaves everything as it was. See Note [Tables are swapped whole].
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ..core import errors
+from . import keys
+from .keys import AliasKey, DispatchKey
+from .operator import Definition, Kernel, Key, Operator, Table, caller_site
+
+lock = threading.RLock()
+_operators: dict[str, Operator] = {}
+# Operators that someone holds although nothing is registered for them any more: the same object
+# serves again if the name comes back.
+_unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
+_fallbacks: Mapping[DispatchKey, Kernel] = {}
+# Set by trace.py while a trace is on: (table, key, kernel) -> kernel that prints first.
+_wraps: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None)
+# Called with the operator after each definition and its removal (ops.py keeps its names current).
+definition_hooks: list[Callable[[Operator], None]] = []
+
+
+class Handle:
+    """Undoes one registration; safe to call twice, and in any order with others."""
+
+    __slots__ = ("_undo",)
+
+    def __init__(self, undo: Callable[[], None]) -> None:
+        self._undo: Callable[[], None] | None = undo
+
+    def remove(self) -> None:
+        """Take the registration back; the newest of those that remain serves again."""
+        with lock:
+            undo, self._undo = self._undo, None
+            if undo is not None:
+                undo()
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+
+def find(qualified_name: str) -> Operator:
+    """The defined operator `aten::add.Tensor`. Raises DispatchError if it has no schema."""
+    operator = get(qualified_name)
+    if operator is None or operator.definition is None:
+        raise errors.operator_not_found(qualified_name, operator)
+    return operator
+
+
+def get(qualified_name: str) -> Operator | None:
+    """The operator, defined or not; None if nothing at all is registered under the name."""
+    return _operators.get(qualified_name.removesuffix(".default"))
+
+
+def operators() -> list[Operator]:
+    """Every operator that has a schema or a kernel."""
+    return list(_operators.values())
+
+
+def _get_or_make(qualified_name: str) -> Operator:
+    """The operator of a name; a new one is published by `_commit`."""
+    qualified_name = qualified_name.removesuffix(".default")
+    operator = _operators.get(qualified_name) or _unused.get(qualified_name)
+    if operator is None:
+        name, _, overload = qualified_name.partition(".")
+        operator = Operator(name, overload)
+    return operator
+
+
+def _commit(operator: Operator) -> None:
+    """Make the operator's new state visible, or forget the operator if the state is empty."""
+    _swap(operator)
+    name = operator.qualified_name
+    if operator.definition is None and not operator.kernels:
+        _operators.pop(name, None)
+        _unused[name] = operator
+    else:
+        _operators[name] = operator
+
+
+def _swap(operator: Operator) -> None:
+    """Give the operator a new table of what is registered now. See Note [Tables are swapped whole]."""
+    call, redispatch = _wraps
+    table = Table(operator, _fallbacks, call)
+    operator.redispatch_table = table if redispatch is call else Table(operator, _fallbacks, redispatch)
+    operator.table = table
+
+
+def _swap_all() -> None:
+    for operator in (*_operators.values(), *_unused.values()):
+        _swap(operator)
+
+
+# --- registration -------------------------------------------------------------------------------
+
+
+def define(
+    schema_text: str, tags: tuple[str, ...] = (), site: str | None = None,
+    alias_analysis: str = "FROM_SCHEMA",
+) -> Operator:  # fmt: skip
+    """Define the operator of `schema_text`, which carries its namespace. Returns the Operator.
+
+    The text is parsed when the schema is first asked for: the generated operators are known to
+    parse (`python -m codegen --check`), and `library.Library.define` parses before it comes here.
+    Raises: RegistrationError if it is defined already, even by the same text, or if a kernel that
+    waits for it does not take its arguments.
+    """
+    with lock:
+        operator = _get_or_make(schema_text[: schema_text.index("(")])
+        definition = Definition(schema_text, site or caller_site(), tags, alias_analysis)
+        if operator.definition is not None:
+            raise errors.defined_twice(operator, definition.site)
+        for stack in operator.kernels.values():
+            for kernel in stack:
+                _check_signature(operator, definition, kernel)
+        operator.definition = definition
+        _commit(operator)
+    for hook in definition_hooks:
+        hook(operator)
+    return operator
+
+
+def undefine(operator: Operator) -> None:
+    """Take the schema away; kernels stay, and wait for another definition."""
+    with lock:
+        operator.definition = None
+        _commit(operator)
+    for hook in definition_hooks:
+        hook(operator)
+
+
+def register_kernel(
+    operator: Operator | str, key: Key, function: Callable[..., Any] | None, convention: str = "native",
+    site: str | None = None,
+) -> Handle:  # fmt: skip
+    """Make `function` the newest kernel of the operator at `key`; the handle takes it away again.
+
+    An operator may be named before it is defined. convention: see `Kernel`.
+    Raises: RegistrationError if the function does not take what the schema gives.
+    """
+    kernel = Kernel(function, convention, site or caller_site())
+    with lock:
+        target = _get_or_make(operator) if isinstance(operator, str) else operator
+        if target.definition is not None:
+            _check_signature(target, target.definition, kernel)
+        target.kernels = {**target.kernels, key: (kernel, *target.kernels.get(key, ()))}
+        _commit(target)
+
+    def undo() -> None:
+        rest = tuple(k for k in target.kernels[key] if k is not kernel)
+        others = {k: stack for k, stack in target.kernels.items() if k is not key}
+        target.kernels = {**others, key: rest} if rest else others
+        _commit(target)
+
+    return Handle(undo)
+
+
+def _check_signature(operator: Operator, definition: Definition, kernel: Kernel) -> None:
+    if kernel.convention not in ("native", "fallthrough"):
+        from . import kernel_signature
+
+        kernel_signature.check(operator, definition, kernel)
+
+
+def register_fallback(
+    key: Key, function: Callable[..., Any] | None, convention: str = "boxed", site: str | None = None
+) -> Handle:
+    """Serve `key` (every key of an alias) in all operators, those to come included.
+
+    Raises: RegistrationError if one of the keys has a fallback already; nothing is changed then.
+    """
+    targets = key.keys if isinstance(key, AliasKey) else (key,)
+    kernel = Kernel(function, convention, site or caller_site())
+    global _fallbacks
+    with lock:
+        for target in targets:
+            if target in _fallbacks:
+                raise errors.fallback_twice(target, _fallbacks[target].site, kernel.site)
+        _fallbacks = {**_fallbacks, **dict.fromkeys(targets, kernel)}
+        _swap_all()
+
+    def undo() -> None:
+        global _fallbacks
+        _fallbacks = {k: f for k, f in _fallbacks.items() if f is not kernel}
+        _swap_all()
+
+    return Handle(undo)
+
+
+def set_wraps(call: Callable[..., Any] | None, redispatch: Callable[..., Any] | None) -> None:
+    """Put functions around every kernel (trace.py), or take them away with None."""
+    global _wraps
+    with lock:
+        _wraps = (call, redispatch)
+        _swap_all()
+
+
+def fallbacks() -> Mapping[DispatchKey, Kernel]:
+    """The kernels that serve a key in all operators, by key."""
+    return _fallbacks
+
+
+# --- the fallbacks every process starts with ------------------------------------------------------
+
+# Source: aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. The
+# autograd keys fall through where an operator has no autograd kernel. AutocastPrivateUse1 has none,
+# so that the author of a device can install one.
+for _name in ("BackendSelect", "ADInplaceOrView", "AutocastCPU", "AutocastCUDA"):
+    register_fallback(keys.key(_name), None, "fallthrough")
+register_fallback(keys.Autograd, None, "fallthrough")

@@ -1,0 +1,48 @@
+"""Does a Python function take what a schema gives it? Checked when the second of the two arrives.
+
+Only kernels of users are checked; native ones are checked by the tests. Types are not: Python
+kernels seldom declare them, and results are checked when they come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core import errors
+
+if TYPE_CHECKING:
+    from .operator import Definition, Kernel, Operator
+
+
+def check(operator: Operator, definition: Definition, kernel: Kernel) -> None:
+    """Raises: RegistrationError naming operator, schema, signature, both sites and the difference."""
+    reason = _mismatch(definition, kernel)
+    if reason is not None:
+        raise errors.kernel_does_not_fit(operator, definition, kernel, *reason)
+
+
+def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
+    """(the kernel's signature, what does not fit), or None where it fits or cannot be known."""
+    if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
+        return None
+    import inspect
+
+    try:
+        signature = inspect.signature(kernel.function)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return None
+    schema = definition.schema
+    if kernel.convention == "boxed":
+        names, keywords = ["operator", "key_set", "stack"], []
+    else:
+        names = ["key_set"] if kernel.convention == "keyset" else []
+        names += [a.name for a in schema.positional]
+        keywords = [a.name for a in schema.keyword_only]
+    try:
+        signature.bind(*names, **dict.fromkeys(keywords))
+    except TypeError as error:
+        given = f"{len(names)} positional arguments"
+        if keywords:
+            given += f" and {', '.join(keywords)} by keyword"
+        return str(signature), f"the schema gives it {given}: {error}"
+    return None

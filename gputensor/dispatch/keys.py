@@ -1,0 +1,266 @@
+"""Dispatch keys and key sets, as PyTorch has them.
+
+A key set is one int: a bit per backend (low) and a bit per functionality (high). A run-time key such
+as AutogradCUDA is not a bit of its own: it is the Autograd bit and the CUDA bit. The highest
+functionality bit picks the row of a table, and for per-backend functionalities the highest backend
+bit picks the column. Alias keys exist at registration only. Source: c10/core/DispatchKey.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..core import errors
+
+BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
+# Lowest priority first. Keys without a backend of ours keep tables and their tests complete.
+FUNCTIONALITIES = (
+    "Dense", "Quantized", "Sparse", "BackendSelect", "Python", "Functionalize", "Conjugate",
+    "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd", "AutocastCPU",
+    "AutocastCUDA", "AutocastPrivateUse1", "TESTING_ONLY_GenericWrapper",
+    "TESTING_ONLY_GenericMode", "PythonDispatcher",
+)  # fmt: skip
+PER_BACKEND = ("Dense", "Quantized", "Sparse", "Autograd")
+
+N_BACKENDS = len(BACKENDS)
+BACKEND_MASK = (1 << N_BACKENDS) - 1
+FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
+
+
+class DispatchKey:
+    """A run-time key: a slot of every operator's table. `bits` is the smallest key set that has it."""
+
+    __slots__ = ("name", "functionality", "backend", "bits", "index")
+
+    def __init__(self, name: str, functionality: str, backend: str | None, bits: int, index: int) -> None:
+        self.name, self.functionality, self.backend = name, functionality, backend
+        self.bits, self.index = bits, index
+
+    def __repr__(self) -> str:
+        return f"DispatchKey.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (key, (self.name,))
+
+
+class AliasKey:
+    """A name for many run-time keys; it can be registered to, and is never called."""
+
+    __slots__ = ("name", "keys")
+
+    def __init__(self, name: str, keys: tuple[DispatchKey, ...]) -> None:
+        self.name, self.keys = name, keys
+
+    def __repr__(self) -> str:
+        return f"DispatchKey.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (key, (self.name,))
+
+
+def backend_bit(backend: str) -> int:
+    return 1 << BACKENDS.index(backend)
+
+
+def functionality_bit(functionality: str) -> int:
+    return 1 << (N_BACKENDS + FUNCTIONALITIES.index(functionality))
+
+
+UNDEFINED = DispatchKey("Undefined", "Undefined", None, 0, 0)
+RUNTIME_KEYS: list[DispatchKey] = [UNDEFINED]
+# Row of a functionality: one key, or one per backend. Row 0 is Undefined.
+_rows: list[tuple[DispatchKey, ...]] = [(UNDEFINED,)]
+for _f in FUNCTIONALITIES:
+    _row = []
+    for _b in BACKENDS if _f in PER_BACKEND else (None,):
+        _name = _f if _b is None else (_b if _f == "Dense" else _f + _b)
+        _bits = functionality_bit(_f) | (backend_bit(_b) if _b else 0)
+        _row.append(DispatchKey(_name, _f, _b, _bits, len(RUNTIME_KEYS)))
+        RUNTIME_KEYS.append(_row[-1])
+    _rows.append(tuple(_row))
+
+_dense = [k for k in RUNTIME_KEYS if k.functionality == "Dense"]
+_quantized = [k for k in RUNTIME_KEYS if k.functionality == "Quantized"]
+_sparse = [k for k in RUNTIME_KEYS if k.functionality == "Sparse"]
+_autograd = [k for k in RUNTIME_KEYS if k.functionality in ("AutogradOther", "Autograd")]
+
+Autograd = AliasKey("Autograd", tuple(_autograd))
+CompositeExplicitAutograd = AliasKey(
+    "CompositeExplicitAutograd", (UNDEFINED, *_dense, *_quantized, *_sparse)
+)
+CompositeExplicitAutogradNonFunctional = AliasKey(
+    "CompositeExplicitAutogradNonFunctional",
+    (UNDEFINED, *(k for k in (*_dense, *_quantized) if k.backend != "XLA")),
+)
+CompositeImplicitAutograd = AliasKey(
+    "CompositeImplicitAutograd", (UNDEFINED, *_dense, *_quantized, *_sparse, *_autograd)
+)
+ALIAS_KEYS = (
+    Autograd, CompositeExplicitAutograd, CompositeExplicitAutogradNonFunctional,
+    CompositeImplicitAutograd,
+)  # fmt: skip
+# PyTorch's older names, still accepted where a key is named.
+_OLDER = {
+    "DefaultBackend": CompositeExplicitAutograd,
+    "CatchAll": CompositeImplicitAutograd,
+    "Autocast": next(k for k in RUNTIME_KEYS if k.name == "AutocastCUDA"),
+}
+_by_name: dict[str, DispatchKey | AliasKey] = {k.name: k for k in (*RUNTIME_KEYS, *ALIAS_KEYS)}
+_by_name.update(_OLDER)
+
+
+def key(name: str) -> DispatchKey | AliasKey:
+    """The key called `name`. Raises: ArgumentError if there is none, with a near name if any is near."""
+    found = _by_name.get(name)
+    if found is None:
+        raise errors.unknown_key(name, _by_name)
+    return found
+
+
+def runtime_key(name: str) -> DispatchKey:
+    """The run-time key called `name`. Raises: ArgumentError for an alias, which has no slot."""
+    found = key(name)
+    if isinstance(found, AliasKey):
+        raise errors.alias_key(name)
+    return found
+
+
+def highest(key_set: int) -> DispatchKey:
+    """The key whose slot a call with this set takes; UNDEFINED for a set without functionality."""
+    row = _rows[(key_set >> N_BACKENDS).bit_length()]
+    if len(row) == 1:
+        return row[0]
+    backend = (key_set & BACKEND_MASK).bit_length()
+    # A per-backend bit without any backend bit names no slot. PyTorch prints such a set as empty and
+    # yet calls the CPU's slot; we mean what it prints.
+    return row[backend - 1] if backend else UNDEFINED
+
+
+def without_highest(key_set: int) -> int:
+    """The set after its highest functionality; backend bits stay, as in PyTorch."""
+    functionality = (key_set >> N_BACKENDS).bit_length()
+    return key_set & ~(1 << (N_BACKENDS + functionality - 1)) if functionality else key_set
+
+
+def below(functionality: str) -> int:
+    """The mask of everything strictly below `functionality`, all backends included.
+
+    PythonDispatcher stays in it. Source: c10/core/DispatchKeySet.h, full_after.
+    """
+    return (functionality_bit(functionality) - 1) | functionality_bit("PythonDispatcher")
+
+
+def key_set(names: Iterable[str]) -> int:
+    """The set of these run-time keys."""
+    bits = 0
+    for name in names:
+        bits |= runtime_key(name).bits
+    return bits
+
+
+def full_after(name: str) -> KeySet:
+    """The mask that a kernel at the run-time key `name` redispatches with: `key_set & full_after(name)`."""
+    return KeySet(below(runtime_key(name).functionality))
+
+
+def tensor_keys(backend: str, *, inference: bool = False) -> int:
+    """The set that a strided tensor of this backend carries."""
+    names = [backend] if inference else [backend, "ADInplaceOrView", "Autograd" + backend]
+    if f"Autocast{backend}" in _by_name:
+        names.append(f"Autocast{backend}")
+    return key_set(names)
+
+
+def bits_of(names: Keys) -> int:
+    """The set that a caller means by a key set, a key, its name, or several of them; aliases expand."""
+    if isinstance(names, int):
+        return int(names)
+    bits = 0
+    for name in (names,) if isinstance(names, (str, DispatchKey, AliasKey)) else names:
+        found = key(name) if isinstance(name, str) else name
+        for part in found.keys if isinstance(found, AliasKey) else (found,):
+            bits |= part.bits
+    return bits
+
+
+# What users may give where keys are wanted.
+Keys = int | str | DispatchKey | AliasKey | Iterable[str | DispatchKey | AliasKey]
+
+
+def iterate(bits: int) -> Iterator[DispatchKey]:
+    """The run-time keys of a set, highest first."""
+    rest = bits
+    while rest >> N_BACKENDS:
+        row = _rows[(rest >> N_BACKENDS).bit_length()]
+        if len(row) == 1:
+            yield row[0]
+        else:
+            for number in range(N_BACKENDS - 1, -1, -1):
+                if rest >> number & 1:
+                    yield row[number]
+        rest = without_highest(rest)
+
+
+def describe(bits: int) -> str:
+    """`{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` where all backends, or none, are in the set."""
+    names = []
+    rest = bits
+    while rest >> N_BACKENDS:
+        row = _rows[(rest >> N_BACKENDS).bit_length()]
+        backends = rest & BACKEND_MASK
+        if len(row) > 1 and backends in (0, BACKEND_MASK):
+            names.append(row[0].functionality + "*")
+        else:
+            names += [k.name for n, k in reversed([*enumerate(row)]) if len(row) == 1 or backends >> n & 1]
+        rest = without_highest(rest)
+    return "{" + ", ".join(names) + "}"
+
+
+class KeySet(int):
+    """A key set for people: it prints its keys, and compares, pickles and combines as the int it is.
+
+    `name in key_set`, `|`, `&` and `-` take what `bits_of` takes.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"KeySet({describe(self)})"
+
+    __str__ = __repr__
+
+    def __contains__(self, name: str | DispatchKey) -> bool:
+        bits = bits_of(name)
+        return self & bits == bits
+
+    def __iter__(self) -> Iterator[DispatchKey]:
+        return iterate(self)
+
+    def __or__(self, other: int | str | DispatchKey) -> KeySet:
+        return KeySet(int(self) | bits_of(other))
+
+    def __and__(self, other: int | str | DispatchKey) -> KeySet:
+        return KeySet(int(self) & bits_of(other))
+
+    def __sub__(self, other: int | str | DispatchKey) -> KeySet:
+        """Set difference; a per-backend key takes its functionality along and leaves the backend."""
+        return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
+
+    def highest(self) -> DispatchKey:
+        """The key whose slot a call with this set takes."""
+        return highest(self)
+
+    def after(self, name: str | DispatchKey) -> KeySet:
+        """What a kernel at `name` redispatches with: the keys strictly below it."""
+        found = runtime_key(name) if isinstance(name, str) else name
+        return KeySet(int(self) & below(found.functionality))
+
+
+# What a kernel keeps of its key set to go on below the version counter.
+BELOW_ADINPLACEORVIEW = below("ADInplaceOrView")

@@ -1,0 +1,304 @@
+"""Operators: a definition, the kernels registered for it, and the table that calls go through.
+
+Note [Tables are swapped whole]
+A `Table` is made from a snapshot of what is registered and never changes its mind: a registration
+builds a new one under the dispatcher's lock and puts it in the operator's slot with one attribute
+store. So a call takes no lock and sees the state before or after a registration, nothing between.
+What is derived from the registrations (key set -> kernel, and the iterator's plans) lives on the
+table, so it cannot outlive them. The snapshot costs nothing: `Operator.kernels` and the fallbacks
+are never changed in place, a registration replaces them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core import errors
+from . import adapters, keys, precedence, tls
+from .keys import AliasKey, DispatchKey
+
+if TYPE_CHECKING:
+    from ..core.schema import FunctionSchema
+    from .calling import Signature
+
+Key = DispatchKey | AliasKey
+# A snapshot of an operator's kernels, newest first per key.
+Kernels = Mapping[Key, tuple["Kernel", ...]]
+
+# A plain dict with a bound: see `Table.remember`.
+PLANS_BOUND = 1 << 14
+
+_state = tls.state
+
+
+class Kernel:
+    """A registered function, how it wants to be called, and where it was registered.
+
+    convention: "native" takes (key_set, *all arguments positionally); "user" takes the schema's own
+    signature; "keyset" the same behind the key set; "handler" takes (operator, *args, **kwargs)
+    without the arguments that equal their defaults; "keyset_handler" the same behind the key set;
+    "boxed" takes (operator, key_set, stack); "fallthrough" is never called.
+    """
+
+    __slots__ = ("function", "convention", "site")
+
+    def __init__(self, function: Callable[..., Any] | None, convention: str, site: str) -> None:
+        self.function, self.convention, self.site = function, convention, site
+
+    @property
+    def is_fallthrough(self) -> bool:
+        return self.convention == "fallthrough"
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.convention}, {self.site})"
+
+
+class Definition:
+    """A schema's text, where it was defined, its tags; the parsed forms are made when asked for."""
+
+    __slots__ = ("text", "site", "tags", "alias_analysis", "_schema", "_signature")
+
+    def __init__(self, text: str, site: str, tags: tuple[str, ...], alias_analysis: str) -> None:
+        self.text, self.site, self.tags, self.alias_analysis = text, site, tags, alias_analysis
+        self._schema: FunctionSchema | None = None
+        self._signature: Signature | None = None
+
+    @property
+    def schema(self) -> FunctionSchema:
+        """The parsed schema; parsed when first asked for, since an import defines hundreds."""
+        if self._schema is None:
+            from ..core import schema
+
+            self._schema = schema.parse(self.text)
+        return self._schema
+
+    @property
+    def signature(self) -> Signature:
+        """The schema as `calling.py` wants it."""
+        if self._signature is None:
+            from .calling import Signature
+
+            self._signature = Signature(self.schema)
+        return self._signature
+
+
+class Table(dict[int, Callable[..., Any]]):
+    """key set -> kernel for one operator; a set not seen yet is computed by `__missing__`.
+
+    plans: the iterator's plans for this operator, cleared whole at their bound. prepared: the
+    signature, once it was needed; n_tensors: then the number of arguments if all are plain tensors,
+    else -1.
+    """
+
+    __slots__ = ("operator", "definition", "kernels", "fallbacks", "plans", "n_tensors", "prepared", "_wrap")
+
+    def __init__(
+        self, operator: Operator, fallbacks: Mapping[DispatchKey, Kernel],
+        wrap: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.operator, self.definition, self.kernels = operator, operator.definition, operator.kernels
+        self.fallbacks, self._wrap = fallbacks, wrap
+        self.plans: dict[Any, Any] = {}
+        self.n_tensors = -1
+        self.prepared: Signature | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """The schema as `calling.py` wants it, made at the first call.
+
+        Raises: DispatchError if there are kernels only.
+        """
+        if self.definition is None:
+            raise errors.schema_missing(self.operator)
+        signature = self.prepared = self.definition.signature
+        self.n_tensors = signature.n_tensors
+        return signature
+
+    def __missing__(self, key_set: int) -> Callable[..., Any]:
+        found, key = self.resolve(key_set)
+        if self._wrap is not None:
+            found = self._wrap(self, key, found)
+        self[int(key_set)] = found
+        return found
+
+    def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
+        """The kernel of a key's slot and why it is that one, by `precedence.py`."""
+        return precedence.compute_slot(key, self.kernels, self.fallbacks)
+
+    def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
+        """The callable for a key set and the key whose slot it is; fallthroughs are stepped over."""
+        rest, skipped = key_set, []
+        while True:
+            key = keys.highest(rest)
+            kernel, _ = self.slot(key)
+            if kernel is not None and not kernel.is_fallthrough:
+                return adapters.table_entry(self, kernel, rest), key
+            if key is keys.UNDEFINED:
+                return _no_keys(self, skipped), key
+            if kernel is None:
+                return _missing(self, key), key
+            if kernel is not self.fallbacks.get(key):
+                skipped.append((key, kernel))
+            rest = keys.without_highest(rest)
+
+    def masked(self, key_set: int) -> int:
+        """`key_set` without the functionalities that fall through: what PyTorch hands to a kernel."""
+        kept = rest = key_set
+        while rest >> keys.N_BACKENDS:
+            kernel, _ = self.slot(keys.highest(rest))
+            lower = keys.without_highest(rest)
+            if kernel is not None and kernel.is_fallthrough:
+                kept &= ~(rest ^ lower)
+            rest = lower
+        return kept
+
+    def remember(self, key: Any, plan: Any) -> Any:
+        """Keep a plan. A plain dict cleared whole: an LRU would cost a lock on every call."""
+        if len(self.plans) >= PLANS_BOUND:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
+
+
+class Operator:
+    """One overload of an operator, `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
+
+    table: what calls go through. redispatch_table: what kernels go through on their way down; the
+    same object unless a trace is on.
+    """
+
+    __slots__ = (
+        "name", "overload", "table", "redispatch_table", "kernels", "definition", "__weakref__",
+    )  # fmt: skip
+
+    table: Table
+    redispatch_table: Table
+
+    def __init__(self, name: str, overload: str) -> None:
+        self.name, self.overload = name, overload
+        self.kernels: Kernels = {}
+        self.definition: Definition | None = None
+
+    @property
+    def qualified_name(self) -> str:
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
+    def namespace(self) -> str:
+        return self.name.partition("::")[0]
+
+    @property
+    def short_name(self) -> str:
+        """The name that errors use: without the namespace `aten`."""
+        return self.name.removeprefix("aten::")
+
+    @property
+    def is_defined(self) -> bool:
+        return self.definition is not None
+
+    @property
+    def schema(self) -> FunctionSchema:
+        """The parsed schema. Raises: DispatchError if there are kernels only."""
+        if self.definition is None:
+            raise errors.schema_missing(self)
+        return self.definition.schema
+
+    _schema = schema
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return () if self.definition is None else self.definition.tags
+
+    @property
+    def def_site(self) -> str | None:
+        return None if self.definition is None else self.definition.site
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.qualified_name}>"
+
+    def __str__(self) -> str:
+        return f"{self.name.replace('::', '.')}.{self.overload or 'default'}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        from .dispatcher import find
+
+        return (find, (self.qualified_name,))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call through the dispatcher with any mix of positional and keyword arguments."""
+        table = self.table
+        # Tensors only, all given: nothing to arrange, nothing to convert. One and two of them are
+        # written out, as `*args` costs 0.1 us (bench/dispatch.py).
+        n = len(args)
+        if n == table.n_tensors and not kwargs:
+            try:
+                if n == 2:
+                    first, second = args
+                    key_set = first._keys | second._keys
+                else:
+                    key_set = 0
+                    for value in args:
+                        key_set |= value._keys
+            except AttributeError:
+                pass
+            else:
+                include, keep = _state.get()
+                key_set = (key_set | include) & keep
+                if n == 2:
+                    return table[key_set](key_set, first, second)
+                return table[key_set](key_set, *args)
+        arguments, key_set = (table.prepared or table.signature).arrange(self, args, kwargs)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return table[key_set](key_set, *arguments)
+
+    def redispatch(self, key_set: int, *args: Any, **kwargs: Any) -> Any:
+        """Call with exactly this key set: neither arguments nor the thread's state add to it."""
+        table = self.redispatch_table
+        arguments, _ = (table.prepared or table.signature).arrange(self, args, kwargs)
+        key_set = int(key_set)
+        return table[key_set](key_set, *arguments)
+
+    def call_boxed(self, stack: list[Any]) -> None:
+        """Take the arguments from the end of `stack` and leave the results there."""
+        signature = self.table.signature
+        start = len(stack) - len(signature.names)
+        if start < 0:
+            raise errors.short_stack(self, len(signature.names), len(stack))
+        given = stack[start:]
+        result = self(*given[: signature.n_positional], **signature.keywords_of(given))
+        del stack[start:]
+        returns = len(signature.schema.returns)
+        stack += [] if returns == 0 else [result] if returns == 1 else list(result)
+
+
+def caller_site(depth: int = 2) -> str:
+    """file:line of the caller's caller: where something was registered."""
+    frame = sys._getframe(depth)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _missing(table: Table, key: DispatchKey) -> Callable[..., Any]:
+    def missing(key_set: int, *args: Any) -> Any:
+        from .backend_select import user_name
+
+        raise errors.no_kernel(table.operator, user_name(key), _dump(table))
+
+    return missing
+
+
+def _no_keys(table: Table, skipped: list[tuple[DispatchKey, Kernel]]) -> Callable[..., Any]:
+    def no_keys(key_set: int, *args: Any) -> Any:
+        if skipped:
+            raise errors.masked_by_fallthrough(table.operator, skipped, _dump(table))
+        raise errors.no_dispatch_keys(table.operator, _dump(table))
+
+    return no_keys
+
+
+def _dump(table: Table) -> str:
+    from . import tables
+
+    return tables.lines_of(table, with_fallthroughs=False)

@@ -1,0 +1,70 @@
+"""Which kernel fills a slot of a table: PyTorch's precedence, without its order dependence.
+
+Every slot is computed from the whole set of registrations, so the result cannot depend on the order
+in which they were made (in PyTorch the AutogradOther slot can: facts section 0b).
+Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp, computeDispatchTableEntryWithDebug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from . import keys
+from .keys import DispatchKey
+
+if TYPE_CHECKING:
+    from .operator import Kernel, Kernels
+
+_CIA = keys.CompositeImplicitAutograd
+_CEA = keys.CompositeExplicitAutograd
+_CEANF = keys.CompositeExplicitAutogradNonFunctional
+_IN_CIA = frozenset(_CIA.keys)
+_IN_CEA = frozenset(_CEA.keys)
+_IN_CEANF = frozenset(_CEANF.keys)
+_IN_AUTOGRAD = frozenset(keys.Autograd.keys)
+
+_BACKEND_KEYS = tuple(
+    k for k in keys.RUNTIME_KEYS if k.functionality in ("Dense", "Quantized", "Sparse")
+)
+# The backend keys that belong to each autograd key: X for AutogradX; those without a bit of their
+# own for AutogradOther.
+_BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
+    k: (
+        tuple(b for b in _BACKEND_KEYS if b.functionality != "Dense")
+        if k.functionality == "AutogradOther"
+        else tuple(b for b in _BACKEND_KEYS if b.functionality == "Dense" and b.backend == k.backend)
+    )
+    for k in _IN_AUTOGRAD
+}
+
+
+def compute_slot(
+    key: DispatchKey, kernels: Kernels, fallbacks: Mapping[DispatchKey, Kernel]
+) -> tuple[Kernel | None, str]:
+    """The kernel of slot `key` and PyTorch's label for why; (None, "missing") where there is none."""
+    direct = kernels.get(key)
+    if direct:
+        return direct[0], "kernel"
+    if key in _IN_CEANF and kernels.get(_CEANF):
+        return kernels[_CEANF][0], "default backend kernel"
+    explicit = kernels.get(_CEA)
+    if explicit and key in _IN_CEA:
+        return explicit[0], "default backend kernel"
+    has_backend_kernel = bool(explicit) or any(kernels.get(b) for b in _BACKENDS_OF.get(key, ()))
+    implicit = kernels.get(_CIA)
+    if implicit and key in _IN_CIA:
+        if key.functionality == "AutogradOther" and any(kernels.get(b) for b in _BACKENDS_OF[key]):
+            return _ambiguous(implicit[0]), "ambiguous autogradother"
+        if not (key in _IN_AUTOGRAD and has_backend_kernel):
+            return implicit[0], "math kernel"
+    if key in _IN_AUTOGRAD and kernels.get(keys.Autograd):
+        return kernels[keys.Autograd][0], "autograd kernel"
+    fallback = fallbacks.get(key)
+    if fallback is not None:
+        return fallback, "backend fallback"
+    return None, "missing"
+
+
+def _ambiguous(kernel: Kernel) -> Kernel:
+    return type(kernel)(None, "ambiguous", kernel.site)

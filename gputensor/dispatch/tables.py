@@ -1,0 +1,131 @@
+"""Prints what is registered and what follows from it: `gt.dispatch.dump`, `dump_table` and friends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..core import errors
+from . import dispatcher, keys
+from .keys import AliasKey, DispatchKey
+from .operator import Kernel, Operator, Table
+
+
+def dump(name: str) -> str:
+    """What is registered for an operator: name, schema, where, and each kernel, newest first.
+
+    Empty for a name under which nothing is registered.
+    """
+    operator = dispatcher.get(name)
+    if operator is None:
+        return ""
+    lines = [f"name: {operator.qualified_name}"]
+    definition = operator.definition
+    if definition is None:
+        lines.append("schema: (none)")
+    else:
+        lines += [
+            f"schema: {definition.schema}",
+            f"debug: registered at {definition.site}",
+            f"alias analysis kind: {definition.alias_analysis}",
+        ]
+        lines += [f"tags: {', '.join(definition.tags)}"] if definition.tags else []
+    for key in (*keys.RUNTIME_KEYS, *keys.ALIAS_KEYS):
+        for number, kernel in enumerate(operator.kernels.get(key, ())):
+            alias = "[alias]" if isinstance(key, AliasKey) else ""
+            active = "" if number == 0 else " (inactive)"
+            lines.append(f"{key.name}{alias}{active}: registered at {kernel.site} [ {kernel.convention} ]")
+    return "\n".join(lines) + "\n"
+
+
+def dump_table(name: str) -> str:
+    """The computed table, a line a key: `CPU: registered at <file:line> [kernel]`; PyTorch's labels."""
+    operator = dispatcher.get(name)
+    return "" if operator is None else lines_of(operator.table)
+
+
+def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
+    """The lines of one table; slots without a kernel are left out."""
+    return "".join(
+        f"{key.name}: {_where(kernel)} [{why}]\n"
+        for key, kernel, why in slots(table) if with_fallthroughs or not kernel.is_fallthrough
+    )  # fmt: skip
+
+
+def _where(kernel: Kernel) -> str:
+    if kernel.convention == "ambiguous":
+        return "ambiguous_autogradother"
+    return f"{'fallthrough ' if kernel.is_fallthrough else ''}registered at {kernel.site}"
+
+
+def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
+    """(key, kernel, why) of every slot that has a kernel, lowest key first."""
+    for key in keys.RUNTIME_KEYS:
+        kernel, why = table.slot(key)
+        if kernel is not None:
+            yield key, kernel, why
+
+
+def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
+    """(kernel, label) of one slot, from the operator's current table."""
+    return operator.table.slot(key)
+
+
+def key_set(tensor: Any) -> keys.KeySet:
+    """The dispatch keys that a tensor brings to a call."""
+    if not hasattr(tensor, "_keys"):
+        raise errors.must("key_set", "tensor", "be a Tensor", tensor, kind=errors.ArgumentTypeError)
+    return keys.KeySet(tensor._keys)
+
+
+def has_kernel(name: str, key: str) -> bool:
+    """True if a kernel is registered directly at the key (an alias counts as itself)."""
+    return keys.key(key) in _registered(name).kernels
+
+
+def has_computed_kernel(name: str, key: str) -> bool:
+    """True if a call at the run-time key finds a kernel, by whatever rule."""
+    return compute(_registered(name), keys.runtime_key(key))[0] is not None
+
+
+def _registered(name: str) -> Operator:
+    operator = dispatcher.get(name)
+    if operator is None:
+        raise errors.operator_not_found(name, None)
+    return operator
+
+
+def is_alias_key(key: str) -> bool:
+    """True for a key that stands for many and exists at registration only."""
+    return isinstance(keys.key(key), AliasKey)
+
+
+def registrations_for_key(key: str) -> list[str]:
+    """The operators that have a kernel registered directly at the key."""
+    wanted = keys.key(key)
+    return sorted(o.qualified_name for o in dispatcher.operators() if wanted in o.kernels)
+
+
+def dangling_impls() -> list[str]:
+    """Operators that have kernels and no schema; `dump` tells where each kernel was registered."""
+    return sorted(o.qualified_name for o in dispatcher.operators() if not o.is_defined)
+
+
+def check_invariants() -> None:
+    """Raise AssertionError where a table does not follow from what is registered."""
+    with dispatcher.lock:
+        for operator in dispatcher.operators():
+            table = operator.table
+            assert dispatcher.get(operator.qualified_name) is operator, operator
+            assert operator.is_defined or operator.kernels, operator
+            assert table.kernels is operator.kernels, operator
+            assert table.definition is operator.definition, operator
+            assert table.fallbacks is dispatcher.fallbacks(), operator
+            assert all(operator.kernels.values()), (operator, "empty stack")
+            # Native kernels stand in the table as they are; the others are seen by their adapters.
+            for key_set, entry in list(table.items()):
+                fresh, key = table.resolve(key_set)
+                if table._wrap is None:
+                    assert fresh.__code__ is entry.__code__ if hasattr(entry, "__code__") else fresh is entry, (
+                        operator, key,
+                    )  # fmt: skip

@@ -1,0 +1,160 @@
+"""x[index] and x[index] = value: Python's indices become view operators, and what is written a copy_ or fill_.
+
+Basic indexing only: ints, slices, None, Ellipsis, bools, 0-d integer and bool tensors, and tuples of
+these. Lists, arrays and tensors with dimensions as indices are refused in one sentence.
+Source of the semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._generated import calls
+from ._generated import operators as _ops
+from .core import errors
+from .core.dtype import BOOL, INTEGER, uint8
+from .dispatch.tls import state as _state
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def get(tensor: Tensor, index: Any) -> Tensor:
+    """`tensor[index]`: a view, except that a negative step or a bool makes a copy.
+
+    PyTorch refuses negative steps; here they flip, and strides stay positive (DESIGN decision 1).
+    """
+    kind = type(index)
+    # The call of calls.select_int, written out: q[1] is timed against PyTorch (bench/overhead.py).
+    if kind is int:
+        include, keep = _state.get()
+        key_set = (tensor._keys | include) & keep
+        return _ops.select_int.table[key_set](key_set, tensor, 0, index)  # type: ignore[no-any-return]
+    if kind is slice and (index.step is None or type(index.step) is int and index.step > 0):
+        return calls.slice_Tensor(  # type: ignore[no-any-return]
+            tensor, 0, _bound(index.start), _bound(index.stop), 1 if index.step is None else index.step
+        )
+    view, flipped, has_bool = _basic(tensor, index if kind is tuple else (index,))
+    if flipped:
+        return calls.flip(view, flipped)  # type: ignore[no-any-return]
+    if has_bool:
+        return calls.clone(view)  # type: ignore[no-any-return]
+    return calls.alias(view) if view is tensor else view  # type: ignore[no-any-return]
+
+
+def put(tensor: Tensor, index: Any, value: Any) -> None:
+    """`tensor[index] = value`: a number fills, a tensor is broadcast, cast and copied.
+
+    The tensor may be on another device, as in copy_. Leading dimensions of size 1 that the target
+    does not have are dropped from it.
+    """
+    kind = type(index)
+    if kind is int:
+        view, flipped = calls.select_int(tensor, 0, index), ()
+    else:
+        view, flipped, _ = _basic(tensor, index if kind is tuple else (index,))
+    if type(value) not in _NUMBERS:
+        if hasattr(value, "_geometry"):
+            _copy(view, flipped, value)
+            return
+        if not isinstance(value, np.generic) or value.dtype.kind not in "biufc":
+            raise errors.cannot_assign(value)
+        value = value.item()
+    calls.fill__Scalar(view, value)
+
+
+def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
+    sizes = value._geometry.sizes
+    extra = len(sizes) - view._geometry.ndim
+    while extra > 0 and sizes[0] == 1:
+        value = calls.select_int(value, 0, 0)
+        sizes, extra = sizes[1:], extra - 1
+    # The target was sliced forwards, so what goes there is turned instead.
+    turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
+    if turned:
+        value = calls.flip(value, turned)
+    calls.copy_(view, value, False)
+
+
+def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...], bool]:
+    """The view that `index` names, the dimensions of it that are yet to be flipped, and whether a bool took part."""
+    index = tuple([_plain(i) for i in index])
+    ndim = tensor._geometry.ndim
+    specified = 0
+    for i in index:
+        if type(i) is int or type(i) is slice:
+            specified += 1
+    if specified > ndim:
+        raise errors.too_many_indices(tensor, specified)
+    view: Any = tensor
+    dim, flipped, bools = 0, [], 0
+    for i in index:
+        kind = type(i)
+        if kind is int:
+            view = calls.select_int(view, dim, i)
+        elif kind is slice:
+            view, is_flipped = _slice(view, dim, i)
+            if is_flipped:
+                flipped.append(dim)
+            dim += 1
+        elif i is Ellipsis:
+            dim += ndim - specified
+        else:
+            view = calls.unsqueeze(view, dim)
+            if kind is bool:
+                bools += 1
+                if not i:
+                    view = calls.slice_Tensor(view, dim, 0, 0, 1)
+            dim += 1
+    if bools > 1:
+        raise errors.unsupported_index(errors.Got("several bools"))
+    return view, tuple(flipped), bools > 0
+
+
+def _plain(i: Any) -> Any:
+    """An element of an index as int, slice, None, Ellipsis or bool."""
+    kind = type(i)
+    if kind in (int, slice, bool) or i is None or i is Ellipsis:
+        return i
+    geometry = getattr(i, "_geometry", None)
+    if geometry is not None:
+        # PyTorch reads a 0-d uint8 as an old-style mask and NumPy as a number, so it is neither here.
+        if geometry.ndim or geometry.dtype.category > INTEGER or geometry.dtype is uint8:
+            raise errors.unsupported_index(i)
+        number = calls.item(i)
+        return bool(number) if geometry.dtype.category == BOOL else int(number)
+    if isinstance(i, np.bool_):
+        return bool(i)
+    if isinstance(i, (str, bytes, np.ndarray)) and getattr(i, "ndim", 1):
+        raise errors.unsupported_index(i)
+    try:
+        return operator.index(i)
+    except TypeError:
+        raise errors.unsupported_index(i) from None
+
+
+def _bound(value: Any) -> int | None:
+    """A bound of a slice; anything with __index__ may be one, a 0-d integer tensor for example."""
+    return value if value is None or type(value) is int else operator.index(value)
+
+
+def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
+    """The slice, and whether its elements are yet to be turned round."""
+    start, stop = _bound(i.start), _bound(i.stop)
+    step = 1 if i.step is None else _bound(i.step)
+    assert step is not None
+    if step == 0:
+        raise errors.must("index", "step", "not be zero", step, kind=errors.ArgumentValueError)
+    if start is None and stop is None and step == 1:
+        return view, False
+    if step > 0:
+        return calls.slice_Tensor(view, dim, start, stop, step), False
+    numbers = range(*slice(start, stop, step).indices(view._geometry.sizes[dim]))
+    if not numbers:
+        return calls.slice_Tensor(view, dim, 0, 0, 1), False
+    return calls.slice_Tensor(view, dim, numbers[-1], numbers[0] + 1, -step), True

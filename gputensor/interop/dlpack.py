@@ -1,0 +1,330 @@
+"""DLPack both ways: memory shared with every library that speaks it, strides kept, all dtypes.
+
+Note [A capsule from NumPy]
+A DLPack capsule needs a C function that frees it from any thread, with the GIL or without, and even
+while the interpreter ends. A Python callback cannot promise that, and NumPy's own deleter does. So
+an export takes the capsule of a small NumPy array with as many dimensions, whose base keeps the
+tensor's memory alive, and overwrites what the struct says: address, device, dtype, sizes, strides,
+flags. The layouts of the structs are fixed by the standard (dlpack.h, versions 0.8 and 1.x).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .. import runtime
+from .. import tensor as tensors
+from .._generated import calls
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core.device import CPU, device
+from ..core.geometry import geometry
+from ..core.memory_format import contiguous_strides
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..storage import Storage, storage_over
+
+# Device types and flags of dlpack.h.
+CPU_DEVICE, CUDA_DEVICE, CUDA_HOST_DEVICE = 1, 2, 3
+READ_ONLY, IS_COPIED = 1, 2
+# The newest version whose structs are read and written here.
+VERSION = (1, 0)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _ManagedVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _DLTensor),
+    ]  # fmt: skip
+
+
+_api = ctypes.pythonapi
+_get_name = _api.PyCapsule_GetName
+_get_name.restype, _get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_get_pointer = _api.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_set_name = _api.PyCapsule_SetName
+_set_name.restype, _set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+_STRUCTS: dict[bytes, Any] = {b"dltensor": _Managed, b"dltensor_versioned": _ManagedVersioned}
+_USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}
+for _name in _USED.values():
+    # A capsule keeps the pointer, not the object, and may outlive this module.
+    _api.Py_IncRef(ctypes.py_object(_name))
+
+# (code, bits) of dlpack.h <-> dtype: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
+_CODES = {
+    d: (
+        4 if d is dtypes.bfloat16 else 6 if d is dtypes.bool_ else 5 if d.is_complex
+        else 2 if d.is_floating_point else 0 if d.is_signed else 1,
+        d.itemsize * 8,
+    )
+    for d in dtypes.ALL
+}  # fmt: skip
+_DTYPES = {code: d for d, code in _CODES.items()}
+
+
+# --- giving -------------------------------------------------------------------------------------
+
+
+def device_of(tensor: tensors.Tensor) -> tuple[int, int]:
+    """`Tensor.__dlpack_device__`: (device type, index).
+
+    Raises: ExchangeError for devices that other libraries do not know. The emulator is one of them:
+    its memory is not a GPU's, whatever it is called here.
+    """
+    place = tensor._device
+    if place is CPU:
+        return CPU_DEVICE, 0
+    if place.type == "cuda" and not runtime.cuda().is_emulated:
+        return CUDA_DEVICE, place.index or 0
+    what = "emulated CUDA" if place.type == "cuda" else place.type
+    raise errors.not_exchangeable(
+        "__dlpack__", "self", "be on the CPU or a real CUDA device", errors.Got(f"{what} tensor"),
+        remedy="" if place.type == "meta" else "use .cpu() to copy it there",
+    )  # fmt: skip
+
+
+def export(
+    tensor: tensors.Tensor, stream: int | None = None, max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+) -> Any:  # fmt: skip
+    """`Tensor.__dlpack__`: a capsule over the tensor's memory.
+
+    stream: on CUDA, the consumer's stream, which waits for what ours has queued; -1 for no order.
+    max_version: a versioned capsule from (1, 0) on, the legacy one otherwise. dl_device: (1, 0)
+    copies to the host. copy: True copies, False raises where a copy is needed.
+    """
+    if tensor.requires_grad:
+        raise errors.not_exchangeable("__dlpack__", "self", "not require grad", tensor, remedy="use .detach()")
+    flags = 0
+    if dl_device is not None and tuple(dl_device) == (CPU_DEVICE, 0) and tensor._device is not CPU:
+        if copy is False:
+            raise errors.not_exchangeable(
+                "__dlpack__", "copy", "not be False where the device changes", errors.Got("dl_device=kDLCPU")
+            )
+        tensor, stream, flags = tensor.cpu(), None, IS_COPIED
+    where = device_of(tensor)
+    if dl_device is not None and tuple(dl_device) != where:
+        raise errors.not_exchangeable(
+            "__dlpack__", "dl_device", f"be {where} or (1, 0)", errors.Got(str(tuple(map(int, dl_device))))
+        )
+    if copy and not flags:
+        tensor, flags = calls.clone(tensor), IS_COPIED
+    if where[0] == CUDA_DEVICE:
+        _finish_before(where[1], stream)
+    elif stream not in (None, -1):
+        raise errors.not_exchangeable("__dlpack__", "stream", "be None on the CPU", stream)
+    return _capsule(tensor, where, flags, max_version is not None and max_version[0] >= 1)
+
+
+def _finish_before(device_index: int, stream: int | None) -> None:
+    """Let what our current stream has queued be done before the consumer's stream goes on.
+
+    stream: a pointer; None or 1 for the legacy default stream; -1 for no order. The host waits
+    where the streams differ: the runtime's interface has no streams of other libraries.
+    """
+    current = runtime.cuda().current_stream(device_index)
+    if stream != -1 and (0 if stream in (None, 0, 1) else stream) != current.ptr:
+        current.synchronize()
+
+
+class _Keeper:
+    """What NumPy takes for an array of `ndim` dimensions; it keeps a tensor's memory alive."""
+
+    __slots__ = ("__array_interface__", "memory")
+
+    def __init__(self, ndim: int, memory: Any) -> None:
+        # Two elements at one place: NumPy leaves strides out of a capsule only where they say nothing.
+        self.__array_interface__ = {
+            "data": (ctypes.addressof(_byte), False), "shape": (2, *(1,) * (ndim - 1)) if ndim else (),
+            "strides": (0,) * ndim, "typestr": "|u1", "version": 3,
+        }  # fmt: skip
+        self.memory = memory
+
+
+_byte = ctypes.c_char()
+
+
+def _capsule(tensor: tensors.Tensor, where: tuple[int, int], flags: int, is_versioned: bool) -> Any:
+    """See Note [A capsule from NumPy]."""
+    shape = tensor._geometry
+    memory = tensor._get_storage().data
+    if isinstance(memory, np.ndarray) and not memory.flags.writeable:
+        flags |= READ_ONLY
+        if not is_versioned:
+            raise errors.not_exchangeable(
+                "__dlpack__", "self", "be writable for a consumer of DLPack before 1.0",
+                errors.Got("a read-only tensor"), remedy="use .clone()",
+            )  # fmt: skip
+    keeper = np.asarray(_Keeper(shape.ndim, memory))
+    capsule = keeper.__dlpack__(max_version=VERSION) if is_versioned else keeper.__dlpack__()
+    name = _get_name(capsule)
+    managed = _STRUCTS[name].from_address(_get_pointer(capsule, name))
+    described = managed.tensor
+    described.data = tensor.data_ptr() or None
+    described.byte_offset = 0
+    described.device_type, described.device_id = where
+    described.code, described.bits = _CODES[shape.dtype]
+    described.lanes = 1
+    assert described.ndim == shape.ndim and (bool(described.strides) or not shape.ndim), shape
+    for dim in range(shape.ndim):
+        described.shape[dim], described.strides[dim] = shape.sizes[dim], shape.strides[dim]
+    if is_versioned:
+        managed.flags = flags
+    return capsule
+
+
+# --- taking -------------------------------------------------------------------------------------
+
+
+def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> tensors.Tensor:
+    """A tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
+
+    Args:
+        device: where the result must be; None for where the memory is.
+        copy: True always copies, False raises where a copy is needed, None copies where needed.
+    Raises: ExchangeError for devices, dtypes and negative strides that tensors do not have.
+    """
+    if type(ext).__name__ == "PyCapsule":
+        found = _take(ext)
+    elif hasattr(ext, "__dlpack__"):
+        found = _take(_ask(ext))
+    else:
+        raise errors.must(
+            "from_dlpack", "ext", "have __dlpack__ or be a DLPack capsule", errors.Got(type(ext).__name__),
+            kind=errors.ArgumentTypeError,
+        )  # fmt: skip
+    target = found._device if device is None else _as_device(device)
+    if target is not found._device:
+        if copy is False:
+            raise errors.not_exchangeable(
+                "from_dlpack", "copy", "not be False where the device changes", errors.Got(f"device={target}")
+            )
+        return calls.to_device(found, target, found._geometry.dtype)
+    return calls.clone(found) if copy else found
+
+
+def _as_device(given: Any) -> device:
+    from ..dispatch import backend_select
+
+    return backend_select.resolve(device(given))
+
+
+def _ask(ext: Any) -> Any:
+    """The capsule of `ext`, ordered before what our current stream does next."""
+    keywords: dict[str, Any] = {}
+    kind, index = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
+    if int(kind) == CUDA_DEVICE:
+        # 1 stands for the legacy default stream; 0 is not allowed.
+        keywords["stream"] = _real_cuda().current_stream(int(index)).ptr or 1
+    try:
+        return ext.__dlpack__(max_version=VERSION, **keywords)
+    except TypeError:  # a producer from before DLPack 1.0
+        return ext.__dlpack__(**keywords)
+
+
+def _real_cuda() -> Any:
+    cuda = runtime.cuda()
+    if cuda.is_emulated or not cuda.is_available():
+        raise errors.not_exchangeable(
+            "from_dlpack", "ext", "be on a device of this process", errors.Got("CUDA memory"),
+            remedy="copy it to the host first",
+        )  # fmt: skip
+    return cuda
+
+
+class _Owner:
+    """Gives a foreign struct back to its producer when the last tensor over it goes."""
+
+    __slots__ = ("address", "deleter", "__weakref__")
+
+    def __init__(self, address: int, deleter: int | None) -> None:
+        self.address = address
+        self.deleter = _Deleter(deleter) if deleter else None
+
+    def __del__(self) -> None:
+        if self.deleter is not None:
+            self.deleter(self.address)
+
+
+class _ForeignMemory:
+    """CUDA memory of another library; it looks like what our allocator returns."""
+
+    __slots__ = ("ptr", "nbytes", "device_index", "owner", "__weakref__")
+
+    def __init__(self, ptr: int, nbytes: int, device_index: int, owner: _Owner) -> None:
+        self.ptr, self.nbytes, self.device_index, self.owner = ptr, nbytes, device_index, owner
+
+
+def _take(capsule: Any) -> tensors.Tensor:
+    """Consume a capsule. Until all is checked it stays whole, so an error leaves it to its producer."""
+    name = _get_name(capsule)
+    if name not in _STRUCTS:
+        raise errors.not_exchangeable(
+            "from_dlpack", "ext", "be a capsule that nobody has taken",
+            errors.Got(f"a capsule named {(name or b'').decode()!r}"),
+        )  # fmt: skip
+    address = _get_pointer(capsule, name)
+    managed = _STRUCTS[name].from_address(address)
+    is_versioned = name == b"dltensor_versioned"
+    if is_versioned and managed.major != VERSION[0]:
+        raise errors.not_exchangeable(
+            "from_dlpack", "ext", "speak DLPack 1", errors.Got(f"version {managed.major}.{managed.minor}")
+        )
+    described = managed.tensor
+    shape = _geometry_of(described)
+    nbytes = shape.extent * shape.dtype.itemsize
+    pointer = (described.data or 0) + described.byte_offset
+    kind, index = described.device_type, described.device_id
+    if kind == CUDA_DEVICE:
+        _real_cuda()
+    elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
+        raise errors.not_exchangeable(
+            "from_dlpack", "ext", "be on the CPU or a CUDA device", errors.Got(f"DLPack device type {kind}")
+        )
+    is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
+    _set_name(capsule, _USED[name])
+    owner = _Owner(address, managed.deleter)
+    if kind == CUDA_DEVICE:
+        place = device("cuda", index)
+        storage = Storage(_ForeignMemory(pointer, nbytes, index, owner), nbytes, place)
+        return tensors.from_storage(storage, 0, shape, TENSOR_KEYS["cuda"])
+    storage = storage_over(pointer, nbytes, owner, is_readonly)
+    return tensors.from_storage(storage, 0, shape, tensors.CPU_KEYS)
+
+
+def _geometry_of(described: Any) -> Any:
+    element = _DTYPES.get((described.code, described.bits))
+    if element is None or described.lanes != 1:
+        raise errors.not_exchangeable(
+            "from_dlpack", "ext", "have a dtype that tensors have",
+            errors.Got(f"code {described.code}, {described.bits} bits, {described.lanes} lanes"),
+        )  # fmt: skip
+    sizes = tuple(described.shape[: described.ndim]) if described.ndim else ()
+    if not described.strides:
+        return geometry(sizes, contiguous_strides(sizes), element)
+    strides = tuple(described.strides[: described.ndim]) if described.ndim else ()
+    if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
+        raise errors.not_exchangeable(
+            "from_dlpack", "ext", "have no negative strides", errors.Got(f"strides {strides}"),
+            remedy="use .copy() first",
+        )  # fmt: skip
+    # A dimension of one element is never walked, so its sign means nothing.
+    return geometry(sizes, tuple([abs(s) for s in strides]), element)

@@ -1,0 +1,1 @@
+"""TensorIterator: how operands of one operator meet, and how their memory is walked."""

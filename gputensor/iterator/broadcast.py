@@ -1,0 +1,75 @@
+"""Broadcasting: the sizes that operands share, and an operand's strides seen over these sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import errors
+
+Sizes = tuple[int, ...]
+
+
+def broadcast_sizes(a: Sizes, b: Sizes) -> Sizes | None:
+    """The common sizes of `a` and `b`, or None where they do not broadcast."""
+    if a == b:
+        return a
+    if len(a) < len(b):
+        a, b = b, a
+    offset = len(a) - len(b)
+    sizes = list(a)
+    for i, size in enumerate(b, offset):
+        if sizes[i] == 1:
+            sizes[i] = size
+        elif size != 1 and size != sizes[i]:
+            return None
+    return tuple(sizes)
+
+
+def common_sizes(op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> Sizes:
+    """The broadcast sizes of all tensors that decide them; () where there is none.
+
+    outputs: those that cannot be resized, so that inputs are broadcast to them.
+    Raises: ShapeError naming the first two arguments that do not broadcast with each other.
+    """
+    sizes: Sizes | None = ()
+    for x in (*outputs, *inputs):
+        if type(x) is tuple and sizes != x[0].sizes:
+            sizes = broadcast_sizes(sizes, x[0].sizes)
+            if sizes is None:
+                raise _mismatch(op, config, outputs, inputs)
+    return sizes  # type: ignore[return-value]
+
+
+def _mismatch(
+    op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]
+) -> errors.ShapeError:
+    named = [("self", x) for x in outputs]
+    named += [(config.input_name(i), x) for i, x in enumerate(inputs)]
+    tensors = [(name, x) for name, x in named if type(x) is tuple]
+    for j, (b_name, b) in enumerate(tensors):
+        for a_name, a in tensors[:j]:
+            if broadcast_sizes(a[0].sizes, b[0].sizes) is None:
+                dim = differing_dim(a[0].sizes, b[0].sizes)
+                return errors.operands_do_not_broadcast(op, a, a_name, b, b_name, dim)
+    raise AssertionError(tensors)
+
+
+def differing_dim(a: Sizes, b: Sizes) -> int:
+    """The last dimension, counted in the longer shape, at which two shapes do not broadcast."""
+    longer = max(len(a), len(b))
+    for back in range(1, min(len(a), len(b)) + 1):
+        if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
+            return longer - back
+    raise AssertionError((a, b))
+
+
+def strides_over(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes:
+    """Strides of an operand over the broadcast `shape`: 0 in missing and in repeated dimensions."""
+    if sizes == shape:
+        return strides
+    offset = len(shape) - len(sizes)
+    seen = [0] * len(shape)
+    for i, size in enumerate(sizes):
+        if size != 1 or shape[offset + i] == 1:
+            seen[offset + i] = strides[i]
+    return tuple(seen)

@@ -1,0 +1,91 @@
+"""What an iteration may assume and must check: the flags of PyTorch's TensorIteratorConfig.
+
+Values only; `plan.build` obeys them. The public builder is `tensor_iterator.TensorIteratorConfig`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.dtype import bool_
+
+_DEFAULTS: dict[str, Any] = {
+    # Outputs must not overlap themselves, nor (checked per call) an input in part.
+    "check_mem_overlap": True,
+    # Inputs and given outputs have one dtype. Never together with promotion or casting.
+    "check_all_same_dtype": True,
+    "check_all_same_device": True,
+    # A given output of the wrong size is resized; else it is an error.
+    "resize_outputs": True,
+    # Inputs from this index on meet in their result type, a mask before it does not; None: none do.
+    "promote_from": None,
+    # Where that type is bool or an integer, the default dtype takes its place.
+    "promote_integer_inputs_to_float": False,
+    # A given output may have another dtype than the result; kernels cast as they store.
+    "cast_common_dtype_to_outputs": False,
+    # … but only one that the result can be cast to.
+    "enforce_safe_casting_to_output": False,
+    # So many zero-dim CPU tensors may stand beside operands of another device.
+    "cpu_scalars": 0,
+    # Elements are visited in row-major order: the last dimension is fastest.
+    "enforce_linear_iteration": False,
+    # dtype of outputs to be allocated, whatever the inputs are.
+    "static_dtype": None,
+    # Names of the inputs, for messages; an output is "out", or "self" where it is also an input.
+    "arg_names": ("self", "other"),
+}
+
+
+class Config:
+    """An immutable set of flags; `Config(…).replace(…)` makes a changed copy."""
+
+    __slots__ = tuple(_DEFAULTS)
+
+    def __init__(self, **flags: Any) -> None:
+        for name, value in _DEFAULTS.items():
+            object.__setattr__(self, name, flags.pop(name, value))
+        assert not flags, flags
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Config is immutable; use .replace({name}=…)")
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{n}={getattr(self, n)!r}" for n, v in _DEFAULTS.items() if getattr(self, n) != v
+        )
+        return f"Config({', '.join(changed)})"
+
+    def replace(self, **flags: Any) -> Config:
+        return Config(**{name: getattr(self, name) for name in _DEFAULTS} | flags)
+
+    def input_name(self, index: int) -> str:
+        return self.arg_names[index] if index < len(self.arg_names) else f"input {index}"
+
+
+_PROMOTING: dict[str, Any] = {
+    "check_all_same_dtype": False,
+    "promote_from": 0,
+    "cast_common_dtype_to_outputs": True,
+    "enforce_safe_casting_to_output": True,
+}
+
+# Source: ATen/TensorIterator.h, build_binary_op and its neighbours.
+BINARY = Config(**_PROMOTING, cpu_scalars=1)
+BINARY_FLOAT = BINARY.replace(promote_integer_inputs_to_float=True)
+COMPARISON = BINARY.replace(enforce_safe_casting_to_output=False, static_dtype=bool_)
+UNARY = Config()
+UNARY_FLOAT = Config(**_PROMOTING, promote_integer_inputs_to_float=True)
+UNARY_BOOL = Config(check_all_same_dtype=False, static_dtype=bool_)
+NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
+# Writing one value twice is harmless: fill and zero accept expanded tensors.
+FILL = NULLARY.replace(check_mem_overlap=False)
+# Both branches may be CPU scalars, where PyTorch moves them to the condition's device itself.
+WHERE = Config(
+    **(_PROMOTING | {"promote_from": 1}), cpu_scalars=2, arg_names=("condition", "self", "other")
+)
+COPY = Config(
+    check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
+    cast_common_dtype_to_outputs=True, arg_names=("src",),
+)  # fmt: skip
+# For the names alone: `build_reduction` has rules of its own.
+REDUCTION = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))

@@ -1,0 +1,91 @@
+"""Splitting a walk over the CPU's threads; the pool is runtime/cpu.py's.
+
+Ranges are cut between outer dimensions, so that no thread begins in the middle of a small inner
+one. No part is smaller than `GRAIN` elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..kernels.cpu import quiet
+from ..runtime import cpu
+
+# PyTorch's at::internal::GRAIN_SIZE.
+GRAIN = 32768
+# Below this many elements, waking a second thread costs more than a pointwise loop gains.
+POINTWISE_FROM = 1 << 20
+# Parts of one range differ in size by at most a share of 1 / this many per thread.
+_BLOCKS_PER_THREAD = 8
+
+
+def for_each(
+    shape: tuple[int, ...], work: Callable[[int, int], object], grain: int = GRAIN
+) -> None:
+    """Call `work(begin, end)` over linear ranges that cover a walk of `shape`, innermost first."""
+    numel = 1
+    for size in shape:
+        numel *= size
+    if numel <= grain or cpu.get_num_threads() == 1:
+        if numel:
+            work(0, numel)
+        return
+    block = block_size(shape, numel, cpu.get_num_threads() * _BLOCKS_PER_THREAD)
+    cpu.parallel_for(
+        0, numel // block, -(-grain // block), lambda first, last: work(first * block, last * block)
+    )
+
+
+def block_size(shape: tuple[int, ...], numel: int, n_blocks: int) -> int:
+    """Elements in the largest run of whole inner dimensions of which there are `n_blocks` or more.
+
+    Ranges that begin at its multiples have no ragged rows, so a range of a tensor with many tiny
+    dimensions does not begin with a step for each.
+    """
+    block = 1
+    for size in shape:
+        if numel // (block * size) < n_blocks:
+            break
+        block *= size
+    return block
+
+
+def pointwise(
+    loop: Callable[..., Any],
+    arrays: Sequence[Any],
+    params: tuple[Any, ...],
+    out: np.ndarray[Any, Any],
+) -> None:
+    """`loop(*arrays, *params, out)`, warnings off, in parts along `out`'s slowest dimension.
+
+    arrays: ndarrays that broadcast to `out`, or numbers.
+    """
+    if out.ndim == 0 or out.size == 0:
+        quiet.run(loop, *arrays, *params, out)
+        return
+    dim = slowest_dim(out, cpu.get_num_threads())
+
+    def work(first: int, last: int) -> None:
+        parts = [_part(x, dim - out.ndim, first, last) for x in arrays]
+        quiet.run(loop, *parts, *params, _part(out, dim - out.ndim, first, last))
+
+    rows = out.shape[dim]
+    cpu.parallel_for(0, rows, -(-GRAIN * rows // out.size), work)
+
+
+def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
+    """The dimension of the largest stride of those that make `n_parts` parts; else the longest."""
+    wide = [d for d, size in enumerate(array.shape) if size >= n_parts]
+    if wide:
+        return max(wide, key=lambda d: array.strides[d])
+    return max(range(array.ndim), key=lambda d: array.shape[d])
+
+
+def _part(x: Any, axis: int, first: int, last: int) -> Any:
+    """`x[first:last]` along an axis counted from the end; all of it where it is broadcast there."""
+    if type(x) is not np.ndarray or x.ndim < -axis or x.shape[axis] == 1:
+        return x
+    return x[(..., slice(first, last), *[slice(None)] * (-axis - 1))]

@@ -1,0 +1,363 @@
+"""Plans: what an operator call decides from geometries, devices and number types, before it runs.
+
+`build` is called on a plan cache miss and `build_reduction` likewise; both are pure. Values and
+addresses never enter a plan. It does not allocate, and does not check partial overlap
+(`overlap.check`, per call).
+
+The steps are PyTorch's (ATen/TensorIterator.cpp, TensorIteratorBase::build): broadcast, device,
+dtype, outputs of the wrong size, then the fast set-up, or else order, strides and coalescing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import errors
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.memory_format import channels_last, contiguous_strides, strides_for
+from .broadcast import common_sizes, strides_over
+from .coalesce import coalesce
+from .config import REDUCTION
+from .operands import (
+    ALLOCATE,
+    KEEP,
+    RESIZE,
+    common_device,
+    common_dtype,
+    output_action,
+    single_dtype,
+)
+from .order import dimension_order, strides_in_order
+from .overlap import YES, internal_overlap
+from .split import MAX_32BIT, can_use_32bit
+
+# Strides of a walk over dense memory, and of one that stays where it is.
+_DENSE = {itemsize: (itemsize,) for itemsize in (1, 2, 4, 8, 16)}
+_STAY = (0,)
+
+
+class OutputPlan:
+    """An output's geometry and how it comes to have it: ALLOCATE, KEEP (given, fits) or RESIZE."""
+
+    __slots__ = ("geometry", "action")
+
+    def __init__(self, geometry: Geometry, action: str) -> None:
+        self.geometry, self.action = geometry, action
+
+    def __repr__(self) -> str:
+        return f"OutputPlan({self.action} {self.geometry})"
+
+
+class Plan:
+    """How one operator walks its operands, outputs first.
+
+    sizes: the broadcast sizes. common_dtype: the dtype to compute in; of inputs that are not
+    promoted, the first one's. device: None where there is no tensor operand.
+    dtypes: per operand as stored; common_dtype for numbers and scalar operands.
+    shape, stride_bytes: the coalesced walk, index 0 fastest; () where sizes is (). stride_bytes[i]
+    is None for a number and for the zero-dim CPU tensors (`scalar_operands`) beside another
+    device's operands, whose values are packed like numbers'.
+    n_reduced: so many leading dimensions of `shape` are reduced (0 unless a reduction).
+    elementwise_dense: the tensor operands share sizes and strides and are dense, so that NumPy,
+    asked to allocate, gives the result this plan's layout.
+    """
+
+    __slots__ = (
+        "op", "config", "sizes", "common_dtype", "device", "outputs", "dtypes", "shape",
+        "stride_bytes", "numel", "n_outputs", "n_reduced", "scalar_operands", "can_use_32bit",
+        "elementwise_dense",
+    )  # fmt: skip
+
+    op: str
+    config: Any
+    sizes: tuple[int, ...]
+    common_dtype: Any
+    device: Any
+    outputs: tuple[OutputPlan, ...]
+    dtypes: tuple[Any, ...]
+    shape: tuple[int, ...]
+    stride_bytes: tuple[tuple[int, ...] | None, ...]
+    numel: int
+    n_outputs: int
+    n_reduced: int
+    scalar_operands: tuple[int, ...]
+    can_use_32bit: bool
+    elementwise_dense: bool
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.op}, sizes={self.sizes}, {self.common_dtype}, outputs={self.outputs}, "
+            f"shape={self.shape}, stride_bytes={self.stride_bytes})"
+        )
+
+
+def build(
+    op: str,
+    config: Any,
+    outputs: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+    *,
+    default_dtype: Any,
+    out_dtype: Any = None,
+    static_sizes: tuple[int, ...] | None = None,
+) -> Plan:
+    """The plan of a pointwise operator.
+
+    Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
+    to be allocated. An output that is also an input is the same pair object in both.
+    out_dtype: of the result where it is not the common dtype (abs of complex).
+    static_sizes: of the outputs, where operands do not decide it.
+    Raises: the house errors on shape, device, dtype and an output's internal overlap.
+    """
+    plan = Plan()
+    plan.op, plan.config = op, config
+    tensors = [x for x in (*outputs, *inputs) if type(x) is tuple]
+
+    if static_sizes is not None:
+        sizes = static_sizes
+    elif config.resize_outputs:
+        sizes = common_sizes(op, config, (), inputs)
+    else:
+        sizes = common_sizes(op, config, outputs, inputs)
+    plan.sizes = sizes
+
+    plan.device = device = tensors[0][1] if tensors else None
+    plan.scalar_operands = ()
+    for x in tensors:
+        if x[1] is not device:
+            if config.check_all_same_device:
+                plan.device, plan.scalar_operands = common_device(op, config, outputs, inputs)
+            break
+
+    if config.promote_from is None:
+        common = single_dtype(op, config, outputs, inputs, out_dtype or default_dtype)
+    else:
+        common = common_dtype(op, config, inputs, default_dtype)
+    plan.common_dtype = common
+    result = out_dtype or config.static_dtype or common
+
+    actions = [output_action(op, config, x, inputs, sizes, result) for x in outputs]
+    elements = [result if x is None else x[0].dtype for x in outputs]
+    # Outputs that are allocated or resized take no part in the layout.
+    known = [x[0] for x, action in zip(outputs, actions) if action is KEEP]
+    known += [x[0] for x in inputs if type(x) is tuple]
+    has_numbers = len(tensors) != len(outputs) - outputs.count(None) + len(inputs)
+    fresh = _dense_walk(config, sizes, known, has_numbers)
+    if fresh is None:
+        _lay_out_strided(plan, outputs, inputs, actions, elements, known, has_numbers)
+    else:
+        _lay_out_dense(plan, outputs, inputs, actions, elements, fresh)
+    return plan
+
+
+def _dense_walk(
+    config: Any, sizes: tuple[int, ...], known: list[Geometry], has_numbers: bool
+) -> tuple[int, ...] | None:
+    """Strides of fresh outputs where all operands walk dense memory in one order, else None.
+
+    Zero-dim operands and numbers stay where they are. PyTorch sorts dimensions where there are
+    any; over row-major operands that comes to the same. Source: compute_fast_setup_type.
+    """
+    model: Any = None
+    has_scalars = has_numbers
+    is_contiguous = is_channels_last = is_one_layout = True
+    for g in known:
+        if g is model:
+            continue
+        if g.sizes != sizes:
+            if g.ndim:
+                return None
+            has_scalars = True
+        elif model is None:
+            model = g
+            is_contiguous, is_channels_last = g.is_contiguous, g.is_channels_last
+            is_one_layout = g.is_non_overlapping_and_dense
+        else:
+            is_contiguous = is_contiguous and g.is_contiguous
+            is_channels_last = is_channels_last and g.is_channels_last
+            is_one_layout = (
+                is_one_layout and g.is_non_overlapping_and_dense and g.strides == model.strides
+            )
+    if is_contiguous:
+        row_major = contiguous_strides(sizes)
+        if model is None or not sizes or not has_scalars:
+            return row_major
+        return row_major if is_one_layout and model.strides == row_major and model.numel else None
+    if has_scalars or config.enforce_linear_iteration:
+        return None
+    if is_channels_last:
+        return strides_for("", sizes, channels_last)
+    return model.strides if is_one_layout else None
+
+
+def _lay_out_dense(
+    plan: Plan,
+    outputs: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+    actions: list[str],
+    elements: list[Any],
+    fresh: tuple[int, ...],
+) -> None:
+    """A walk of one dimension; of none where the operands have none."""
+    sizes = plan.sizes
+    made = []
+    for x, action, element in zip(outputs, actions, elements):
+        g = x[0] if action is KEEP else geometry(sizes, fresh, element)
+        made.append(OutputPlan(g, action))
+    numel = g.numel
+    strides: list[tuple[int, ...] | None] = [_DENSE[e.itemsize] if sizes else () for e in elements]
+    is_elementwise = True
+    for x in inputs:
+        if type(x) is not tuple:
+            elements.append(plan.common_dtype)
+            strides.append(None)
+        else:
+            g = x[0]
+            elements.append(g.dtype)
+            if g.ndim:
+                strides.append(_DENSE[g.dtype.itemsize])
+            elif sizes:
+                is_elementwise = False
+                strides.append(_STAY)
+            else:
+                strides.append(())
+    plan.shape = (numel,) if sizes else ()
+    plan.elementwise_dense = is_elementwise
+    _finish(plan, made, elements, strides, numel)
+    # Only the longest walks need a look at their strides: no item has more than 16 bytes.
+    plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
+
+
+def _lay_out_strided(
+    plan: Plan,
+    outputs: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+    actions: list[str],
+    elements: list[Any],
+    known: list[Geometry],
+    has_numbers: bool,
+) -> None:
+    """Sort the dimensions, derive fresh outputs' strides from their order, coalesce."""
+    sizes = plan.sizes
+    seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
+    if plan.config.enforce_linear_iteration:
+        order = list(range(len(sizes) - 1, -1, -1))
+    else:
+        order = dimension_order(sizes, seen)
+    fresh = None
+    made = []
+    for i, (x, action) in enumerate(zip(outputs, actions)):
+        if action is KEEP:
+            g = x[0]
+        else:
+            if fresh is None:
+                fresh = strides_in_order(sizes, order)
+            g = geometry(sizes, fresh, elements[i])
+            seen.insert(i, g.stride_bytes)
+        made.append(OutputPlan(g, action))
+    strides: list[Any]
+    plan.shape, strides = coalesce(sizes, seen, order)
+    layouts = [o.geometry for o in made]
+    for i, x in enumerate(inputs, len(outputs)):
+        if type(x) is tuple:
+            elements.append(x[0].dtype)
+            layouts.append(x[0])
+        else:
+            elements.append(plan.common_dtype)
+            strides.insert(i, None)
+    plan.elementwise_dense = _is_one_dense_layout(layouts)
+    _finish(plan, made, elements, strides, made[0].geometry.numel)
+    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+
+
+def _is_one_dense_layout(layouts: list[Geometry]) -> bool:
+    first = layouts[0]
+    for g in layouts:
+        if g is not first and (g.strides != first.strides or g.sizes != first.sizes):
+            return False
+    return first.is_non_overlapping_and_dense
+
+
+def _finish(
+    plan: Plan, outputs: list[OutputPlan], elements: list[Any], strides: list[Any], numel: int
+) -> None:
+    for i in plan.scalar_operands:
+        elements[i], strides[i] = plan.common_dtype, None
+    plan.outputs, plan.n_outputs = tuple(outputs), len(outputs)
+    plan.dtypes, plan.stride_bytes = tuple(elements), tuple(strides)
+    plan.numel, plan.n_reduced = numel, 0
+
+
+def build_reduction(
+    op: str,
+    self_operand: Any,
+    output: Any,
+    dims: tuple[int, ...],
+    keepdim: bool,
+    in_dtype: Any,
+    out_dtype: Any,
+    *,
+    config: Any = REDUCTION,
+) -> Plan:
+    """The plan of a reduction of `self_operand` over the normalised `dims`.
+
+    in_dtype: the dtype in which elements are combined; common_dtype of the plan. A fresh output is
+    row-major, whatever the input's layout. The output's strides are 0 in the `n_reduced` leading
+    dimensions of the walk. Plan.sizes are the input's.
+    """
+    plan = Plan()
+    plan.op, plan.config = op, config
+    source, device = self_operand
+    sizes = source.sizes
+    reduced = set(dims)
+    plan.sizes, plan.device, plan.common_dtype = sizes, device, in_dtype
+    plan.scalar_operands = ()
+    if keepdim:
+        out_sizes = tuple([1 if d in reduced else s for d, s in enumerate(sizes)])
+    else:
+        out_sizes = tuple([s for d, s in enumerate(sizes) if d not in reduced])
+    made = _reduction_output(op, config, self_operand, output, out_sizes, out_dtype)
+
+    # The output seen over the input's sizes: it stays where it is along reduced dimensions.
+    out_strides = iter(made.geometry.stride_bytes)
+    seen = []
+    for d in range(len(sizes)):
+        if d in reduced:
+            seen.append(0)
+            if keepdim:
+                next(out_strides)
+        else:
+            seen.append(next(out_strides))
+    walks = [tuple(seen), source.stride_bytes]
+    order = dimension_order(sizes, walks, n_reduced=1)
+    plan.shape, strides = coalesce(sizes, walks, order)
+    _finish(plan, [made], [out_dtype, source.dtype], strides, source.numel)
+    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+    plan.elementwise_dense = False
+    plan.n_reduced = _leading_zeros(strides[0]) if reduced else 0
+    return plan
+
+
+def _reduction_output(
+    op: str, config: Any, self_operand: Any, output: Any, sizes: tuple[int, ...], out_dtype: Any
+) -> OutputPlan:
+    if output is None:
+        return OutputPlan(contiguous_geometry(sizes, out_dtype), ALLOCATE)
+    given, device = output
+    if device is not self_operand[1]:
+        raise errors.operand_devices(op, self_operand, config.input_name(0), output, "out")
+    if given.dtype is not out_dtype:
+        raise errors.dtypes_differ(op, "out", output, out_dtype)
+    if given.sizes != sizes:
+        return OutputPlan(contiguous_geometry(sizes, out_dtype), RESIZE)
+    # PyTorch lets this pass and writes one location from many rows.
+    if internal_overlap(given) == YES:
+        raise errors.internal_overlap(op, "out", output)
+    return OutputPlan(given, KEEP)
+
+
+def _leading_zeros(strides: tuple[int, ...]) -> int:
+    for i, stride in enumerate(strides):
+        if stride:
+            return i
+    return len(strides)

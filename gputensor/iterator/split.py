@@ -1,0 +1,148 @@
+"""Cutting a walk into pieces: for 32-bit offsets, and into the 2-d steps of a range.
+
+Works on coalesced shapes, innermost dimension first, and stride bytes per operand (None for an
+operand without memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+MAX_32BIT = (1 << 31) - 1
+
+Shape = tuple[int, ...]
+Strides = Sequence[Shape | None]
+
+
+def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
+    """True if the number of elements and every byte offset fit a signed 32-bit integer."""
+    numel = 1
+    for size in shape:
+        numel *= size
+    if numel > MAX_32BIT:
+        return False
+    for strides in stride_bytes:
+        if strides is not None:
+            last = 1
+            for size, stride in zip(shape, strides):
+                last += (size - 1) * stride
+            if last > MAX_32BIT:
+                return False
+    return True
+
+
+class Piece:
+    """A part of a walk whose offsets fit 32 bits.
+
+    offset_bytes: where each operand begins in it (None without memory). accumulate: an earlier
+    piece wrote to the same outputs. is_final: no later one will.
+    """
+
+    __slots__ = ("shape", "offset_bytes", "accumulate", "is_final")
+
+    def __init__(
+        self, shape: Shape, offset_bytes: tuple[int | None, ...], accumulate: bool, is_final: bool
+    ) -> None:
+        self.shape, self.offset_bytes = shape, offset_bytes
+        self.accumulate, self.is_final = accumulate, is_final
+
+    def __repr__(self) -> str:
+        flags = f"accumulate={self.accumulate}, is_final={self.is_final}"
+        return f"Piece({self.shape}, {self.offset_bytes}, {flags})"
+
+    def halves(self, dim: int, stride_bytes: Strides, is_reduced: bool) -> tuple[Piece, Piece]:
+        """The first floor(n/2) of `dim`, and the rest; halves of a reduced one share outputs."""
+        size = self.shape[dim]
+        first = size // 2
+        before, after = self.shape[:dim], self.shape[dim + 1 :]
+        moved = tuple(
+            [
+                None if o is None else o + first * s[dim]
+                for o, s in zip(self.offset_bytes, stride_bytes)
+            ]  # type: ignore[index]
+        )
+        return (
+            Piece(
+                (*before, first, *after),
+                self.offset_bytes,
+                self.accumulate,
+                self.is_final and not is_reduced,
+            ),
+            Piece(
+                (*before, size - first, *after), moved, self.accumulate or is_reduced, self.is_final
+            ),
+        )
+
+
+def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
+    """The dimension along which an operand reaches farthest; of several the outermost.
+
+    Source: ATen/TensorIterator.cpp, get_dim_to_split.
+    """
+    farthest, found = -1, -1
+    for dim in range(len(shape) - 1, -1, -1):
+        if shape[dim] > 1:
+            for strides in stride_bytes:
+                reach = 0 if strides is None else (shape[dim] - 1) * strides[dim]
+                if reach > farthest:
+                    farthest, found = reach, dim
+    assert found >= 0, (shape, stride_bytes)
+    return found
+
+
+def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iterator[Piece]:
+    """Pieces with 32-bit offsets that cover the walk once, in memory order of the split dimensions.
+
+    n_reduced: so many leading dimensions are reduced.
+    """
+    start = tuple([None if s is None else 0 for s in stride_bytes])
+    waiting = [Piece(shape, start, False, True)]
+    while waiting:
+        piece = waiting.pop()
+        if can_use_32bit(piece.shape, stride_bytes):
+            yield piece
+        else:
+            dim = dim_to_split(piece.shape, stride_bytes)
+            first, second = piece.halves(dim, stride_bytes, dim < n_reduced)
+            waiting += second, first
+
+
+class DimCounter:
+    """Walks the linear range [begin, end) of a shape in the largest 2-d steps.
+
+    values: the index of the element at `offset`. Source: ATen/TensorIterator.cpp, DimCounter.
+    """
+
+    __slots__ = ("shape", "end", "offset", "values")
+
+    def __init__(self, shape: Shape, begin: int, end: int) -> None:
+        self.shape, self.end, self.offset = shape, end, begin
+        self.values = [0] * len(shape)
+        for dim, size in enumerate(shape):
+            if not begin or not size:
+                break
+            begin, self.values[dim] = divmod(begin, size)
+
+    @property
+    def is_done(self) -> bool:
+        return self.offset >= self.end
+
+    def max_2d_step(self) -> tuple[int, int]:
+        """How far the two innermost dimensions run on from here; (n, 1) off a row's start."""
+        shape, values, left = self.shape, self.values, self.end - self.offset
+        if not shape:
+            return 1, 1
+        step = min(shape[0] - values[0], left)
+        if step == shape[0] and len(shape) > 1:
+            return step, min(shape[1] - values[1], left // step)
+        return step, 1
+
+    def increment(self, step: tuple[int, int]) -> None:
+        self.offset += step[0] * step[1]
+        # A step over whole rows leaves the innermost index at 0.
+        dim, carry = (0, step[0]) if step[1] == 1 else (1, step[1])
+        while carry and dim < len(self.shape):
+            value = self.values[dim] + carry
+            carry = 1 if value >= self.shape[dim] else 0
+            self.values[dim] = value - self.shape[dim] if carry else value
+            dim += 1

@@ -1,0 +1,121 @@
+"""out[i] = op(a[i], b[i]), and a[i] + alpha * b[i].                                 family: binary
+
+Types    computes in the common dtype; f16 and bf16 in f32, rounded once, and so is a number or the
+         alpha product beside them. Integers wrap; integer division by zero raises.
+Source   rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_kernel,
+         which is Python's float floor division, as np.floor_divide is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core import errors
+from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, float32
+from . import cast
+from .pointwise import (
+    Input, Loop, arithmetic, number_position, rounded_from_float32, through_float32, with_number,
+)  # fmt: skip
+
+
+def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """The loop `(a, b, out=None)`, or `(a, b, alpha, out=None)`, of `op` for these dtypes."""
+    builder, function = LOOPS[op]
+    return builder(function, inputs, common, out)
+
+
+# --- scaled: a + alpha * b ----------------------------------------------------------------------
+
+
+def _scaled(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """The product is rounded to the dtype computed in, f32 for f16 and bf16, as on every device."""
+    compute = float32 if common in (float16, bfloat16) else common
+    signature = (compute.np,) * 3
+    multiply = partial(np.multiply, signature=signature, casting="unsafe")
+    combine = partial(ufunc, signature=signature, casting="unsafe")
+    if common.category in (BOOL, INTEGER):
+        return _scaled_integers(multiply, combine, common.np)
+    if compute is not common:
+        return rounded_from_float32(lambda a, b, alpha: combine(a, multiply(b, alpha)), common)
+    if out is common and all(i is common for i in inputs):
+        return lambda a, b, alpha, out=None: ufunc(a, np.multiply(b, alpha), out)
+    return lambda a, b, alpha, out=None: combine(a, multiply(b, alpha), out)
+
+
+def _scaled_integers(multiply: Loop, combine: Loop, to: np.dtype) -> Loop:
+    def enter(value: Any) -> Any:
+        return value if isinstance(value, np.ndarray) else cast.number(value, to)
+
+    return lambda a, b, alpha, out=None: combine(enter(a), multiply(enter(b), enter(alpha)), out)
+
+
+# --- division -----------------------------------------------------------------------------------
+
+
+def _true(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    return arithmetic(ufunc, inputs, common, out)
+
+
+def _floor(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    if common.category == FLOATING:
+        return through_float32(ufunc, inputs, common, out)
+    return _checked(arithmetic(ufunc, inputs, common, out))
+
+
+def _trunc(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    if common.category == FLOATING:
+        return _trunc_floating(inputs, common, out)
+    if not common.is_signed:
+        return _checked(arithmetic(ufunc, inputs, common, out))
+    signature = (common.np,) * 3
+    remainder = partial(np.fmod, signature=signature, casting="unsafe")
+    subtract = partial(np.subtract, signature=signature, casting="unsafe")
+    divide = partial(ufunc, signature=signature, casting="unsafe")
+
+    # what is left after taking off C's remainder divides exactly, so floor is truncation
+    def loop(a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+        return divide(subtract(a, remainder(a, b)), b, out)
+
+    position = number_position(inputs)
+    return _checked(loop if position is None else with_number(loop, position, common))
+
+
+def _trunc_floating(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    if common in (float16, bfloat16):
+        signature = (float32.np,) * 3
+        divide = partial(np.true_divide, signature=signature, casting="unsafe")
+        return rounded_from_float32(lambda a, b: np.trunc(divide(a, b)), common)
+    divide = arithmetic(np.true_divide, inputs, common, common)
+    return lambda a, b, out=None: np.trunc(divide(a, b), out)
+
+
+def _checked(loop: Loop) -> Loop:
+    """An integer division `loop` that raises where NumPy would warn and give 0."""
+
+    def checked(a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+        if isinstance(b, np.ndarray):
+            if np.count_nonzero(b) != b.size and np.size(a):
+                raise errors.division_by_zero("div")
+        elif not b:
+            raise errors.division_by_zero("div")
+        return loop(a, b, out)
+
+    return checked
+
+
+LOOPS = {
+    "add": (arithmetic, np.add),
+    "add_alpha": (_scaled, np.add),
+    "div": (_true, np.true_divide),
+    "div_floor": (_floor, np.floor_divide),
+    "div_trunc": (_trunc, np.floor_divide),
+    "maximum": (arithmetic, np.maximum),
+    "minimum": (arithmetic, np.minimum),
+    "mul": (arithmetic, np.multiply),
+    "sub": (arithmetic, np.subtract),
+    "sub_alpha": (_scaled, np.subtract),
+}

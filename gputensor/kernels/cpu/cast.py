@@ -1,0 +1,136 @@
+"""The rules by which one dtype's values become another's, for arrays and for Python numbers.
+
+Note [Numeric casts], the same on every device:
+float -> integer: truncate, saturate to int64, keep the low bits; NaN gives 0. To uint64 the values
+in [2^63, 2^64) are exact. integer -> integer: keep the low bits. complex -> real: the real part.
+Anything -> bool: not equal to 0. Integers reach f16, and integers and f64 reach bf16, through f32,
+so wide ones round twice. Everything else is one IEEE rounding.
+
+NumPy and ml_dtypes agree but for float -> integer, undefined in C out of range, complex -> bf16,
+and the warning that complex -> real raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import ALL, COMPLEX, FLOATING, INTEGER, bfloat16, dtype, float16, float32, uint64
+
+Converter = Callable[[np.ndarray], np.ndarray]
+
+_int64 = np.dtype(np.int64)
+_uint64 = np.dtype(np.uint64)
+_float32 = float32.np
+_TWO_63 = 2.0**63
+_TWO_64 = 2.0**64
+_LAST = 2**63 - 1
+_HALF = (float16, bfloat16)
+
+
+def converter(src: dtype, dst: dtype) -> Converter | None:
+    """The function that takes a `src` array to one of `dst`, or None where an unsafe NumPy cast does."""
+    return _CONVERTERS[src.np, dst.np]
+
+
+def convert(array: np.ndarray, to: np.dtype) -> np.ndarray:
+    """`array` with dtype `to` by the rules above; the array itself if it has that dtype."""
+    found = _CONVERTERS[array.dtype, to]
+    return array.astype(to, copy=False) if found is None else found(array)
+
+
+def convert_into(dst: np.ndarray, src: np.ndarray) -> None:
+    """Write `src` into `dst` by the rules above; `src` broadcasts."""
+    found = _CONVERTERS[src.dtype, dst.dtype]
+    np.copyto(dst, src if found is None else found(src), casting="unsafe")
+
+
+def number(value: complex, to: np.dtype) -> Any:
+    """A Python number as a NumPy scalar of dtype `to`."""
+    kind = to.kind
+    if kind == "b":
+        return np.bool_(value)
+    if kind in "iu":
+        return to.type(wrap(value, to))
+    if kind == "c":
+        return to.type(value)
+    real = value.real
+    return to.type(real) if kind == "f" else np.float32(real).astype(to)
+
+
+def wrap(value: complex, to: np.dtype) -> int:
+    """A Python number as an int in the range of integer dtype `to`."""
+    if isinstance(value, (float, complex)):
+        value = _truncate(value.real, to)
+    bits = 8 * to.itemsize
+    low = int(value) & ((1 << bits) - 1)
+    return low - (1 << bits) if to.kind == "i" and low >> (bits - 1) else low
+
+
+def _truncate(value: float, to: np.dtype) -> int:
+    if value != value:
+        return 0
+    if to == _uint64 and _TWO_63 <= value < _TWO_64:
+        return int(value)
+    if value >= _TWO_63:
+        return _LAST
+    return max(int(value), -_LAST - 1) if value > -_TWO_63 else -_LAST - 1
+
+
+# --- arrays -------------------------------------------------------------------------------------
+
+
+def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
+    """Values outside int64 are set by hand, as the C cast of them is undefined."""
+    whole = array.astype(_int64)
+    inside = np.abs(array) < _TWO_63
+    if not inside.all():
+        _saturate(array, whole, inside)
+    return whole.astype(to, copy=False)
+
+
+def _saturate(array: np.ndarray, whole: np.ndarray, inside: np.ndarray) -> None:
+    outside = ~inside
+    values = array[outside]
+    whole[outside] = np.where(values > 0, _LAST, np.where(values < 0, -_LAST - 1, 0))
+
+
+def _float_to_uint64(array: np.ndarray) -> np.ndarray:
+    whole = _float_to_integer(array, _uint64)
+    large = (array >= _TWO_63) & (array < _TWO_64)
+    if large.any():
+        # exact: these floats are multiples of 2^11 at least
+        whole[large] = (array[large] - _TWO_63).astype(_uint64) + _uint64.type(2**63)
+    return whole
+
+
+def _through_float32(array: np.ndarray, to: np.dtype) -> np.ndarray:
+    return array.astype(_float32).astype(to)
+
+
+def _real(array: np.ndarray, then: Converter | None, to: np.dtype) -> np.ndarray:
+    return array.real.astype(to) if then is None else then(array.real)
+
+
+def _widened(array: np.ndarray, then: Converter) -> np.ndarray:
+    return then(array.astype(_float32))
+
+
+def _choose(src: dtype, dst: dtype) -> Converter | None:
+    if src is dst:
+        return None
+    if src.category == COMPLEX and dst.category in (INTEGER, FLOATING):
+        real = src.to_real
+        return partial(_real, then=_choose(real, dst), to=dst.np)
+    if src.category == FLOATING and dst.category == INTEGER:
+        to_integer = _float_to_uint64 if dst is uint64 else partial(_float_to_integer, to=dst.np)
+        return partial(_widened, then=to_integer) if src in _HALF else to_integer
+    if dst is bfloat16 and src.itemsize > 4:
+        return partial(_through_float32, to=dst.np)
+    return None
+
+
+_CONVERTERS = {(src.np, dst.np): _choose(src, dst) for src in ALL for dst in ALL}

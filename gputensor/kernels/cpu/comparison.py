@@ -1,0 +1,30 @@
+"""out[i] = a[i] op b[i], as bool.                                               family: comparison
+
+Types    both operands are compared in the common dtype; a number is brought into its range first,
+         so uint8 44 equals 300, as in PyTorch and as in the CUDA kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...core.dtype import bool_, dtype
+from .pointwise import Input, Loop, number_position, typed, with_number
+
+LOOPS = {
+    "eq": np.equal,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "le": np.less_equal,
+    "lt": np.less,
+    "ne": np.not_equal,
+}
+
+
+def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """The loop `(a, b, out=None)` of `op` for these dtypes."""
+    loop = typed(LOOPS[op], inputs, common, bool_, out)
+    position = number_position(inputs)
+    return loop if position is None else with_number(loop, position, common)

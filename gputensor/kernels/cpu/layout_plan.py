@@ -1,0 +1,174 @@
+"""How a same-dtype copy between two layouts is walked: pure integers, no array is seen.
+
+`plan` gives a Walk and one of four ways to go through it; `layout_copy.py` goes.
+
+rows     both sides run along the same dimension: NumPy's own copy of views.
+lanes    one side's innermost dimension is short (channels): a copy per index of it, so that NumPy
+         loops over the long dimension instead.
+tiles    each side runs along another dimension: boxes that hold a run of both, copied to a scratch
+         whose pitch is no power of two, and from there to `dst`.
+gather   as tiles, but every dimension is so short that NumPy's inner loops would be: the box is
+         permuted by a table of indices, equal for all boxes.
+Source   the classes of facts on GPU layout copies, and measurements in bench/layout.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ROWS, LANES, TILES, GATHER = "rows", "lanes", "tiles", "gather"
+
+# Elements of a box along dst's run, by element size: going along it touches a cache line of the
+# source or scratch for each, and all of them must stay in the L1 cache for the next column.
+_TILE_ROWS = {1: 512, 2: 512, 4: 256, 8: 256}
+_TILE_ROWS_ELSE = 128
+# Bytes of a box: what a scratch may take of the L2 cache.
+_TILE_NBYTES = 1 << 19
+_LANES_NBYTES = 1 << 20
+_DIRECT_NBYTES = 1 << 20
+_ROWS_NBYTES = 1 << 21
+_LANE = 8
+_LINE = 64
+_SHORTEST_LOOP = 6
+_LONGEST_ELEMENT = 512
+
+
+class Walk:
+    """Dimensions of a copy, index 0 fastest in `dst`; strides in bytes, none negative."""
+
+    __slots__ = ("itemsize", "shape", "dst", "src")
+
+    def __init__(self, itemsize: int, shape: list[int], dst: list[int], src: list[int]) -> None:
+        self.itemsize, self.shape, self.dst, self.src = itemsize, shape, dst, src
+
+    def __repr__(self) -> str:
+        return f"Walk({self.itemsize}, {self.shape}, dst={self.dst}, src={self.src})"
+
+
+def normalise(
+    itemsize: int, shape: Sequence[int], dst: Sequence[int], src: Sequence[int], alignment: int
+) -> Walk:
+    """Drop, sort and merge dimensions, then read runs as wider elements.
+
+    alignment: a power of two that divides both addresses.
+    """
+    dims = sorted((d, s, n) for n, d, s in zip(shape, dst, src) if n != 1)
+    merged: list[list[int]] = []
+    for d, s, n in dims:
+        if merged and d == merged[-1][0] * merged[-1][2] and s == merged[-1][1] * merged[-1][2]:
+            merged[-1][2] *= n
+        else:
+            merged.append([d, s, n])
+    walk = Walk(itemsize, [m[2] for m in merged], [m[0] for m in merged], [m[1] for m in merged])
+    _widen(walk, alignment)
+    return walk
+
+
+def _widen(walk: Walk, alignment: int) -> None:
+    """Note [Runs as elements]: where both sides run along one dimension, a short run becomes one
+    element. NumPy moves an element of any size with one memmove, which is 2 to 3 times as fast as
+    an inner loop over a short run (V12 elements 10 GB/s, a loop over three f32 3.7). A long run is
+    read as words of up to 16 bytes, where alignment allows.
+    """
+    if not walk.shape or walk.dst[0] != walk.itemsize or walk.src[0] != walk.itemsize:
+        return
+    run = walk.shape[0] * walk.itemsize
+    if run <= _LONGEST_ELEMENT:
+        walk.itemsize = run
+        del walk.shape[0], walk.dst[0], walk.src[0]
+        return
+    word = walk.itemsize
+    strides = (*walk.dst[1:], *walk.src[1:])
+    while word < 16 and run % (2 * word) == 0:
+        if min(2 * word, 8) > alignment or any(s % min(2 * word, 8) for s in strides):
+            break
+        word *= 2
+    walk.itemsize = walk.dst[0] = walk.src[0] = word
+    walk.shape[0] = run // word
+
+
+class Plan:
+    """kind; the walk; box: elements per dimension of one piece; order: dimensions by src stride.
+
+    lane: the short dimension of LANES.
+    """
+
+    __slots__ = ("kind", "walk", "box", "order", "lane")
+
+    def __init__(
+        self, kind: str, walk: Walk, box: list[int], order: list[int], lane: int = -1
+    ) -> None:
+        self.kind, self.walk, self.box, self.order, self.lane = kind, walk, box, order, lane
+
+
+def plan(walk: Walk) -> Plan:
+    """The way to copy `walk`."""
+    shape, src = walk.shape, walk.src
+    order = sorted((d for d in range(len(shape)) if src[d]), key=lambda d: (src[d], d))
+    if not order or order[0] == 0 or 0 not in order:
+        return Plan(ROWS, walk, _rows_box(walk), order)
+    if walk.itemsize >= _LINE:
+        return Plan(ROWS, walk, _rows_box(walk), order)
+    x = order[0]
+    lane = _lane(walk, x)
+    if lane is not None:
+        return Plan(LANES, walk, _lanes_box(walk, lane), order, lane=lane)
+    box = [1] * len(shape)
+    _fill(box, shape, range(len(shape)), _TILE_ROWS.get(walk.itemsize, _TILE_ROWS_ELSE))
+    _fill(box, shape, order, _TILE_NBYTES // walk.itemsize)
+    if min(box[0], box[x]) < _SHORTEST_LOOP:
+        return Plan(GATHER, walk, box, order)
+    if not _spreads(src[0]):
+        return Plan(TILES, walk, box, order)
+    # what lies outside x in dst's order is walked outside it, so more of it does no harm
+    _fill(box, shape, range(x, len(shape)), _DIRECT_NBYTES // walk.itemsize)
+    return Plan(ROWS, walk, box, order)
+
+
+def _lane(walk: Walk, x: int) -> int | None:
+    """The short one of dst's and src's innermost dimensions, if without it both run alike."""
+    lane = 0 if walk.shape[0] <= walk.shape[x] else x
+    rest = [d for d in range(len(walk.shape)) if d != lane]
+    if walk.shape[lane] > _LANE or not rest:
+        return None
+    inner = min(rest, key=lambda d: walk.dst[d])
+    same = all(walk.src[inner] <= walk.src[d] for d in rest if walk.src[d])
+    return lane if same and walk.shape[inner] >= 32 else None
+
+
+def _spreads(pitch_bytes: int) -> bool:
+    """True if lines this far apart fall into many sets of the L1 cache, so that they may stay there."""
+    return pitch_bytes % 256 != 0
+
+
+def _fill(box: list[int], shape: Sequence[int], dims: Sequence[int], target: int) -> None:
+    """Widen `box` along `dims`, in their order, until it holds about `target` elements."""
+    volume = 1
+    for part in box:
+        volume *= part
+    for d in dims:
+        if volume * 2 > target:
+            return
+        volume //= box[d]
+        box[d] = max(box[d], even_part(shape[d], target // volume))
+        volume *= box[d]
+
+
+def even_part(length: int, target: int) -> int:
+    """A size near `target` that cuts `length` into parts of almost one size."""
+    parts = max(1, round(length / target))
+    return -(-length // parts)
+
+
+def _rows_box(walk: Walk) -> list[int]:
+    box = [1] * len(walk.shape)
+    _fill(box, walk.shape, range(len(box)), _ROWS_NBYTES // walk.itemsize)
+    return box
+
+
+def _lanes_box(walk: Walk, lane: int) -> list[int]:
+    """All lanes of a piece that stays in the L2 cache, as each lane goes through all of it."""
+    box = [1] * len(walk.shape)
+    box[lane] = walk.shape[lane]
+    _fill(box, walk.shape, range(len(box)), _LANES_NBYTES // walk.itemsize)
+    return box

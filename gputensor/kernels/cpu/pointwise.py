@@ -1,0 +1,103 @@
+"""How a ufunc becomes the loop of one plan: bare where it can be, wrapped where a number or a cast asks.
+
+Shared by the pointwise families; it knows no operator. The loops it returns take the operands
+positionally and then `out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import BOOL, INTEGER, bfloat16, dtype, float16, float32
+from . import cast
+
+Loop = Callable[..., Any]
+Input = Any  # a dtype for an array, a Python number type for a number
+
+_HALF = (float16, bfloat16)
+
+
+def typed(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype) -> Loop:
+    """`ufunc` computing in `common` and giving `result`, written to `out`.
+
+    The bare ufunc if no operand needs a cast: NumPy then picks the very same inner loop.
+    """
+    if out is result and all(i is common or isinstance(i, type) for i in inputs):
+        if common is not bfloat16 or not any(isinstance(i, type) for i in inputs):
+            return ufunc
+    # `dtype=` would do for NumPy's own types, but finds no loop for bfloat16 operands to be cast
+    signature = (common.np,) * ufunc.nin + (result.np,)
+    return partial(ufunc, signature=signature, casting="unsafe")
+
+
+def arithmetic(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """A ufunc whose result has the common dtype; a number beside f16 or bf16 enters as f32.
+
+    Source: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec.
+    """
+    position = number_position(inputs)
+    if position is None:
+        return typed(ufunc, inputs, common, common, out)
+    if common in _HALF:
+        return rounded_from_float32(ufunc, common)
+    return with_number(typed(ufunc, inputs, common, common, out), position, common)
+
+
+def through_float32(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """As `arithmetic`, but with f16 and bf16 arrays computed in f32 and rounded once."""
+    if common in _HALF:
+        return rounded_from_float32(ufunc, common)
+    return arithmetic(ufunc, inputs, common, out)
+
+
+def rounded_from_float32(function: Loop, common: dtype) -> Loop:
+    """A loop that computes in f32 and rounds its result to `common`."""
+    if isinstance(function, np.ufunc):
+        signature = (float32.np,) * function.nargs
+        function = partial(function, signature=signature, casting="unsafe")
+
+    def loop(*operands: Any, out: np.ndarray | None = None) -> np.ndarray:
+        wide = function(*operands)
+        if out is None:
+            return wide.astype(common.np)
+        np.copyto(out, wide if out.dtype == common.np else wide.astype(common.np), casting="unsafe")
+        return out
+
+    return loop
+
+
+def number_position(inputs: Sequence[Input]) -> int | None:
+    """Which input is a Python number; None if none is, the first if several are."""
+    for position, given in enumerate(inputs):
+        if isinstance(given, type):
+            return position
+    return None
+
+
+def with_number(loop: Loop, position: int, common: dtype) -> Loop:
+    """A two-operand `loop` whose number at `position` is brought into the range of `common`.
+
+    Floating and complex types take Python numbers as they are; NumPy rejects integers out of range.
+    """
+    if common.category == INTEGER:
+        low, high = integer_range(common)
+        wrap, to = cast.wrap, common.np
+        if position:
+            return lambda a, b, out=None: loop(a, b if low <= b <= high else wrap(b, to), out)
+        return lambda a, b, out=None: loop(a if low <= a <= high else wrap(a, to), b, out)
+    if common is bfloat16 or common.category == BOOL:
+        number, to = cast.number, common.np
+        if position:
+            return lambda a, b, out=None: loop(a, number(b, to), out)
+        return lambda a, b, out=None: loop(number(a, to), b, out)
+    return loop
+
+
+def integer_range(of: dtype) -> tuple[int, int]:
+    """The smallest and the largest value of an integer dtype."""
+    bits = 8 * of.itemsize
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if of.is_signed else (0, (1 << bits) - 1)

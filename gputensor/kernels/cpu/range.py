@@ -1,0 +1,55 @@
+"""dst[i] from the index alone: arange, linspace, eye.                                family: range
+
+Types    integers exactly, modulo their width; floating types in f64, rounded once (f16 and bf16
+         through f32); complex in complex128. No fused multiply-add.
+         arange: start + i * step. linspace: start + i * step below the middle, else
+         end - (n - 1 - i) * step, with step = (end - start) / (n - 1), so both ends are exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import cast
+
+# Elements made at a time: three f64 temporaries of this length stay in the L2 cache.
+_BLOCK = 1 << 14
+
+
+def arange(dst: np.ndarray, start: complex, step: complex) -> None:
+    """dst[i] = start + i * step, for a 1-d `dst`."""
+    kind = dst.dtype.kind
+    if kind in "iu" and not isinstance(start, float) and not isinstance(step, float):
+        first = np.int64(cast.wrap(start, np.dtype(np.int64)))
+        width = np.int64(cast.wrap(step, np.dtype(np.int64)))
+    else:
+        accumulate = np.complex128 if kind == "c" else np.float64
+        first, width = accumulate(start), accumulate(step)
+    for begin in range(0, dst.size, _BLOCK):
+        part = dst[begin : begin + _BLOCK]
+        index = np.arange(begin, begin + part.size)
+        cast.convert_into(part, index * width + first)
+
+
+def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
+    """`steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
+    accumulate = np.complex128 if dst.dtype.kind == "c" else np.float64
+    first, last = accumulate(start), accumulate(end)
+    width = (last - first) / max(steps - 1, 1)
+    middle = steps // 2
+    for begin in range(0, steps, _BLOCK):
+        part = dst[begin : begin + _BLOCK]
+        index = np.arange(begin, begin + part.size)
+        values = np.where(
+            index < middle, first + width * index, last - width * (steps - 1 - index)
+        )
+        if steps == 1:
+            values[0] = first
+        cast.convert_into(part, values)
+
+
+def eye(dst: np.ndarray) -> None:
+    """Ones on the main diagonal of a 2-d `dst`, zeros elsewhere."""
+    dst.fill(False)
+    length = min(dst.shape)
+    np.einsum("ii->i", dst[:length, :length])[...] = True

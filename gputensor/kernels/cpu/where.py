@@ -1,0 +1,45 @@
+"""out[i] = a[i] if condition[i] else b[i].                                           family: where
+
+Types    the condition is bool, or anything compared with 0; a and b are cast to the common dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import bool_, dtype
+from . import cast
+from .pointwise import Input, Loop
+
+
+def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """The loop `(condition, a, b, out=None)` for these dtypes."""
+    assert op == "where", op
+    if inputs[0] is bool_ and inputs[1] is common and inputs[2] is common and out is common:
+        return _where
+    to = common.np
+
+    def loop(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+        if not isinstance(condition, np.ndarray) or condition.dtype != bool_.np:
+            condition = np.not_equal(condition, 0)
+        return _where(condition, _operand(a, to), _operand(b, to), out)
+
+    return loop
+
+
+def _operand(value: Any, to: np.dtype) -> Any:
+    return cast.convert(value, to) if isinstance(value, np.ndarray) else cast.number(value, to)
+
+
+def _where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+    if out is None:
+        return np.where(condition, a, b)
+    if any(np.may_share_memory(out, x) for x in (condition, a)):
+        np.copyto(out, np.where(condition, a, b), casting="unsafe")
+        return out
+    np.copyto(out, b, casting="unsafe")
+    np.copyto(out, a, casting="unsafe", where=condition)
+    return out

@@ -1,0 +1,21 @@
+"""Division by a number known before a launch: the magic numbers of `quotient_of` in strided.cuh.
+
+Source: Granlund and Montgomery, Division by invariant integers using multiplication (PLDI 1994),
+with the round-up multiplier of N + 1 bits; dividends below 2^31 keep the sum in 32 bits.
+"""
+
+from __future__ import annotations
+
+
+def magic(divisor: int) -> tuple[int, int]:
+    """(multiplier, shift) such that n // divisor == (((n * multiplier) >> 32) + n) >> shift.
+
+    divisor in [1, 2^31); holds for every n in [0, 2^31).
+    """
+    shift = (divisor - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1, shift
+
+
+def divider(divisor: int) -> tuple[int, int, int, int]:
+    """The fields of `divider` in strided.cuh."""
+    return (divisor, *magic(divisor), 0)

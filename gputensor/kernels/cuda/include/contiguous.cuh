@@ -1,0 +1,82 @@
+// Parameters and 16-byte accesses of the kernels whose operands are all dense in one order.
+//
+// A block owns a tile of blockDim.x * PACKS packs, a pack being as many elements as the widest
+// operand has in 16 bytes. A whole tile on aligned operands moves by packs, all loads before the
+// first use; the last tile and unaligned operands go element by element. No grid-stride loop: a
+// run-time loop alone cost 33 % (pytorch#194310).
+#ifndef GPUTENSOR_CONTIGUOUS
+#define GPUTENSOR_CONTIGUOUS
+
+#include "strided.cuh"
+
+template <int OPERANDS, int VALUES> struct contiguous_params {
+  char* data[OPERANDS];
+  value_slot value[VALUES];
+  u32 numel;
+  u32 numbers;
+};
+
+template <int BYTES> struct word_of;
+template <> struct word_of<1> { typedef u8 type; };
+template <> struct word_of<2> { typedef u16 type; };
+template <> struct word_of<4> { typedef u32 type; };
+template <> struct word_of<8> { typedef u64 type; };
+template <> struct word_of<16> { typedef w128 type; };
+
+#ifdef GPUTENSOR_CHECK_ALIGNED  // the emulator's
+#define CHECK_PACK(address, bytes) GPUTENSOR_CHECK_ALIGNED(address, bytes)
+#else
+#define CHECK_PACK(address, bytes)
+#endif
+
+template <class T, int N> union pack {
+  typename word_of<sizeof(T) * N>::type word;
+  T at[N];
+};
+
+template <class T, int N> DEVICE pack<T, N> load_pack(const char* data, u32 element) {
+  const char* address = data + (u64)element * sizeof(T);
+  CHECK_PACK(address, sizeof(T) * N);
+  pack<T, N> loaded;
+  loaded.word = *(const typename word_of<sizeof(T) * N>::type*)address;
+  return loaded;
+}
+
+template <class T, int N> DEVICE void store_pack(char* data, u32 element, pack<T, N> value) {
+  char* address = data + (u64)element * sizeof(T);
+  CHECK_PACK(address, sizeof(T) * N);
+  *(typename word_of<sizeof(T) * N>::type*)address = value.word;
+}
+
+template <class T, int N> DEVICE pack<T, N> repeat(T value) {
+  pack<T, N> filled;
+#pragma unroll
+  for (int e = 0; e < N; ++e) filled.at[e] = value;
+  return filled;
+}
+
+// Data read once and by nobody else soon: it should not push other lines out of L1.
+template <class T, int N> DEVICE pack<T, N> load_streaming(const char* data, u32 element) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) * N == 16) {
+    pack<T, N> loaded;
+    asm volatile("ld.global.L1::no_allocate.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(loaded.word.low), "=l"(loaded.word.high)
+                 : "l"(data + (u64)element * sizeof(T)));
+    return loaded;
+  }
+#endif
+  return load_pack<T, N>(data, element);
+}
+
+template <class T> DEVICE T load_one(const char* data, u32 element) { return ((const T*)data)[element]; }
+template <class T> DEVICE void store_one(char* data, u32 element, T value) { ((T*)data)[element] = value; }
+
+template <int OPERANDS> DEVICE bool all_aligned(char* const (&data)[OPERANDS]) {
+  u64 bits = 0;
+#pragma unroll
+  for (int k = 0; k < OPERANDS; ++k) bits |= (u64)data[k];
+  return (bits & 15) == 0;
+}
+
+#endif

@@ -1,0 +1,13 @@
+// Opens every body: defaults that let a bare file compile in an editor, and the types of a variant.
+// Included once per variant, so it has no guard.
+#ifndef SCALAR
+#define SCALAR f32
+#endif
+#ifndef LAYOUT
+#define LAYOUT ANY_LAYOUT
+#endif
+#ifndef DIMS
+#define DIMS 8
+#endif
+typedef SCALAR scalar_t;
+typedef acc_of<scalar_t>::type acc_t;

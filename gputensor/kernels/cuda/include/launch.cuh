@@ -1,0 +1,20 @@
+// Numbers that kernels share with launch.py, and the layouts that one variant may be limited to.
+#ifndef GPUTENSOR_LAUNCH
+#define GPUTENSOR_LAUNCH
+
+constexpr int THREADS = 256;  // the largest block of every kernel; smaller ones for few elements
+
+// 16-byte packs per operand and thread: 64 bytes of loads in flight where one operand is read,
+// 32 each where two or three are.
+constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
+
+// -DLAYOUT= one of these compiles that entry alone.
+#define ANY_LAYOUT 0
+#define CONTIGUOUS 1
+#define STRIDED 2
+#define CAST 3
+#define TRANSPOSED 4
+#define ROWS 5
+#define HAS_LAYOUT(which) (LAYOUT == ANY_LAYOUT || LAYOUT == which)
+
+#endif

@@ -1,0 +1,202 @@
+"""Launch plans: pure arithmetic from a layout to entry, defines, grid, block and parameter bytes.
+
+`bind` does all that a layout decides, once per plan; a call then packs pointers and numbers into a
+prepared template and launches. Grids have one dimension and no grid-stride loops. Nothing here
+touches CuPy, and only a call touches the runtime.
+
+A layout is an iterator Plan, or anything with `shape` and `stride_bytes` (coalesced, index 0
+fastest, None for an operand that is a number), `dtypes` (outputs first) and `common_dtype`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from struct import Struct
+from typing import Any
+
+from ... import runtime
+from ...core import errors
+from . import module, numbers, variants
+from .division import divider
+
+THREADS = 256
+STRIDED_UNROLL = 4
+UNARY_PACKS, BINARY_PACKS = 4, 2
+PACK_BYTES = 16
+# A launch takes so many elements; what has more is split. Below 2^31 with room for a last block.
+MAX_NUMEL = 1 << 30
+
+Operands = tuple[Any, ...]
+
+
+def bind(family: str, op: str, layout: Any) -> Any:
+    """What runs `op` over `layout`: callable(device_index, operands, scalars=()).
+
+    operands: a pointer each, outputs first; a Python number where stride_bytes is None.
+    scalars: add, sub (alpha) · fill (value) · arange (start, step) · linspace (start, end, steps) ·
+    eye (columns) · uniform (seed, counter of the first element).
+    range and random count a layout's elements with dimension 0 fastest, so theirs must not have
+    been reordered: for `eye` dimension 0 is the column.
+    """
+    if family in ("unary", "binary", "comparison", "where", "fill", "copy"):
+        from . import pointwise_launch as binder
+    elif family in ("range", "random"):
+        from . import generator_launch as binder
+    elif family == "reduce":
+        from . import reduce_launch as binder
+    else:
+        raise errors.no_stub(family, op, "cuda")
+    return binder.bind(family, op, layout)
+
+
+def matmul(dtype: Any) -> Any:
+    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides, out_strides).
+
+    The first three are pointers; strides are (row, column) in elements.
+    """
+    from .matmul_launch import Matmul
+
+    return Matmul(dtype)
+
+
+class Launch:
+    """One kernel over one layout.
+
+    head packs the operands' pointers; `slots` is how many numbers the parameters hold after them,
+    and `packers` says which: (slot, index into operands, or ~index into scalars, packer). tail is
+    the rest of the parameters, the same in every call.
+    """
+
+    __slots__ = (
+        "family", "entry", "defines", "grid", "block", "shared_bytes", "head", "slots", "packers",
+        "tail", "functions",
+    )  # fmt: skip
+
+    def __init__(
+        self, family: str, entry: str, defines: dict[str, str], blocks: int, threads: int,
+        n_pointers: int, values: list[bytes], packers: list[tuple[int, int, Any]], tail: bytes,
+    ) -> None:  # fmt: skip
+        self.family, self.entry, self.defines = family, entry, defines
+        self.grid, self.block, self.shared_bytes = (blocks, 1, 1), (threads, 1, 1), 0
+        self.head = _pointers(n_pointers)
+        self.slots = values if packers else []
+        self.packers = packers
+        self.tail = tail if packers else b"".join(values) + tail
+        self.functions: dict[int, Any] = {}
+
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
+        cuda = runtime.cuda()
+        function = self.functions.get(device_index)
+        if function is None:
+            function = self.load(device_index)
+        cuda.launch(
+            function, self.grid, self.block, 0, cuda.current_stream(device_index),
+            self.pack(operands, scalars),
+        )  # fmt: skip
+
+    def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
+        """The parameter struct of a call."""
+        if not self.packers:
+            return self.head.pack(*operands) + self.tail
+        pointers, values = list(operands), self.slots.copy()
+        for slot, source, packer in self.packers:
+            if source < 0:
+                values[slot] = packer(scalars[~source])
+            else:
+                values[slot] = packer(operands[source])
+                pointers[source] = 0
+        return self.head.pack(*pointers) + b"".join(values) + self.tail
+
+    def load(self, device_index: int) -> Any:
+        made = module.function(self.family, self.entry, self.defines, device_index)
+        self.functions[device_index] = made
+        return made
+
+    def __repr__(self) -> str:
+        return f"Launch({self.entry}, {self.defines}, grid={self.grid[0]}, block={self.block[0]})"
+
+
+class SplitLaunch:
+    """Launches over the parts of a layout too large for one, each at its operands' offsets."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[tuple[tuple[int | None, ...], Any]]) -> None:
+        self.parts = parts
+
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
+        for offsets, launch in self.parts:
+            moved = [x if by is None else x + by for x, by in zip(operands, offsets)]
+            launch(device_index, tuple(moved), scalars)
+
+
+class EmptyLaunch:
+    """Nothing to run: there are no elements."""
+
+    __slots__ = ()
+
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
+        pass
+
+
+@cache
+def _pointers(count: int) -> Struct:
+    return Struct(f"<{count}Q")
+
+
+# --- arithmetic ---------------------------------------------------------------------------------
+
+
+def product(sizes: tuple[int, ...]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def threads_for(elements: int, per_thread: int) -> int:
+    """Threads of a block: THREADS, or fewer whole warps where one block is enough."""
+    needed = -(-elements // per_thread)
+    return THREADS if needed >= THREADS else -(-needed // 32) * 32
+
+
+def blocks_for(elements: int, per_block: int) -> int:
+    return -(-elements // per_block)
+
+
+def dims_for(op: str, shape: tuple[int, ...]) -> int:
+    """The bound on dimensions that the kernel is compiled for."""
+    if len(shape) <= variants.FEW_DIMS:
+        return variants.FEW_DIMS
+    if len(shape) <= variants.MANY_DIMS:
+        return variants.MANY_DIMS
+    raise errors.too_many_dims(op, len(shape), variants.MANY_DIMS)
+
+
+def pieces(shape: tuple[int, ...], limit: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(start, sizes) of parts of at most `limit` elements, in the order of the linear index."""
+    if product(shape) <= limit:
+        yield (0,) * len(shape), shape
+        return
+    inner, last = product(shape[:-1]), shape[-1]
+    if inner > limit:
+        for at in range(last):
+            for start, sizes in pieces(shape[:-1], limit):
+                yield (*start, at), (*sizes, 1)
+        return
+    step = limit // inner
+    for at in range(0, last, step):
+        yield (*(0,) * (len(shape) - 1), at), (*shape[:-1], min(step, last - at))
+
+
+def offset_of(start: tuple[int, ...], strides: tuple[int, ...] | None) -> int | None:
+    """Byte offset of the element at `start`; None for a number."""
+    return None if strides is None else sum(at * by for at, by in zip(start, strides))
+
+
+def pack_dims(shape: tuple[int, ...], strides: list[tuple[int, ...]], dims: int) -> bytes:
+    """The `dimension` array of a layout, padded to `dims`."""
+    one = Struct(f"<4I{len(strides)}q")
+    packed = [one.pack(*divider(n), *[s[d] for s in strides]) for d, n in enumerate(shape)]
+    return b"".join(packed).ljust(dims * one.size, b"\0")

@@ -1,0 +1,101 @@
+// out[m, n] = sum over k of a[m, k] * b[k, n]                            family: matmul
+// Shapes   any strides (in bytes) of all three.
+// Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers).
+// Launch   one-dimensional, a block per tile of 64 x 64; 256 threads, 4 x 4 outputs each.
+// Order    k ascending with fused multiply-add in one accumulator: same bits for every tile shape.
+#include "arithmetic.cuh"
+#include "launch.cuh"
+#include "strided.cuh"
+
+namespace op {
+
+struct mm {
+  template <class T> static DEVICE T of(T a, T b, T sum) {
+    if constexpr (is_complex<T>) {
+      return T{math_fma(-a.im, b.im, math_fma(a.re, b.re, sum.re)),
+               math_fma(a.im, b.re, math_fma(a.re, b.im, sum.im))};
+    } else if constexpr (is_real<T>) {
+      return math_fma(a, b, sum);
+    } else {
+      return plus(times(a, b), sum);
+    }
+  }
+};
+
+}  // namespace op
+
+// launch.py packs it (`matmul`). stride_bytes: of rows, then of columns.
+struct matmul_params {
+  char* out;
+  const char* a;
+  const char* b;
+  i64 out_stride_bytes[2], a_stride_bytes[2], b_stride_bytes[2];
+  u32 m, n, k, unused;
+  divider column_tiles;
+};
+
+// ---- body ----
+#ifndef OP
+#define OP mm
+#endif
+#include "defaults.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const matmul_params p) {
+  constexpr u32 TILE = 64, DEPTH = 16, EACH = 4, SIDE = TILE / EACH;
+  __shared__ acc_t a[DEPTH][TILE], b[DEPTH][TILE];
+  const u32 tile_row = quotient_of(blockIdx.x, p.column_tiles);
+  const u32 row = tile_row * TILE, column = (blockIdx.x - tile_row * p.column_tiles.size) * TILE;
+  const u32 x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+  // Neighbouring threads read along the operand's shorter stride.
+  const bool a_by_rows = p.a_stride_bytes[1] <= p.a_stride_bytes[0];
+  const bool b_by_rows = p.b_stride_bytes[1] <= p.b_stride_bytes[0];
+  acc_t sum[EACH][EACH];
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+#pragma unroll
+    for (u32 j = 0; j < EACH; ++j) sum[i][j] = cast<acc_t>(0u);
+  }
+  for (u32 depth = 0; depth < p.k; depth += DEPTH) {
+#pragma unroll
+    for (u32 i = threadIdx.x; i < DEPTH * TILE; i += THREADS) {
+      const u32 along = i % DEPTH, across = i / DEPTH;
+      const u32 far = i % TILE, deep = i / TILE;
+      const u32 a_deep = a_by_rows ? along : deep, a_row = a_by_rows ? across : far;
+      const u32 b_deep = b_by_rows ? deep : along, b_column = b_by_rows ? far : across;
+      acc_t from_a = cast<acc_t>(0u), from_b = cast<acc_t>(0u);
+      if (depth + a_deep < p.k && row + a_row < p.m) {
+        from_a = cast<acc_t>(*(const scalar_t*)(p.a + (row + a_row) * p.a_stride_bytes[0] +
+                                                (depth + a_deep) * p.a_stride_bytes[1]));
+      }
+      if (depth + b_deep < p.k && column + b_column < p.n) {
+        from_b = cast<acc_t>(*(const scalar_t*)(p.b + (depth + b_deep) * p.b_stride_bytes[0] +
+                                                (column + b_column) * p.b_stride_bytes[1]));
+      }
+      a[a_deep][a_row] = from_a;
+      b[b_deep][b_column] = from_b;
+    }
+    __syncthreads();
+    const u32 end = p.k - depth < DEPTH ? p.k - depth : DEPTH;
+    for (u32 k = 0; k < end; ++k) {
+#pragma unroll
+      for (u32 i = 0; i < EACH; ++i) {
+#pragma unroll
+        for (u32 j = 0; j < EACH; ++j) {
+          sum[i][j] = op::OP::of(a[k][y + i * SIDE], b[k][x + j * SIDE], sum[i][j]);
+        }
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+#pragma unroll
+    for (u32 j = 0; j < EACH; ++j) {
+      const u32 at_row = row + y + i * SIDE, at_column = column + x + j * SIDE;
+      if (at_row < p.m && at_column < p.n) {
+        *(scalar_t*)(p.out + at_row * p.out_stride_bytes[0] + at_column * p.out_stride_bytes[1]) =
+            cast<scalar_t>(sum[i][j]);
+      }
+    }
+  }
+}

@@ -1,0 +1,60 @@
+"""The launch of mm: a block per tile of 64 x 64 outputs, any strides."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from ... import runtime
+from ...core import errors
+from ...core.dtype import dtype
+from . import launch, module, variants
+from .division import divider
+
+TILE = 64
+_PARAMS = Struct("<3Q6q4I4I")
+
+
+class Matmul:
+    """mm of one dtype; see launch.matmul."""
+
+    __slots__ = ("itemsize", "defines", "functions")
+    entry = "matmul_strided"
+
+    def __init__(self, of: dtype) -> None:
+        scalar = variants.matmul_scalar(of)
+        if scalar is None:
+            raise errors.no_cuda_kernel("mm", of)
+        self.itemsize = of.itemsize
+        self.defines = variants.define("mm", scalar, "STRIDED")
+        self.functions: dict[int, Any] = {}
+
+    def __call__(
+        self, device_index: int, out: int, a: int, b: int, m: int, n: int, k: int,
+        a_strides: tuple[int, int], b_strides: tuple[int, int], out_strides: tuple[int, int],
+    ) -> None:  # fmt: skip
+        if m == 0 or n == 0:
+            return
+        if device_index not in self.functions:
+            found = module.function("matmul", self.entry, self.defines, device_index)
+            self.functions[device_index] = found
+        blocks, params = self.plan((out, a, b), (m, n, k), (out_strides, a_strides, b_strides))
+        cuda = runtime.cuda()
+        cuda.launch(
+            self.functions[device_index], (blocks, 1, 1), (launch.THREADS, 1, 1), 0,
+            cuda.current_stream(device_index), params,
+        )  # fmt: skip
+
+    def plan(
+        self, pointers: tuple[int, int, int], sizes: tuple[int, int, int], strides: tuple[tuple[int, int], ...]
+    ) -> tuple[int, bytes]:
+        """(blocks, parameters); pointers and strides of out, a, b, sizes m, n, k."""
+        m, n, k = sizes
+        if max(sizes) >= 1 << 31:
+            raise errors.must("mm", "self", "have sizes below 2**31", errors.Got(str(sizes)))
+        columns = launch.blocks_for(n, TILE)
+        in_bytes = [by * self.itemsize for pair in strides for by in pair]
+        return (
+            columns * launch.blocks_for(m, TILE),
+            _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns)),
+        )

@@ -1,0 +1,77 @@
+"""Python numbers as the sixteen bytes in which a kernel's parameters carry them.
+
+The casts are those of every device (`kernels/cpu/cast.py`, Note [Numeric casts]).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from ...core.dtype import dtype
+from ..cpu import cast
+
+Packer = Callable[[complex], bytes]
+EMPTY = bytes(16)
+
+_SIGNED, _UNSIGNED = struct.Struct("<q8x").pack, struct.Struct("<Q8x").pack
+_FLOAT, _DOUBLE = struct.Struct("<f12x").pack, struct.Struct("<d8x").pack
+_PAIR = struct.Struct("<dd").pack
+_UNSIGNED_PAIR = struct.Struct("<QQ").pack
+_WORD = (1 << 64) - 1
+
+
+def stored(of: dtype) -> Packer:
+    """Bytes of a number as an element of dtype `of`."""
+    to = of.np
+    return lambda value: cast.number(value, to).tobytes().ljust(16, b"\0")
+
+
+def arithmetic(name: str, common: dtype, *, is_rounded: bool) -> Packer:
+    """Bytes of a number as the arithmetic type `name` (i64 u64 f32 f64 c64 c128).
+
+    Integers are first brought into the range of `common`. is_rounded: a floating number is first
+    rounded to `common`; else a number beside f16 or bf16 enters as f32.
+    """
+    to = common.np
+    if common.category == 0:
+        return lambda value: _SIGNED(bool(value))
+    if name in ("i64", "u64"):
+        pack = _UNSIGNED if name == "u64" else _SIGNED
+        return lambda value: pack(cast.wrap(value, to))
+    if name == "f32":
+        if is_rounded and common.itemsize == 2:
+            return lambda value: _float(float(cast.number(value, to)))
+        return _float
+    if name == "f64":
+        return lambda value: _DOUBLE(value.real)
+    if name == "c64":
+        return lambda value: np.complex64(value).tobytes().ljust(16, b"\0")
+    if is_rounded and common.itemsize < 16:
+        return lambda value: _pair(complex(cast.number(value, to)))
+    return _pair
+
+
+def negated(pack: Packer, common: dtype) -> Packer:
+    """`pack` of the number with its sign turned; 0 becomes -0 where there is one."""
+    if common.category < 2:
+        return lambda value: pack(-int(value))
+    return lambda value: pack(-(value if type(value) is complex else float(value)))
+
+
+def pair(low: int, high: int) -> bytes:
+    """Two unsigned 64-bit words, each modulo 2^64."""
+    return _UNSIGNED_PAIR(low & _WORD, high & _WORD)
+
+
+def _float(value: complex) -> bytes:
+    try:
+        return _FLOAT(value.real)
+    except OverflowError:  # struct refuses what float32 rounds to infinity
+        return np.float32(value.real).tobytes().ljust(16, b"\0")
+
+
+def _pair(value: complex) -> bytes:
+    return _PAIR(value.real, value.imag)

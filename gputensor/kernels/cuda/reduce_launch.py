@@ -1,0 +1,210 @@
+"""Launch plans of reductions: who adds what, in which order, in one launch or in two.
+
+The order is a function of the shape alone, so that results do not depend on the device or the run.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from ... import runtime
+from ...core import errors
+from . import launch, module, variants
+from .division import divider
+from .launch import THREADS, pack_dims, pieces, product
+
+# Elements, or packs, that a lane takes before it is worth another lane, and before the reduction
+# is worth another segment.
+_PER_LANE = 4
+_PER_SEGMENT = 16
+# Blocks that fill every GPU; a reduction with fewer is cut into segments. Constant, so that the
+# order of a sum is the same on all of them.
+_BLOCKS = 1024
+# Outputs that lie side by side in a block, for 128 bytes of f32 in a row.
+_ADJACENT = 32
+# What a stage leaves behind; EITHER: results unless it has more than one segment.
+RESULTS, PARTIALS, EITHER = "results", "partials", "either"
+_PARAMS = Struct("<Q7I5i4I").pack
+
+
+def bind(family: str, op: str, layout: Any) -> Any:
+    """callable(device_index, (out pointer, in pointer)); layout.n_reduced leading dimensions go."""
+    out_strides, in_strides = [s or () for s in layout.stride_bytes]
+    n = layout.n_reduced
+    kept, reduced = layout.shape[n:], layout.shape[:n]
+    if product(kept) == 0:
+        return launch.EmptyLaunch()
+    walks = (out_strides[n:], in_strides[n:])
+    parts: list[tuple[tuple[int | None, ...], Any]] = []
+    for start, sizes in pieces(kept, launch.MAX_NUMEL):
+        offsets = tuple([launch.offset_of(start, s) for s in walks])
+        parts.append((offsets, Reduce(op, layout, sizes, walks, reduced, in_strides[:n])))
+    return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
+
+
+class Stage:
+    """One launch of a reduction: segments partial results per output, or the results themselves.
+
+    pack is the unit in which the reduced elements are dealt out; per_segment counts packs. leaves:
+    one of RESULTS, PARTIALS, EITHER.
+    """
+
+    __slots__ = (
+        "entry", "defines", "grid", "block", "segments", "lane_bits", "slot_bits", "per_segment",
+        "tail",
+    )  # fmt: skip
+
+    def __init__(
+        self, entry: str, defines: dict[str, str], kept: tuple[int, ...],
+        walks: tuple[tuple[int, ...], tuple[int, ...]], reduced: tuple[int, ...], strides: tuple[int, ...],
+        pack: int, is_adjacent: bool, codes: tuple[int, int, int], divide_by: int, leaves: str,
+    ) -> None:  # fmt: skip
+        outputs, count = product(kept), product(reduced)
+        if count == 0:
+            reduced = strides = ()
+        units = max(count // pack, 1)
+        self.lane_bits, self.slot_bits = _shape(outputs, units, is_adjacent)
+        groups = launch.blocks_for(outputs, 1 << self.slot_bits)
+        lanes = 1 << self.lane_bits
+        self.segments, self.per_segment = (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
+        self.entry, self.defines = entry, defines
+        self.grid, self.block = (groups * self.segments, 1, 1), (THREADS, 1, 1)
+        dims = int(defines["DIMS"])
+        is_partial = leaves == PARTIALS or self.segments > 1
+        self.tail = _PARAMS(
+            divide_by, outputs, count, self.per_segment, self.lane_bits, self.slot_bits, is_adjacent,
+            is_partial, *codes, len(kept), len(reduced), *divider(self.segments),
+        ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
+
+    def launch(self, cuda: Any, functions: dict[Any, Any], device_index: int, out: int, x: int) -> None:
+        function = functions.get((self, device_index))
+        if function is None:
+            function = module.function("reduce", self.entry, self.defines, device_index)
+            functions[self, device_index] = function
+        stream = cuda.current_stream(device_index)
+        cuda.launch(function, self.grid, self.block, 0, stream, _POINTERS(out, x) + self.tail)
+
+
+_POINTERS = Struct("<QQ").pack
+
+
+def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
+    """Bits of the threads per output and of the outputs per block; together a whole block."""
+    wanted = _bits(-(-units // _PER_LANE))
+    whole = _bits(THREADS)
+    if is_adjacent:
+        lane_bits = min(wanted, whole)
+    else:
+        lane_bits = min(wanted, whole - _bits(min(outputs, _ADJACENT)))
+    return lane_bits, whole - lane_bits
+
+
+def _bits(n: int) -> int:
+    """The least b with 2^b >= n."""
+    return max(n - 1, 0).bit_length()
+
+
+def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
+    """(segments, units per segment, a multiple of the lanes)."""
+    least = lanes * _PER_SEGMENT
+    if groups >= _BLOCKS or units < 2 * least:
+        return 1, units
+    wanted = min(-(-_BLOCKS // groups), units // least)
+    per_segment = -(-units // (wanted * lanes)) * lanes
+    return -(-units // per_segment), per_segment
+
+
+class Reduce:
+    """A reduction over one part of the outputs: stages that read the input, and one that ends it."""
+
+    __slots__ = ("op", "stages", "last", "workspace_bytes", "functions")
+    family = "reduce"
+
+    def __init__(
+        self, op: str, layout: Any, kept: tuple[int, ...], walks: Any, reduced: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        out_dtype, in_dtype = layout.dtypes
+        scalar, is_cast = _scalar(op, in_dtype, layout.common_dtype)
+        codes = (out_dtype.code, in_dtype.code, layout.common_dtype.code)
+        dims = max(launch.dims_for(op, kept), launch.dims_for(op, reduced))
+        count, outputs = product(reduced), product(kept)
+        partial = variants.reduce_partial(op, scalar)
+        row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
+        self.op, self.functions = op, {}
+        # (bytes into the input, bytes into the workspace, stage)
+        self.stages: list[tuple[int, int, Stage]] = []
+        rows = 0
+        parts = list(pieces(reduced, launch.MAX_NUMEL))
+        for start, sizes in parts:
+            is_dense = not is_cast and len(sizes) == 1 and strides[0] == in_dtype.itemsize
+            name = "ROWS" if is_dense else "CAST" if is_cast else "STRIDED"
+            stage = Stage(
+                f"reduce_{name.lower()}", variants.define(op, scalar, name, dims), kept, walks, sizes,
+                strides, 16 // in_dtype.itemsize if is_dense else 1,
+                is_dense or _is_fastest(strides, walks[1]), codes, count,
+                PARTIALS if len(parts) > 1 else EITHER,
+            )  # fmt: skip
+            self.stages.append((launch.offset_of(start, strides) or 0, rows * row_bytes, stage))
+            rows += stage.segments
+        self.last: Stage | None = None
+        self.workspace_bytes = 0
+        if rows > 1:
+            self.workspace_bytes = rows * row_bytes
+            self._end(op, partial, kept, walks[0], rows, row_bytes, codes, count)
+
+    def _end(
+        self, op: str, partial: str, kept: tuple[int, ...], out_walk: tuple[int, ...], rows: int,
+        row_bytes: int, codes: tuple[int, int, int], count: int,
+    ) -> None:  # fmt: skip
+        """The stage that reduces the workspace, rows x outputs, to the results."""
+        step = row_bytes // product(kept)
+        in_walk = []
+        for size in kept:
+            in_walk.append(step)
+            step *= size
+        dims = launch.dims_for(op, kept)
+        self.last = Stage(
+            "reduce_strided", variants.define(op, partial, "STRIDED", dims), kept,
+            (out_walk, tuple(in_walk)), (rows,), (row_bytes,), 1, product(kept) == 1, codes, count, RESULTS,
+        )  # fmt: skip
+
+    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+        out, x = operands
+        cuda = runtime.cuda()
+        if self.last is None:
+            self.stages[0][2].launch(cuda, self.functions, device_index, out, x)
+            return
+        # Dropped when this returns, while the launches may be queued: memory comes back to its own
+        # stream only, behind them.
+        workspace = cuda.allocate(self.workspace_bytes, device_index)
+        for offset, at, stage in self.stages:
+            stage.launch(cuda, self.functions, device_index, workspace.ptr + at, x + offset)
+        self.last.launch(cuda, self.functions, device_index, out, workspace.ptr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stages[0][2], name)  # entry, defines, grid and block of the first launch
+
+
+def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
+    """(type, whether elements are cast to it): unconverted where widening to it is all that happens."""
+    natural = variants.reduce_scalar(op, given)
+    if op not in ("sum", "mean"):
+        if natural is None:
+            raise errors.no_cuda_kernel(op, given)
+        return natural, False
+    whole = given.category < 2 and common.category == 1
+    widened = given.itemsize == 2 and given.category == 2 and common.short == "f32"
+    if natural is not None and (given is common or whole or widened):
+        return natural, False
+    name = variants.arithmetic(common)
+    if op == "mean" and common.category < 2:
+        raise errors.no_cuda_kernel(op, common)
+    return "i64" if name == "u64" else name, True
+
+
+def _is_fastest(strides: tuple[int, ...], kept_strides: tuple[int, ...]) -> bool:
+    """True if the reduced elements lie closer together than the kept ones."""
+    least = min((abs(s) for s in strides if s), default=0)
+    return all(not s or least <= abs(s) for s in kept_strides)

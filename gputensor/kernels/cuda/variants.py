@@ -1,0 +1,209 @@
+"""Which variants of each family's text exist: operator x type x layout, as dicts of -D defines.
+
+The lists are finite so that the emulator and the compile test can build all of them. Types are
+baked as little as speed asks for: contiguous entries bake the storage type, strided entries the
+arithmetic type alone, and a type whose sign does not matter to an operator stands for its twin.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ...core.dtype import ALL, dtype
+
+Defines = dict[str, str]
+
+FEW_DIMS, MANY_DIMS = 8, 64
+WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
+
+_KINDS = "bifc"  # by dtype.category
+_NAME = {d: "b8" if d.short == "bool" else d.short for d in ALL}
+_UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
+
+
+class _Operator:
+    """kinds: categories it takes (b i f c). strided_kinds: those with a strided entry only.
+
+    is_signless: signed and unsigned integers give the same bits, modulo their width.
+    """
+
+    __slots__ = ("kinds", "strided_kinds", "is_signless")
+
+    def __init__(self, kinds: str, *, strided_kinds: str = "", is_signless: bool = False) -> None:
+        self.kinds, self.strided_kinds, self.is_signless = kinds, strided_kinds, is_signless
+
+
+_POINTWISE = {
+    "unary": {
+        "abs": _Operator("bif", strided_kinds="c"),
+        "exp": _Operator("fc"),
+        "neg": _Operator("ifc", is_signless=True),
+    },
+    "binary": {
+        "add": _Operator("bifc", is_signless=True),
+        "add_alpha": _Operator("bifc", is_signless=True),
+        "div": _Operator("fc"),
+        "div_floor": _Operator("bif"),
+        "div_trunc": _Operator("bif"),
+        "maximum": _Operator("bif"),
+        "minimum": _Operator("bif"),
+        "mul": _Operator("bifc", is_signless=True),
+        "sub": _Operator("ifc", is_signless=True),
+    },
+    "comparison": {
+        "eq": _Operator("bifc", is_signless=True),
+        "ge": _Operator("bif"),
+        "gt": _Operator("bif"),
+        "le": _Operator("bif"),
+        "lt": _Operator("bif"),
+        "ne": _Operator("bifc", is_signless=True),
+    },
+}
+# Operators whose accumulator holds every integer type, by what they take unconverted.
+_REDUCE = {"sum": "bifc", "mean": "fc", "amax": "bif", "amin": "bif", "any": "bifc", "all": "bifc"}
+_RANGE = {"arange": ("i64", "f64", "c128"), "linspace": ("f64", "c128"), "eye": ("i64",)}
+
+FAMILIES = (
+    "copy", "fill", "unary", "binary", "comparison", "where", "reduce", "matmul", "range", "random",
+)  # fmt: skip
+
+
+def arithmetic(of: dtype) -> str:
+    """The arithmetic type that strided entries compute `of` in."""
+    if of.category < 2:
+        return "u64" if of.short == "u64" else "i64"
+    return "f32" if of.itemsize < 4 else of.short
+
+
+def word(of: dtype) -> str:
+    """The type that moves elements of `of` without looking at them."""
+    return WORDS[of.itemsize]
+
+
+def has(family: str, op: str, of: dtype) -> bool:
+    """True if pointwise `op` computes in dtype `of`."""
+    known = _POINTWISE[family].get(op)
+    return known is not None and _KINDS[of.category] in known.kinds + known.strided_kinds
+
+
+def has_contiguous(family: str, op: str, of: dtype) -> bool:
+    return _KINDS[of.category] in _POINTWISE[family][op].kinds
+
+
+def contiguous_scalar(family: str, op: str, of: dtype) -> str:
+    """The storage type baked into the contiguous entry of `op` for dtype `of`."""
+    name = _NAME[of]
+    return _UNSIGNED.get(name, name) if _POINTWISE[family][op].is_signless else name
+
+
+def reduce_scalar(op: str, of: dtype) -> str | None:
+    """The storage type with which `op` reads elements of `of` unconverted, None if it does not."""
+    if _KINDS[of.category] not in _REDUCE[op]:
+        return None
+    name = _NAME[of]
+    if op == "sum":
+        return "i64" if name == "u64" else name  # sums wrap at 64 bits
+    if name == "b8":
+        return "u8"
+    return _UNSIGNED.get(name, name) if op in ("any", "all") else name
+
+
+def reduce_partial(op: str, scalar: str) -> str:
+    """The type in which a segment of `op` over `scalar` leaves its result (`types<…>::partial`)."""
+    if op in ("any", "all"):
+        return "u8"
+    if op in ("amax", "amin"):
+        return scalar
+    if scalar in ("f16", "bf16"):
+        return "f32"
+    return scalar if scalar[0] in "fc" else "i64"
+
+
+def matmul_scalar(of: dtype) -> str | None:
+    name = _NAME[of]
+    return None if name == "b8" else _UNSIGNED.get(name, name)
+
+
+def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
+    """The arithmetic type of a range operator; floating scalars make integers count in f64."""
+    if of.is_complex:
+        return "c128"
+    is_whole = op == "eye" or (op == "arange" and of.category < 2 and not has_floats)
+    return "i64" if is_whole else "f64"
+
+
+# --- lists --------------------------------------------------------------------------------------
+
+
+@cache
+def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
+    """Every variant of a family that the emulator builds as one; `dims` matters to strided entries.
+
+    Layouts of more than FEW_DIMS dimensions are rare, so they are a group of their own.
+    """
+    listed = _LISTS.get(family, _pointwise)(family)
+    if dims == FEW_DIMS:
+        return tuple([v | {"DIMS": str(dims)} if _has_dims(family, v) else v for v in listed])
+    return tuple([v | {"DIMS": str(dims)} for v in listed if _has_dims(family, v)])
+
+
+def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
+    return group(family, int(defines.get("DIMS", FEW_DIMS)))
+
+
+def define(op: str, scalar: str, layout: str, dims: int = 0) -> Defines:
+    made = {"OP": op, "SCALAR": scalar, "LAYOUT": layout}
+    return made | {"DIMS": str(dims)} if dims else made
+
+
+def _has_dims(family: str, defines: Defines) -> bool:
+    return family != "matmul" and defines["LAYOUT"] != "CONTIGUOUS"
+
+
+def _pointwise(family: str) -> list[Defines]:
+    listed = []
+    for op in _POINTWISE[family]:
+        scalars = [contiguous_scalar(family, op, d) for d in ALL if has_contiguous(family, op, d)]
+        listed += [define(op, scalar, "CONTIGUOUS") for scalar in dict.fromkeys(scalars)]
+        computed = [arithmetic(d) for d in ALL if has(family, op, d)]
+        listed += [define(op, name, "STRIDED") for name in dict.fromkeys(computed)]
+    return listed
+
+
+def _moves(family: str) -> list[Defines]:
+    layouts = {"copy": ("CONTIGUOUS", "STRIDED", "TRANSPOSED")}.get(family, ("CONTIGUOUS", "STRIDED"))
+    listed = [define(family, name, layout) for layout in layouts for name in WORDS.values()]
+    if family == "copy":
+        listed.append(define("copy", "f32", "CAST"))
+    if family == "where":
+        listed += [define("where", name, "CAST") for name in ("i64", "u64", "c128")]
+    return listed
+
+
+def _reduce(family: str) -> list[Defines]:
+    listed = []
+    for op in _REDUCE:
+        scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
+        listed += [define(op, name, layout) for name in scalars for layout in ("ROWS", "STRIDED")]
+    listed += [define("sum", name, "CAST") for name in ("i64", "f32", "f64", "c64", "c128")]
+    return listed + [define("mean", name, "CAST") for name in ("f32", "f64", "c64", "c128")]
+
+
+def _matmul(family: str) -> list[Defines]:
+    scalars = dict.fromkeys(filter(None, map(matmul_scalar, ALL)))
+    return [define("mm", name, "STRIDED") for name in scalars]
+
+
+def _range(family: str) -> list[Defines]:
+    return [define(op, name, "STRIDED") for op, names in _RANGE.items() for name in names]
+
+
+def _random(family: str) -> list[Defines]:
+    floats = [d.short for d in ALL if d.is_floating_point]
+    return [define("uniform", s, layout) for layout in ("CONTIGUOUS", "STRIDED") for s in floats]
+
+
+_LISTS = {
+    "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
+    "range": _range, "random": _random,
+}  # fmt: skip

@@ -1,0 +1,183 @@
+"""Operators of two inputs that promote: add, sub, mul, div, minimum, maximum.
+
+add and sub take `alpha`, a factor of `other`; div takes a rounding mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import operators
+from ..core import errors
+from ..core.dtype import BOOL, COMPLEX, INTEGER
+from ..dispatch.operator import Operator
+from ..iterator.config import BINARY, BINARY_FLOAT
+from ..iterator.plan import Plan
+from ..tensor import Tensor
+from . import pointwise
+from .pointwise import Kernel, Rule
+
+
+def _no_bool_sub(op: str, plan: Plan) -> None:
+    if plan.common_dtype.category == BOOL:
+        raise errors.must(
+            op, "self", "not be bool", errors.Got("two bools"), kind=errors.DtypeError, remedy="use != or logical_xor"
+        )
+
+
+def _real(op: str, plan: Plan) -> None:
+    if plan.common_dtype.category == COMPLEX:
+        raise errors.must(op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError)
+
+
+_RULES = {
+    "sub": Rule("binary", "sub", BINARY, check=_no_bool_sub),
+    "div": Rule("binary", "div", BINARY_FLOAT),
+    "div_trunc": Rule("binary", "div_trunc", BINARY, check=_real),
+    "div_floor": Rule("binary", "div_floor", BINARY, check=_real),
+    "minimum": Rule("binary", "minimum", BINARY, check=_real),
+    "maximum": Rule("binary", "maximum", BINARY, check=_real),
+}
+_WITH_ALPHA = ("add", "sub")
+
+
+def rule(loop: str) -> Rule:
+    return _RULES.get(loop) or Rule("binary", loop, BINARY)
+
+
+# --- the three forms: (on the CPU, on every other device) ------------------------------------------
+
+
+def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    if loop not in _WITH_ALPHA:
+        return pointwise.binary_cpu(operator, rule(loop)), pointwise.functional(operator, rule(loop))
+    scaled_cpu = pointwise.functional(operator, rule(loop), loop + "_alpha", n_params=1)
+    scaled = pointwise.functional(operator, rule(loop), n_params=1)
+
+    def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:
+        check_alpha(operator, self, other, alpha)
+        return scaled_cpu(key_set, self, other, alpha)  # type: ignore[no-any-return]
+
+    def device(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
+        check_alpha(operator, self, other, alpha)
+        return scaled(key_set, self, other, alpha)  # type: ignore[no-any-return]
+
+    return pointwise.binary_cpu(operator, rule(loop), with_alpha_cpu), device
+
+
+def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    write = pointwise.write(operator, rule(loop))
+    if loop not in _WITH_ALPHA:
+
+        def device(key_set: int, self: Tensor, other: Any) -> Tensor:
+            return write(self, (self, other))  # type: ignore[no-any-return]
+
+        return pointwise.binary_inplace_cpu(operator, rule(loop)), device
+
+    scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
+
+    def with_alpha_cpu(key_set: int, self: Tensor, other: Any, alpha: Any) -> Tensor:
+        check_alpha(operator, self, other, alpha)
+        return scaled_cpu(self, (self, other), (alpha,))  # type: ignore[no-any-return]
+
+    def with_alpha(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+        check_alpha(operator, self, other, alpha)
+        return write(self, (self, other), (alpha,))  # type: ignore[no-any-return]
+
+    return pointwise.binary_inplace_cpu(operator, rule(loop), with_alpha_cpu), with_alpha
+
+
+def out(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
+    write = pointwise.write(operator, rule(loop))
+    if loop not in _WITH_ALPHA:
+
+        def kernel(key_set: int, self: Any, other: Any, out: Tensor) -> Tensor:
+            return write(out, (self, other))  # type: ignore[no-any-return]
+
+        return kernel
+    scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
+
+    def cpu(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
+        check_alpha(operator, self, other, alpha)
+        return scaled_cpu(out, (self, other), (alpha,))  # type: ignore[no-any-return]
+
+    def device(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
+        check_alpha(operator, self, other, alpha)
+        return write(out, (self, other), (alpha,))  # type: ignore[no-any-return]
+
+    return cpu, device
+
+
+def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    """other - alpha * self. `other` may be a number, so the call is on self's keys."""
+    table = operators.sub_Tensor.table
+    return table[key_set](key_set, other, self, alpha)  # type: ignore[no-any-return]
+
+
+# --- rounding modes -------------------------------------------------------------------------------
+
+_MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}
+
+
+def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> tuple[Kernel, Kernel]:
+    """Kernels whose third argument picks the loop, from a factory of kernels for one loop."""
+    made = {mode: make(operator, loop) for mode, loop in _MODES.items()}
+    pairs = {mode: m if type(m) is tuple else (m, m) for mode, m in made.items()}
+
+    def cpu(key_set: int, self: Any, other: Any, rounding_mode: str | None, *out: Tensor) -> Any:
+        return pairs[_mode(rounding_mode)][0](key_set, self, other, *out)
+
+    def device(key_set: int, self: Any, other: Any, rounding_mode: str | None, *out: Tensor) -> Any:
+        return pairs[_mode(rounding_mode)][1](key_set, self, other, *out)
+
+    return cpu, device
+
+
+def _mode(rounding_mode: Any) -> Any:
+    if rounding_mode is not None and rounding_mode not in ("trunc", "floor"):
+        raise errors.must("div", "rounding_mode", "be None, 'trunc' or 'floor'", rounding_mode)
+    return rounding_mode
+
+
+def mode_functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    return _by_mode(operator, functional)
+
+
+def mode_inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    return _by_mode(operator, inplace)
+
+
+def mode_out(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    return _by_mode(operator, out)
+
+
+# --- alpha ----------------------------------------------------------------------------------------
+
+
+def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> None:
+    """alpha must fit the operands' kind: no float for integers, no complex for reals.
+
+    Source: ATen/native/BinaryOps.h, alpha_check.
+    """
+    kind = type(alpha)
+    if kind is int:
+        return
+    op = operator.short_name
+    if kind not in pointwise.NUMBERS:
+        raise errors.must(op, "alpha", "be a number", alpha, kind=errors.ArgumentTypeError)
+    highest = max(_category(self), _category(other))
+    if kind is bool and highest != BOOL:
+        raise errors.must(op, "alpha", "not be bool unless both operands are", alpha)
+    if kind is float and highest <= INTEGER:
+        raise errors.must(op, "alpha", "be an integer for integer operands", alpha)
+    if kind is complex and highest < COMPLEX:
+        raise errors.must(op, "alpha", "be real for real operands", alpha)
+
+
+_NUMBER_CATEGORY = {bool: 0, int: 1, float: 2, complex: 3}
+
+
+def _category(operand: Any) -> int:
+    number = _NUMBER_CATEGORY.get(type(operand))
+    return operand._geometry.dtype.category if number is None else number  # type: ignore[no-any-return]

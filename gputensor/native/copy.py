@@ -1,0 +1,260 @@
+"""Copies: between layouts, dtypes and devices; clone, contiguous and `to`; one element to Python.
+
+Every copy ends in `copy_`, which decides by the two devices who moves the elements. A copy across
+devices moves dense bytes of one layout and leaves casts and layouts to a copy on one side.
+Source of the semantics: aten/src/ATen/native/Copy.cpp and TensorConversions.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core import memory_format as formats
+from ..core.device import CPU, device
+from ..core.dtype import dtype
+from ..core.geometry import geometry
+from ..core.memory_format import memory_format
+from ..dispatch.backend_select import resolve
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator import overlap
+from ..iterator.config import COPY
+from ..iterator.plan import build
+from ..kernels import stub
+from ..tensor import Tensor, allocate, suggest_memory_format
+from . import arguments, transfer
+
+# --- copy_ ----------------------------------------------------------------------------------------
+
+
+def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    if self is src:
+        return self
+    table = operators.copy_.table
+    to, source = self._geometry, src._geometry
+    key = (to, source, self._device, src._device)
+    run = table.plans.get(key)
+    if run is None:
+        plan = build("copy_", COPY, ((to, self._device),), ((source, src._device),), default_dtype=None)
+        run = table.remember(key, _runner(plan, self, src))
+    storage = self._storage
+    if storage is not None and storage is src._storage:
+        if to is source and self._offset == src._offset:
+            return self
+        overlap.check("copy_", storage, self._offset, to, storage, src._offset, source, "src")
+    run(self, src, non_blocking)
+    return self
+
+
+def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
+    """Who moves the elements of this pair of layouts and devices: run(to, src, non_blocking)."""
+    if plan.numel == 0 or to._device.type == "meta":
+        return _nothing
+    if src._device.type == "meta":
+        raise errors.no_storage("copy_", src)
+    if to._device is not src._device:
+        return _across
+    if to._device is not CPU:
+        return _OnDevice(plan)
+    is_small = to._geometry.nbytes < _SMALL_BYTES and to._geometry.dtype is src._geometry.dtype
+    return _assign if is_small else _on_cpu
+
+
+def _nothing(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    """An empty tensor, or one without data."""
+
+
+_cpu_copy = stub.cpu("copy").copy
+
+
+def _on_cpu(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    x, y = to._array, src._array
+    _cpu_copy(to._get_array() if x is None else x, src._get_array() if y is None else y)
+
+
+# Below this there is nothing to gain from the planner of kernels/cpu/layout_copy.py.
+_SMALL_BYTES = 1 << 15
+
+
+def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    x, y = to._array, src._array
+    if x is None:
+        x = to._get_array()
+    x[...] = src._get_array() if y is None else y  # 0.7x np.copyto, bench/overhead.py
+
+
+class _OnDevice:
+    """A copy within one device; a launch for each class of address alignment."""
+
+    __slots__ = ("plan", "launches")
+
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+        self.launches: dict[tuple[int, int], Any] = {}
+
+    def __call__(self, to: Tensor, src: Tensor, non_blocking: bool) -> None:
+        pointers = (to._address(), src._address())
+        alignment = (pointers[0] & 15, pointers[1] & 15)
+        launch = self.launches.get(alignment)
+        if launch is None:
+            launch = stub.bind("copy", "copy", to._device.type, self.plan)
+            self.launches[alignment] = launch
+        launch(to._device.index, pointers)
+
+
+def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    """Between two devices: dense bytes cross over, in `to`'s dtype if that makes them fewer."""
+    if src._geometry.sizes != to._geometry.sizes:
+        src = calls.expand(src, to._geometry.sizes, False)
+    if to._geometry.dtype.itemsize < src._geometry.dtype.itemsize:
+        src = calls.to_dtype(src, to._geometry.dtype, False, False, formats.preserve_format)
+    straight = (
+        to._geometry.dtype is src._geometry.dtype
+        and to._geometry.strides == src._geometry.strides
+        and to._geometry.is_non_overlapping_and_dense
+    )
+    if straight:
+        transfer.copy_dense(to, src)
+        return
+    if not src._geometry.is_non_overlapping_and_dense:
+        src = calls.clone(src, formats.preserve_format)
+    landed = allocate(src._geometry, to._device)
+    transfer.copy_dense(landed, src)
+    calls.copy_(to, landed, non_blocking)
+
+
+# --- clone and contiguous -------------------------------------------------------------------------
+
+
+def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
+    made = calls.empty_like(self, None, None, None, None, memory_format)
+    return _copy_fresh(key_set, made, self, False)
+
+
+def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
+    """copy_ into a tensor that nobody has seen yet: below ADInplaceOrView, so its version stays 0."""
+    key_set &= BELOW_ADINPLACEORVIEW
+    return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)  # type: ignore[no-any-return]
+
+
+def contiguous(key_set: int, self: Tensor, memory_format: memory_format = formats.contiguous_format) -> Tensor:
+    if self.is_contiguous(memory_format):
+        return self
+    if memory_format is formats.preserve_format:
+        raise errors.must("contiguous", "memory_format", "name an order of dimensions", memory_format)
+    return calls.clone(self, memory_format)  # type: ignore[no-any-return]
+
+
+# --- to -------------------------------------------------------------------------------------------
+
+
+def _to(
+    self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool, form: memory_format | None
+) -> Tensor:
+    """The tensor itself if it is what was asked for and `copy` is False, else a copy.
+
+    Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
+    not with the flag, as in PyTorch; so x.to(memory_format=contiguous_format) is x itself for a
+    transposed or gapped x that does not look channels_last, and `contiguous` is the operator that
+    promises a layout.
+    """
+    shape = self._geometry
+    if element is None:
+        element = shape.dtype
+    elif not isinstance(element, dtype) or element is dtypes.complex32:
+        raise errors.must("to", "dtype", "be a gputensor dtype that has kernels", element, kind=errors.ArgumentTypeError)
+    if place is None:
+        place = self._device
+    elif place is not self._device:
+        place = resolve(device(place))
+    if form is not None and not isinstance(form, memory_format):
+        raise errors.must("to", "memory_format", "be a memory format", form, kind=errors.ArgumentTypeError)
+    stays = (
+        not copy and element is shape.dtype and place is self._device
+        and (form is None or form is formats.preserve_format or form is suggest_memory_format(self))
+    )  # fmt: skip
+    if stays:
+        return self
+    return calls._to_copy(self, element, None, place, None, non_blocking, form)  # type: ignore[no-any-return]
+
+
+def to_dtype_layout(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    if pin_memory:
+        raise errors.must("to", "pin_memory", "be False", pin_memory)
+    return _to(self, dtype, device, non_blocking, copy, memory_format)
+
+
+def to_device(
+    key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _to(self, dtype, device, non_blocking, copy, memory_format)
+
+
+def to_dtype(
+    key_set: int, self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _to(self, dtype, None, non_blocking, copy, memory_format)
+
+
+def to_other(
+    key_set: int, self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _to(self, other._geometry.dtype, other._device, non_blocking, copy, memory_format)
+
+
+def _to_copy(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, non_blocking: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    return _copy_fresh(key_set | made._keys, made, self, non_blocking)
+
+
+# --- one element to Python ------------------------------------------------------------------------
+
+
+def item(key_set: int, self: Tensor) -> Any:
+    if self._geometry.numel != 1:
+        raise errors.must("item", "self", "hold one element", self)
+    return calls._local_scalar_dense(self)
+
+
+def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
+    """Waits for the device."""
+    if self._device is not CPU:
+        self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
+    return self._get_array().item()
+
+
+# --- flip -----------------------------------------------------------------------------------------
+
+
+def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
+    """A copy with some dimensions reversed. On a device, a copy whose source strides are negative."""
+    shape = self._geometry
+    chosen = arguments.dims("flip", dims, shape.ndim, "dims")
+    made = calls.empty_like(self, None, None, None, None, None)
+    if shape.numel == 0 or self._device.type == "meta":
+        return made  # type: ignore[no-any-return]
+    if self._device is CPU:
+        index = tuple([slice(None, None, -1 if d in chosen else 1) for d in range(shape.ndim)])
+        _cpu_copy(made._get_array(), self._get_array()[index])
+        return made  # type: ignore[no-any-return]
+    strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # for the plan alone
+    plan = build(
+        "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
+        default_dtype=None,
+    )  # fmt: skip
+    last = sum((shape.sizes[d] - 1) * shape.stride_bytes[d] for d in chosen)
+    launch = stub.bind("copy", "copy", self._device.type, plan)
+    launch(self._device.index, (made._address(), self._address() + last))
+    return made  # type: ignore[no-any-return]

@@ -1,0 +1,248 @@
+"""Operators that make tensors: empty in all formats, filled ones, and their _like and new_ forms.
+
+BackendSelect has chosen the key before `empty` and `empty_strided` run; the others are composed of
+those two. pin_memory, layout and the other options are checked here, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls, operators
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core import memory_format as formats
+from ..core.device import CPU
+from ..core.dtype import dtype
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.layout import layout, strided
+from ..core.memory_format import memory_format
+from ..dispatch import defaults
+from ..dispatch.backend_select import resolve
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator.order import dense_strides_like
+from ..tensor import ALIGNED_FROM_BYTES, Tensor, allocate, from_array
+from . import arguments
+
+
+def _options(op: str, element: Any, form: Any, pin_memory: Any) -> dtype:
+    """The dtype of a factory call, after its other options were found to be ones there are."""
+    if form is not None and form is not strided:
+        kind = errors.ArgumentError if isinstance(form, layout) else errors.ArgumentTypeError
+        raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
+    if pin_memory:
+        raise errors.must(op, "pin_memory", "be False", pin_memory, remedy="transfers pin their own staging memory")
+    if element is None:
+        return defaults.get_default_dtype()
+    if not isinstance(element, dtype) or element is dtypes.complex32:
+        raise errors.must(op, "dtype", "be a gputensor dtype that has kernels", element, kind=errors.ArgumentTypeError)
+    return element
+
+
+# --- empty ----------------------------------------------------------------------------------------
+
+
+def empty(
+    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    if dtype is None or layout is not None or pin_memory:
+        dtype = _options("empty", dtype, layout, pin_memory)
+    try:
+        wanted = _EMPTY[size, dtype, memory_format]
+    except (KeyError, TypeError):
+        wanted = _empty_geometry(size, dtype, memory_format)
+    if device is None:
+        device = resolve(None)
+    if device is CPU:
+        if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
+            return from_array(np.empty(wanted.sizes, wanted.dtype.np), wanted)
+        return allocate(wanted, CPU)
+    return allocate(wanted, resolve(device))
+
+
+# (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty` finds.
+_EMPTY: dict[Any, Geometry] = {}
+
+
+def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
+    element = _options("empty", element, None, None)
+    sizes = arguments.sizes("empty", size)
+    if form is None or form is formats.contiguous_format:
+        wanted = contiguous_geometry(sizes, element)
+    else:
+        wanted = geometry(sizes, formats.strides_for("empty", sizes, form), element)
+    if type(size) is tuple and all(type(n) is int for n in size):
+        if len(_EMPTY) >= 1 << 12:
+            _EMPTY.clear()
+        _EMPTY[size, element, form] = wanted
+    return wanted
+
+
+def empty_strided(
+    key_set: int, size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    element = _options("empty_strided", dtype, layout, pin_memory)
+    sizes = arguments.sizes("empty_strided", size)
+    strides = arguments.sizes("empty_strided", stride, "stride")
+    if len(sizes) != len(strides):
+        raise errors.must("empty_strided", "stride", f"have {len(sizes)} entries, as size has", strides)
+    return allocate(geometry(sizes, strides, element), resolve(device))
+
+
+def empty_permuted(
+    key_set: int, size: Any, physical_layout: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    sizes = arguments.sizes("empty_permuted", size)
+    order = arguments.dims("empty_permuted", physical_layout, len(sizes), "physical_layout")
+    if len(order) != len(sizes):
+        raise errors.must("empty_permuted", "physical_layout", f"name each of the {len(sizes)} dimensions", order)
+    strides = [0] * len(sizes)
+    running = 1
+    for d in reversed(order):
+        strides[d] = running
+        running *= max(sizes[d], 1)
+    return calls.empty_strided(sizes, tuple(strides), dtype, layout, device, pin_memory)  # type: ignore[no-any-return]
+
+
+def empty_like(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    shape = self._geometry
+    place = self._device if device is None else device
+    element = shape.dtype if dtype is None else dtype
+    if memory_format is None or memory_format is formats.preserve_format:
+        if shape.is_contiguous and contiguous_geometry(shape.sizes, shape.dtype) is shape:
+            return calls.empty_memory_format(shape.sizes, element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
+        strides = shape.views.get("dense")
+        if strides is None:
+            strides = shape.views["dense"] = dense_strides_like(shape)
+        return calls.empty_strided(shape.sizes, strides, element, layout, place, pin_memory)  # type: ignore[no-any-return]
+    return calls.empty_memory_format(shape.sizes, element, layout, place, pin_memory, memory_format)  # type: ignore[no-any-return]
+
+
+def new_empty(
+    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    element = self._geometry.dtype if dtype is None else dtype
+    place = self._device if device is None else device
+    return calls.empty_memory_format(arguments.sizes("new_empty", size), element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
+
+
+def new_empty_strided(
+    key_set: int, self: Tensor, size: Any, stride: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    element = self._geometry.dtype if dtype is None else dtype
+    place = self._device if device is None else device
+    return calls.empty_strided(size, stride, element, layout, place, pin_memory)  # type: ignore[no-any-return]
+
+
+# --- filled: below ADInplaceOrView, so that the version of what is made stays 0 --------------------
+
+
+def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
+    key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
+    return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)  # type: ignore[no-any-return]
+
+
+def _zero(key_set: int, made: Tensor) -> Tensor:
+    key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
+    return operators.zero_.redispatch_table[key_set](key_set, made)  # type: ignore[no-any-return]
+
+
+_BY_NUMBER = {bool: dtypes.bool_, int: dtypes.int64}
+
+
+def dtype_of_number(value: Any) -> dtype:
+    """The dtype that a Python number has by itself. Source: torch.full."""
+    if type(value) is complex:
+        return defaults.get_default_dtype().to_complex
+    return _BY_NUMBER.get(type(value)) or defaults.get_default_dtype()
+
+
+def _tuple(op: str, size: Any) -> tuple[int, ...]:
+    return size if type(size) is tuple else arguments.sizes(op, size)
+
+
+def full(
+    key_set: int, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    element = dtype_of_number(fill_value) if dtype is None else dtype
+    made = calls.empty_memory_format(_tuple("full", size), element, layout, device, pin_memory, None)
+    return _fill(key_set, made, fill_value)
+
+
+def zeros(
+    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_memory_format(_tuple("zeros", size), dtype, layout, device, pin_memory, None)
+    return _zero(key_set, made)
+
+
+def ones(
+    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_memory_format(_tuple("ones", size), dtype, layout, device, pin_memory, None)
+    return _fill(key_set, made, 1)
+
+
+def full_like(
+    key_set: int, self: Tensor, fill_value: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    return _fill(key_set, made, fill_value)
+
+
+def zeros_like(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _zero(key_set, calls.empty_like(self, dtype, layout, device, pin_memory, memory_format))
+
+
+def ones_like(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return full_like(key_set, self, 1, dtype, layout, device, pin_memory, memory_format)
+
+
+def new_full(
+    key_set: int, self: Tensor, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.new_empty(self, size, dtype, layout, device, pin_memory)
+    return _fill(key_set, made, fill_value)
+
+
+def new_zeros(
+    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    return _zero(key_set, calls.new_empty(self, size, dtype, layout, device, pin_memory))
+
+
+def new_ones(
+    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    return new_full(key_set, self, size, 1, dtype, layout, device, pin_memory)
+
+
+def scalar_tensor(
+    key_set: int, s: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_memory_format((), dtype, layout, device, pin_memory, None)
+    return _fill(key_set, made, s)

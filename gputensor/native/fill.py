@@ -1,0 +1,54 @@
+"""fill_ and zero_: one value into every element. Expanded tensors are allowed, as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import runtime
+from .._generated import operators
+from ..core import errors
+from ..core.device import CPU
+from ..iterator.config import FILL
+from ..iterator.plan import build
+from ..kernels import stub
+from ..tensor import Tensor
+from . import pointwise
+
+
+def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
+    if type(value) not in pointwise.NUMBERS:
+        raise errors.must("fill_", "value", "be a number or a 0-d tensor", value, kind=errors.ArgumentTypeError)
+    geometry = self._geometry
+    if isinstance(value, complex) and not geometry.dtype.is_complex:
+        raise errors.must("fill_", "value", f"be real for {geometry.dtype.short}", value)
+    if geometry.numel == 0:
+        return self
+    if self._device is CPU:
+        stub.cpu("fill").fill(self._get_array(), value)
+        return self
+    device = self._device
+    key = (geometry, device, self._address() & 15)
+    table = operators.fill__Scalar.table
+    launch = table.plans.get(key)
+    if launch is None:
+        plan = build("fill_", FILL, ((geometry, device),), (), default_dtype=None)
+        launch = table.remember(key, stub.bind("fill", "fill", device.type, plan))
+    launch(device.index, (self._address(),), (value,))
+    return self
+
+
+def fill_tensor_(key_set: int, self: Tensor, value: Tensor) -> Tensor:
+    if value._geometry.ndim:
+        raise errors.must("fill_", "value", "be a number or a 0-d tensor", value)
+    from . import copy
+
+    return copy.copy_(key_set, self, value, False)
+
+
+def zero_(key_set: int, self: Tensor) -> Tensor:
+    geometry = self._geometry
+    if self._device.type == "cuda" and geometry.is_non_overlapping_and_dense and geometry.numel:
+        cuda, index = runtime.cuda(), self._device.index
+        cuda.memset_async(self._address(), 0, geometry.nbytes, index, cuda.current_stream(index))
+        return self
+    return fill_(key_set, self, False if geometry.dtype.category == 0 else 0)

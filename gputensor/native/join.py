@@ -1,0 +1,153 @@
+"""Operators that put tensors together: cat, stack, repeat. Each copies into views of its result.
+
+Source of the rules: aten/src/ATen/native/TensorShape.cpp, cat's meta function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors, promotion
+from ..core import memory_format as formats
+from ..core.dtype import dtype
+from ..core.geometry import geometry
+from ..tensor import Tensor, allocate, suggest_memory_format
+from . import arguments
+from .resize import resize_output
+
+
+def _tensors(op: str, tensors: Any) -> list[Tensor]:
+    found = list(tensors)
+    if not found:
+        raise errors.must(op, "tensors", "not be empty", tensors)
+    for number, x in enumerate(found):
+        if not isinstance(x, Tensor):
+            raise errors.must(op, f"tensors[{number}]", "be a tensor", x, kind=errors.ArgumentTypeError)
+        if x._device is not found[0]._device:
+            raise errors.mixed_devices(op, found[0], "tensors[0]", x, f"tensors[{number}]")
+    return found
+
+
+def _is_skipped(x: Tensor) -> bool:
+    """A 1-d tensor without elements joins anything. PyTorch keeps this for old programs."""
+    return x._geometry.sizes == (0,)
+
+
+def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int, ...]]:
+    """(dimension, sizes of the result)."""
+    shaped = [(i, x) for i, x in enumerate(tensors) if not _is_skipped(x)]
+    if not shaped:
+        return 0, (0,)
+    first_number, first = shaped[0]
+    ndim = first._geometry.ndim
+    for number, x in enumerate(tensors):
+        if x._geometry.ndim == 0:
+            raise errors.must(op, f"tensors[{number}]", "have a dimension", x, kind=errors.ShapeError)
+    d = arguments.dim(op, dim, ndim)
+    total = 0
+    for number, x in shaped:
+        sizes = x._geometry.sizes
+        if len(sizes) != ndim or any(a != b for k, (a, b) in enumerate(zip(sizes, first._geometry.sizes)) if k != d):
+            rule = f"have the sizes of tensors[{first_number}], {list(first._geometry.sizes)}, except at dimension {d}"
+            raise errors.must(op, f"tensors[{number}]", rule, x, kind=errors.ShapeError)
+        total += sizes[d]
+    sizes = first._geometry.sizes
+    return d, (*sizes[:d], total, *sizes[d + 1 :])
+
+
+def _cat_format(tensors: list[Tensor]) -> Any:
+    """The format that all inputs suggest; row-major where they differ."""
+    suggested = None
+    for x in tensors:
+        if _is_skipped(x):
+            continue
+        form = suggest_memory_format(x)
+        if form is formats.contiguous_format or suggested not in (None, form):
+            return formats.contiguous_format
+        suggested = form
+    return suggested or formats.contiguous_format
+
+
+def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
+    begin = 0
+    for x in tensors:
+        if _is_skipped(x):
+            continue
+        length = x._geometry.sizes[dim]
+        calls.copy_(calls.slice_Tensor(out, dim, begin, begin + length, 1), x, False)
+        begin += length
+    return out
+
+
+def _common_dtype(tensors: list[Tensor]) -> dtype:
+    element = tensors[0]._geometry.dtype
+    for x in tensors:
+        element = promotion.promote_types(element, x._geometry.dtype, "cat")
+    return element
+
+
+def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
+    found = _tensors("cat", tensors)
+    d, sizes = _cat_sizes("cat", found, dim)
+    element = _common_dtype(found)
+    strides = formats.strides_for("cat", sizes, _cat_format(found))
+    return _join(allocate(geometry(sizes, strides, element), found[0]._device), found, d)
+
+
+def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
+    found = _tensors("cat", tensors)
+    d, sizes = _cat_sizes("cat", found, dim)
+    element = _common_dtype(found)
+    if not promotion.can_cast(element, out._geometry.dtype):
+        raise errors.must("cat", "out", f"have a dtype that {element.short} casts to", out, kind=errors.DtypeError)
+    if out._device is not found[0]._device:
+        raise errors.mixed_devices("cat", found[0], "tensors[0]", out, "out")
+    for number, x in enumerate(found):
+        if x is out or x._storage is not None and x._storage is out._storage:
+            raise errors.must("cat", "out", f"not share memory with tensors[{number}]", out)
+    if out._geometry.sizes != sizes:
+        strides = formats.strides_for("cat", sizes, _cat_format(found))
+        resize_output("cat", out, geometry(sizes, strides, out._geometry.dtype))
+    return _join(out, found, d)
+
+
+def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
+    found = _tensors("stack", tensors)
+    first = found[0]._geometry
+    ndim = first.ndim + 1
+    number = arguments.integer("stack", "dim", dim)
+    if not -ndim <= number < ndim:
+        raise errors.dim_out_of_range("stack", number, ndim)
+    for k, x in enumerate(found):
+        if x._geometry.sizes != first.sizes:
+            rule = f"have the sizes of tensors[0], {list(first.sizes)}"
+            raise errors.must("stack", f"tensors[{k}]", rule, x, kind=errors.ShapeError)
+    d = number % ndim
+    return [calls.unsqueeze(x, d) for x in found], d
+
+
+def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
+    parts, d = _unsqueezed(tensors, dim)
+    return calls.cat(parts, d)  # type: ignore[no-any-return]
+
+
+def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
+    parts, d = _unsqueezed(tensors, dim)
+    return calls.cat_out(parts, d, out)  # type: ignore[no-any-return]
+
+
+def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
+    counts = arguments.sizes("repeat", repeats, "repeats")
+    extra = len(counts) - self._geometry.ndim
+    if extra < 0:
+        raise errors.must("repeat", "repeats", f"have at least {self._geometry.ndim} entries", counts)
+    sizes = (1,) * extra + self._geometry.sizes
+    made = calls.empty_memory_format(
+        tuple([n * s for n, s in zip(counts, sizes)]), self._geometry.dtype, None, self._device, None, None
+    )
+    # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
+    paired = tuple([n for pair in zip(counts, sizes) for n in pair])
+    source = calls.view(calls.contiguous(self, formats.contiguous_format), tuple([n for s in sizes for n in (1, s)]))
+    calls.copy_(calls.view(made, paired), calls.expand(source, paired, False), False)
+    return made  # type: ignore[no-any-return]

@@ -1,0 +1,313 @@
+"""Kernels of operators that work element by element: functional, in-place and out forms.
+
+Unary, binary, comparison and where share these; a family says which loop, which iterator config and
+which dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
+the result, and for every other device, where a launch takes pointers.
+
+Note [What a plan is found by]
+On the CPU: a geometry per tensor and the type of a number; a plan found there is valid for any
+values and addresses. On other devices also the device and the low four bits of each address, since
+they choose the width of accesses. The default dtype is not in it: changing that drops all plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.device import CPU
+from ..core.dtype import dtype
+from ..dispatch import defaults
+from ..dispatch.operator import Operator
+from ..iterator import overlap, parallel
+from ..iterator.plan import RESIZE, Plan, build
+from ..kernels import stub
+from ..kernels.cpu.quiet import again, enter, run
+from ..tensor import CPU_KEYS, Tensor, allocate, from_array
+from . import resize
+
+Kernel = Callable[..., Any]
+NUMBERS = frozenset((bool, int, float, complex))
+
+_new = object.__new__
+
+
+class Rule:
+    """What a family says of one operator.
+
+    loop: its name in kernels/. config: the iterator's flags. check(op, plan): raises where the
+    operator does not take the plan's dtypes. out_dtype(common): of the result, where it differs.
+    """
+
+    __slots__ = ("family", "loop", "config", "check", "out_dtype")
+
+    def __init__(
+        self, family: str, loop: str, config: Any,
+        check: Callable[[str, Plan], None] | None = None,
+        out_dtype: Callable[[dtype], dtype] | None = None,
+    ) -> None:  # fmt: skip
+        self.family, self.loop, self.config = family, loop, config
+        self.check, self.out_dtype = check, out_dtype
+
+
+class CpuEntry:
+    """A plan and the loop bound to it.
+
+    numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
+    """
+
+    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "is_parallel")
+
+    def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.plan = plan
+        self.geometry = plan.outputs[0].geometry
+        kinds = tuple([type(x) if type(x) in NUMBERS else x._geometry.dtype for x in inputs])
+        self.loop = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, self.geometry.dtype)
+        self.is_parallel = plan.numel >= parallel.POINTWISE_FROM
+        # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
+        self.numpy_allocates = (
+            plan.elementwise_dense and plan.numel > 0 and len(plan.sizes) > 0 and not self.is_parallel
+        )
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Run the loop over the inputs into `out`, on several threads where that pays."""
+        if self.plan.numel == 0:
+            return
+        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
+        if self.is_parallel:
+            parallel.pointwise(self.loop, arrays, params, out._get_array())
+        else:
+            run(self.loop, *arrays, *params, out._get_array())
+
+
+class DeviceEntry:
+    """A plan and the launch bound to it, for every device but the CPU."""
+
+    __slots__ = ("plan", "launch", "geometry")
+
+    def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.plan = plan
+        self.geometry = plan.outputs[0].geometry
+        self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Launch over the inputs into `out`; returns before the device has run it."""
+        device = self.plan.device
+        if self.plan.numel == 0 or device.type == "meta":
+            return
+        operands = [out._address()]
+        for x in inputs:
+            if type(x) in NUMBERS:
+                operands.append(x)
+            elif x._device is device:
+                operands.append(x._address())
+            else:
+                operands.append(x._get_array().item())  # a CPU scalar beside the device's operands
+        self.launch(device.index, tuple(operands), params)
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def find_entry(
+    operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+) -> CpuEntry | DeviceEntry:
+    """The entry of these operands from the operator's table, made when it is not there yet."""
+    key = (loop, None if out is None else _key(out), *[True if x is out else _key(x) for x in inputs])
+    entry = operator.table.plans.get(key)
+    if entry is None:
+        entry = make_entry(operator, rule, loop, out, inputs, key)
+    return entry  # type: ignore[no-any-return]
+
+
+def _key(operand: Any) -> Any:
+    """See Note [What a plan is found by]."""
+    if type(operand) in NUMBERS:
+        return type(operand)
+    if operand._device is CPU:
+        return operand._geometry
+    return (operand._geometry, operand._device, operand._address() & 15)
+
+
+def make_entry(
+    operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
+) -> CpuEntry | DeviceEntry:
+    """Build the plan, bind what runs it, and keep both under `key`."""
+    plan = _build(operator.short_name, rule, out, inputs)
+    kind = CpuEntry if plan.device is CPU else DeviceEntry
+    return operator.table.remember(key, kind(rule, loop, plan, inputs))  # type: ignore[no-any-return]
+
+
+def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:
+    specs = tuple([type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs])
+    out_spec = None
+    if out is not None:
+        # An output that is an input must be the same pair: the iterator knows it by identity.
+        out_spec = next((s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device))
+    default = defaults.get_default_dtype()
+    plan = build(op, rule.config, (out_spec,), specs, default_dtype=default)
+    if rule.check is not None:
+        rule.check(op, plan)
+    if rule.out_dtype is not None and rule.out_dtype(plan.common_dtype) is not plan.common_dtype:
+        plan = build(
+            op, rule.config, (out_spec,), specs, default_dtype=default,
+            out_dtype=rule.out_dtype(plan.common_dtype),
+        )  # fmt: skip
+    return plan
+
+
+# --- forms, for any device ------------------------------------------------------------------------
+
+
+def functional(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
+    """Kernel(key_set, *inputs, *params) -> a new tensor. Params are scalars that shape no layout."""
+    name = loop or rule.loop
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        inputs, params = args[: len(args) - n_params], args[len(args) - n_params :]
+        entry = find_entry(operator, rule, name, None, inputs)
+        out = allocate(entry.geometry, entry.plan.device)
+        entry.write(out, inputs, params)
+        return out
+
+    return kernel
+
+
+def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
+    """write(out, inputs, params) -> out: what in-place and out kernels share.
+
+    Everything that can fail is checked before `out` changes.
+    """
+    name = loop or rule.loop
+
+    def write_into(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        entry = find_entry(operator, rule, name, out, inputs)
+        check_overlap(operator.short_name, rule, out, inputs)
+        if entry.plan.outputs[0].action is RESIZE:
+            resize.resize_output(operator.short_name, out, entry.geometry)
+        entry.write(out, inputs, params)
+        return out
+
+    return write_into
+
+
+def check_overlap(op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...]) -> None:
+    """Raise if `out` shares part of its memory with an input; see iterator/overlap.py."""
+    storage = out._storage
+    if storage is None or not rule.config.check_mem_overlap:
+        return
+    for number, x in enumerate(inputs):
+        if x is not out and type(x) not in NUMBERS and x._storage is storage:
+            overlap.check(
+                op, storage, out._offset, out._geometry, storage, x._offset, x._geometry,
+                rule.config.input_name(number),
+            )  # fmt: skip
+
+
+# --- the CPU's short paths ------------------------------------------------------------------------
+
+
+def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
+    """The functional form of a unary operator on the CPU."""
+    loop = rule.loop
+
+    def kernel(key_set: int, self: Tensor) -> Tensor:
+        key = self._geometry
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = make_entry(operator, rule, loop, None, (self,), key)
+        if entry.numpy_allocates:
+            array = self._array
+            if array is None:
+                array = self._get_array()
+            return from_array(run(entry.loop, array), entry.geometry)
+        out = allocate(entry.geometry, CPU)
+        entry.write(out, (self,), ())
+        return out
+
+    return kernel
+
+
+# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
+_ONE = 1
+
+
+def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> Kernel:
+    """The functional form of a binary operator on the CPU: where `a + b` ends.
+
+    scaled: the kernel that takes over where `alpha` is not 1, for operators that have it.
+    """
+    loop = rule.loop
+
+    # The hottest function of the project, so calls are written out (bench/overhead.py).
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
+        if alpha is not _ONE:
+            return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
+        kind = type(other)
+        if kind in NUMBERS:
+            key = (self._geometry, kind)
+        elif type(self) in NUMBERS:
+            key = (type(self), other._geometry)
+        else:
+            key = (self._geometry, other._geometry)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = make_entry(operator, rule, loop, None, (self, other), key)
+        if not entry.numpy_allocates:
+            out = allocate(entry.geometry, CPU)
+            entry.write(out, (self, other), ())
+            return out
+        if kind not in NUMBERS:
+            x = other._array
+            other = x if x is not None else other._get_array()
+        if type(self) not in NUMBERS:
+            x = self._array
+            self = x if x is not None else self._get_array()
+        try:
+            array = enter(entry.loop, self, other)
+        except RuntimeError as error:
+            array = again(error, entry.loop, self, other)
+        tensor = _new(Tensor)
+        tensor._geometry = entry.geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor
+
+    return kernel
+
+
+def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> Kernel:
+    """The in-place form of a binary operator on the CPU; `scaled` as in `binary_cpu`."""
+    loop = rule.loop
+    general = write(operator, rule)
+
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
+        if alpha is not _ONE:
+            return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
+        kind = type(other)
+        is_number = kind in NUMBERS
+        key = (self._geometry, kind if is_number else other._geometry)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = make_entry(operator, rule, loop, self, (self, other), key)
+        if entry.is_parallel:
+            return general(self, (self, other))  # type: ignore[no-any-return]
+        array = self._array
+        if array is None:
+            array = self._get_array()
+        if not is_number:
+            if other._storage is self._storage and self._storage is not None:
+                check_overlap(operator.short_name, rule, self, (self, other))
+            x = other._array
+            other = x if x is not None else other._get_array()
+        try:
+            enter(entry.loop, array, other, array)
+        except RuntimeError as error:
+            again(error, entry.loop, array, other, array)
+        return self
+
+    return kernel

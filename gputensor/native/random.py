@@ -1,0 +1,140 @@
+"""Random tensors from Philox4x64-10: the same stream on every device for the same seed.
+
+Each call draws one counter block per four elements, counted from where the last call ended; a
+device's stream is its own, so drawing on one leaves the others where they were.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import COMPLEX, FLOATING
+from ..iterator.config import NULLARY
+from ..iterator.plan import build
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor import Tensor
+
+
+class Generator:
+    """A seed and a position in its stream. Positions count 256-bit counter blocks."""
+
+    __slots__ = ("_seed", "_position", "_lock")
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self.manual_seed(time.time_ns() if seed is None else seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise errors.must("manual_seed", "seed", "be an int", seed, kind=errors.ArgumentTypeError)
+        self._seed, self._position = seed & ((1 << 64) - 1), 0
+        return self
+
+    def initial_seed(self) -> int:
+        return self._seed
+
+    def get_state(self) -> tuple[int, int]:
+        return (self._seed, self._position)
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        self._seed, self._position = state
+
+    def take(self, numel: int) -> tuple[int, int]:
+        """(seed, first block) for so many elements, which nobody else gets."""
+        with self._lock:
+            first = self._position
+            self._position += -(-numel // 4)
+            return self._seed, first
+
+
+_default_seed: int | None = None
+_generators: dict[Any, Generator] = {}
+
+
+def default_generator(place: Any) -> Generator:
+    """The generator of a device that calls without one draw from."""
+    found = _generators.get(place)
+    if found is None:
+        found = _generators.setdefault(place, Generator(_default_seed))
+    return found
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the generators of all devices; returns the CPU's."""
+    global _default_seed
+    generator = default_generator(CPU).manual_seed(seed)
+    _default_seed = seed
+    for other in _generators.values():
+        other.manual_seed(seed)
+    return generator
+
+
+def initial_seed() -> int:
+    """The seed of the CPU's default generator."""
+    return default_generator(CPU).initial_seed()
+
+
+def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
+    """[0, 1) into every element, in row-major order whatever the strides."""
+    element = out._geometry.dtype
+    if element.category < FLOATING:
+        raise errors.must(
+            "rand", "dtype", "be floating or complex", errors.Got(element.short), kind=errors.DtypeError
+        )
+    if generator is not None and not isinstance(generator, Generator):
+        raise errors.must("uniform_", "generator", "be a gputensor.Generator", generator, kind=errors.ArgumentTypeError)
+    numel = out._geometry.numel * (2 if element.category == COMPLEX else 1)
+    if numel == 0 or out._device.type == "meta":
+        return out
+    seed, first = (generator or default_generator(out._device)).take(numel)
+    if out._device is CPU:
+        run(stub.cpu("random").uniform, out._get_array(), seed, first)
+        return out
+    if not out._geometry.is_contiguous:
+        flat = calls.empty_memory_format(out._geometry.sizes, element, None, out._device, None, None)
+        _launch(flat, seed, first)
+        return calls.copy_(out, flat, False)  # type: ignore[no-any-return]
+    return _launch(out, seed, first)
+
+
+def _launch(out: Tensor, seed: int, first: int) -> Tensor:
+    plan = build(
+        "rand", NULLARY.replace(enforce_linear_iteration=True), ((out._geometry, out._device),), (),
+        default_dtype=None,
+    )  # fmt: skip
+    launch = stub.bind("random", "uniform", out._device.type, plan)
+    launch(out._device.index, (out._address(),), (seed, first))
+    return out
+
+
+def rand(
+    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_memory_format(tuple(size), dtype, layout, device, pin_memory, None)
+    return _fill_uniform(made, None)
+
+
+def rand_like(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    return _fill_uniform(made, None)
+
+
+def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None) -> Tensor:
+    if not from_ <= to:
+        raise errors.must("uniform_", "from", "not be above to", (from_, to))
+    _fill_uniform(self, generator)
+    if from_ == 0 and to == 1:
+        return self
+    scaled = calls.add_Tensor(calls.mul_Tensor(self, float(to - from_)), float(from_), 1)
+    return calls.copy_(self, scaled, False)  # type: ignore[no-any-return]

@@ -1,0 +1,162 @@
+"""Tensors whose values follow from the index: arange, linspace, eye.
+
+Source of sizes and dtypes: aten/src/ATen/native/RangeFactories.cpp and TensorFactories.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core.device import CPU
+from ..core.geometry import contiguous_geometry
+from ..dispatch import defaults
+from ..iterator.config import NULLARY
+from ..iterator.plan import build
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor import Tensor
+from . import arguments
+from .factory import dtype_of_number
+from .pointwise import NUMBERS
+from .resize import resize_output
+
+
+def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:
+    """Run a loop of family range over `out`, whose sizes are right."""
+    if out._geometry.numel == 0 or out._device.type == "meta":
+        return out
+    if out._device is CPU:
+        run(getattr(stub.cpu("range"), loop), out._get_array(), *scalars)
+        return out
+    config = NULLARY.replace(enforce_linear_iteration=True)
+    plan = build(op, config, ((out._geometry, out._device),), (), default_dtype=None)
+    stub.bind("range", loop, out._device.type, plan)(out._device.index, (out._address(),), scalars)
+    return out
+
+
+def _numbers(op: str, **values: Any) -> None:
+    for name, value in values.items():
+        if type(value) not in NUMBERS:
+            raise errors.must(op, name, "be a number", value, kind=errors.ArgumentTypeError)
+
+
+# --- arange ---------------------------------------------------------------------------------------
+
+
+def _arange_length(start: Any, end: Any, step: Any) -> int:
+    if complex in (type(start), type(end), type(step)):
+        raise errors.must("arange", "start", "be real, as end and step", (start, end, step))
+    if step == 0:
+        raise errors.must("arange", "step", "not be 0", step)
+    for name, value in (("start", start), ("end", end)):
+        if not math.isfinite(value):
+            raise errors.must("arange", name, "be finite", value)
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise errors.must("arange", "end", "lie from start in the direction of step", (start, end, step))
+    if all(isinstance(v, int) for v in (start, end, step)):
+        return -((end - start) // -step)  # type: ignore[no-any-return]
+    return math.ceil((end - start) / step)
+
+
+def arange_start_step(
+    key_set: int, start: Any, end: Any, step: Any = 1, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    _numbers("arange", start=start, end=end, step=step)
+    if dtype is None:
+        integers = all(isinstance(v, int) for v in (start, end, step))
+        dtype = dtypes.int64 if integers else defaults.get_default_dtype()
+    if dtype in (dtypes.int64,):
+        start, end, step = int(start), int(end), int(step)
+    length = _arange_length(start, end, step)
+    made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
+    return _launch("arange", "arange", made, (start, step))
+
+
+def arange(key_set: int, end: Any, *options: Any) -> Tensor:
+    return arange_start_step(key_set, 0, end, 1, *options)
+
+
+def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
+    return arange_start_step(key_set, start, end, 1, *options)
+
+
+def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Tensor:
+    _numbers("arange", start=start, end=end, step=step)
+    length = _arange_length(start, end, step)
+    if out._geometry.numel != length:
+        resize_output("arange", out, contiguous_geometry((length,), out._geometry.dtype))
+    return _into(out, (length,), lambda flat: _launch("arange", "arange", flat, (start, step)))
+
+
+def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
+    """Write a 1-d result into an `out` of as many elements; through a copy if it is not flat."""
+    if out._geometry.ndim == 1:
+        write(out)
+    elif out._geometry.is_contiguous:
+        write(calls.view(out, sizes))
+    else:
+        flat = write(calls.empty_memory_format(sizes, out._geometry.dtype, None, out._device, None, None))
+        calls.copy_(out, calls.view(flat, out._geometry.sizes), False)
+    return out
+
+
+# --- linspace, eye --------------------------------------------------------------------------------
+
+
+def _steps(steps: Any) -> int:
+    number = arguments.integer("linspace", "steps", steps)
+    if number < 0:
+        raise errors.must("linspace", "steps", "not be negative", steps)
+    return number
+
+
+def linspace(
+    key_set: int, start: Any, end: Any, steps: int, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    _numbers("linspace", start=start, end=end)
+    if dtype is None:
+        dtype = defaults.get_default_dtype()
+        if complex in (type(start), type(end)):
+            dtype = dtype_of_number(1j)
+    made = calls.empty_memory_format((_steps(steps),), dtype, layout, device, pin_memory, None)
+    return _launch("linspace", "linspace", made, (start, end, steps))
+
+
+def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
+    _numbers("linspace", start=start, end=end)
+    length = _steps(steps)
+    if out._geometry.numel != length:
+        resize_output("linspace", out, contiguous_geometry((length,), out._geometry.dtype))
+    return _into(out, (length,), lambda flat: _launch("linspace", "linspace", flat, (start, end, length)))
+
+
+def _eye_sizes(n: Any, m: Any) -> tuple[int, int]:
+    rows, columns = arguments.integer("eye", "n", n), arguments.integer("eye", "m", m)
+    if rows < 0 or columns < 0:
+        raise errors.must("eye", "n", "not be negative, nor m", (rows, columns))
+    return rows, columns
+
+
+def eye_m(
+    key_set: int, n: int, m: int, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_memory_format(_eye_sizes(n, m), dtype, layout, device, pin_memory, None)
+    return _launch("eye", "eye", made, () if made._device is CPU else (m,))
+
+
+def eye(key_set: int, n: int, *options: Any) -> Tensor:
+    return eye_m(key_set, n, n, *options)
+
+
+def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
+    sizes = _eye_sizes(n, m)
+    if out._geometry.sizes != sizes:
+        resize_output("eye", out, contiguous_geometry(sizes, out._geometry.dtype))
+    return _launch("eye", "eye", out, () if out._device is CPU else (m,))

@@ -1,0 +1,205 @@
+"""Reductions: sum, mean, amax, amin, any, all, over some dimensions or over all.
+
+The result is row-major, whatever the input's layout. Sums of bool and integers are int64; any and
+all give bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from ..dispatch.operator import Operator
+from ..iterator.plan import RESIZE, build_reduction
+from ..kernels import stub
+from ..kernels.cpu.quiet import again, enter, run
+from ..tensor import Tensor, allocate, from_array
+from . import arguments
+from .pointwise import Kernel
+from .resize import resize_output
+
+_empty = np.empty
+
+# --- dtypes: (dtype to combine in, dtype of the result) -------------------------------------------
+
+
+def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
+    if wanted is None:
+        wanted = dtypes.int64 if given.category <= INTEGER else given
+    return wanted, wanted
+
+
+def _mean_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
+    wanted = given if wanted is None else wanted
+    if wanted.category < FLOATING:
+        raise errors.must(
+            op, "dtype" if wanted is not given else "self", "be floating or complex", errors.Got(wanted.short),
+            kind=errors.DtypeError, remedy="use .float() or dtype=",
+        )  # fmt: skip
+    return wanted, wanted
+
+
+def _extreme_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
+    if given.category == COMPLEX:
+        raise errors.must(op, "self", "be real", errors.Got(given.short), kind=errors.DtypeError)
+    return given, given
+
+
+def _truth_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
+    return given, dtypes.uint8 if given is dtypes.uint8 else dtypes.bool_
+
+
+_DTYPES = {
+    "sum": _sum_dtypes, "mean": _mean_dtypes, "amax": _extreme_dtypes, "amin": _extreme_dtypes,
+    "any": _truth_dtypes, "all": _truth_dtypes,
+}  # fmt: skip
+# Reductions without a value for no elements at all.
+_NO_IDENTITY = ("amax", "amin")
+# An empty tuple of dimensions means none of them here, and all of them in the other reductions.
+_EMPTY_MEANS_NONE = ("any", "all")
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+class _Entry:
+    """A plan of a reduction, and what runs it: a NumPy loop and its axes, or a launch."""
+
+    __slots__ = ("plan", "geometry", "run", "axes", "keepdim")
+
+    def __init__(self, plan: Any, run: Any, axes: tuple[int, ...] | None, keepdim: bool) -> None:
+        self.plan, self.run, self.axes, self.keepdim = plan, run, axes, keepdim
+        self.geometry = plan.outputs[0].geometry
+
+    def write(self, out: Tensor, source: Tensor) -> None:
+        device = source._device
+        if device is CPU:
+            run(self.run, source._get_array(), self.axes, None, out._get_array(), self.keepdim)
+        elif self.geometry.numel and device.type != "meta":
+            self.run(device.index, (out._address(), source._address() if self.plan.numel else 0))
+
+
+def _make_entry(
+    op: str, self: Tensor, out: Tensor | None, dim: Any, keepdim: bool, wanted: dtype | None
+) -> _Entry:
+    given = self._geometry
+    dims = _dims(op, given.ndim, dim)
+    if op in _NO_IDENTITY and given.numel == 0:
+        _check_not_empty(op, given.sizes, dims, dim)
+    compute, result = _DTYPES[op](op, given.dtype, _wanted(op, wanted, out))
+    if out is not None and op in _EMPTY_MEANS_NONE and out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
+        result = out._geometry.dtype
+    out_spec = None if out is None else (out._geometry, out._device)
+    plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
+    if self._device is CPU:
+        loop = stub.cpu("reduce").bind(op, given.dtype, compute, result, given.numel)
+        return _Entry(plan, loop, None if len(dims) == given.ndim else dims, keepdim)
+    return _Entry(plan, stub.bind("reduce", op, self._device.type, plan), dims, keepdim)
+
+
+def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:
+    if wanted is None:
+        return None if out is None else out._geometry.dtype
+    if not isinstance(wanted, dtype) or wanted is dtypes.complex32:
+        raise errors.must(op, "dtype", "be a gputensor dtype", wanted, kind=errors.ArgumentTypeError)
+    return wanted
+
+
+def _dims(op: str, ndim: int, dim: Any) -> tuple[int, ...]:
+    if dim is None:
+        return tuple(range(ndim))
+    dims = arguments.dims(op, dim, ndim)
+    if ndim == 0:
+        return ()
+    if not dims and op not in _EMPTY_MEANS_NONE:
+        return tuple(range(ndim))
+    return dims
+
+
+def _check_not_empty(op: str, sizes: tuple[int, ...], dims: tuple[int, ...], dim: Any) -> None:
+    if not dim and type(dim) is not int:
+        raise errors.must(op, "dim", "be given for an empty tensor", dim, kind=errors.IndexRangeError)
+    for d in dims:
+        if sizes[d] == 0:
+            raise errors.must(op, "dim", "name dimensions of non-zero size", dim, kind=errors.IndexRangeError)
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def _reduce(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any) -> Tensor:
+    if type(dim) is list:
+        dim = tuple(dim)
+    plans = operator.table.plans
+    key = (self._geometry, self._device, dim, keepdim, wanted)
+    entry = plans.get(key)
+    if entry is None:
+        entry = operator.table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
+    made = allocate(entry.geometry, self._device)
+    entry.write(made, self)
+    return made
+
+
+def _reduce_into(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any, out: Tensor) -> Tensor:
+    entry = _make_entry(op, self, out, dim, keepdim, wanted)
+    if entry.plan.outputs[0].action is RESIZE:
+        resize_output(op, out, entry.geometry)
+    entry.write(out, self)
+    return out
+
+
+def _parameters(operator: Operator) -> tuple[str, ...]:
+    """Which of dim, keepdim and dtype an overload has, read from its schema's text."""
+    return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in operator.definition.text])
+
+
+def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
+    has = _parameters(operator)
+    if "dim" not in has:
+
+        def over_all(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
+            return _reduce(operator, loop, self, None, False, dtype)
+
+        return _over_all_cpu(operator, loop), over_all
+
+    def over_dims(key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        return _reduce(operator, loop, self, dim, keepdim, dtype)
+
+    return over_dims
+
+
+def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
+    """A reduction to one element on the CPU, with nothing between the plan and the loop."""
+
+    def kernel(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
+        key = (self._geometry, dtype)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = operator.table.remember(key, _make_entry(loop, self, None, None, False, dtype))
+        array = self._array
+        if array is None:
+            array = self._get_array()
+        made = _empty((), entry.geometry.dtype.np)
+        try:
+            enter(entry.run, array, None, None, made)
+        except RuntimeError as error:
+            again(error, entry.run, array, None, None, made)
+        return from_array(made, entry.geometry)
+
+    return kernel
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    has = _parameters(operator)
+
+    def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
+        given = dict(zip(has, rest))
+        return _reduce_into(
+            operator, loop, self, given.get("dim"), given.get("keepdim", False), given.get("dtype"), rest[-1]
+        )
+
+    return kernel

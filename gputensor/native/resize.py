@@ -1,0 +1,90 @@
+"""Changing what a tensor looks at: resize_, resize_as_, set_, and outputs of the wrong size.
+
+Source: aten/src/ATen/native/Resize.cpp.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..core import errors
+from ..core import memory_format as formats
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.memory_format import memory_format
+from ..storage import Storage, allocate_storage
+from ..tensor import Tensor, suggest_memory_format
+from . import arguments, transfer
+
+
+def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
+    """Give `out` the geometry of a result; a warning says so unless it was empty."""
+    if out._geometry.numel:
+        warnings.warn(
+            f"{op}: 'out' was resized from {tuple(out._geometry.sizes)} to {tuple(wanted.sizes)}; "
+            "give an empty tensor, or one of the result's size",
+            UserWarning,
+            stacklevel=4,
+        )
+    set_geometry(out, wanted)
+
+
+def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
+    """Put another geometry on a tensor; its storage grows where it is too small, and is kept else."""
+    storage = tensor._get_storage()
+    needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
+    if needed > storage.nbytes:
+        storage.resize(needed, transfer.copy_bytes)
+    tensor._geometry = wanted
+    tensor._array = None
+
+
+def resize_(key_set: int, self: Tensor, size: Any, memory_format: memory_format | None = None) -> Tensor:
+    sizes = arguments.sizes("resize_", size)
+    form = memory_format or formats.contiguous_format
+    if sizes != self._geometry.sizes or memory_format is not None:
+        strides = formats.strides_for("resize_", sizes, form)
+        set_geometry(self, geometry(sizes, strides, self._geometry.dtype))
+    return self
+
+
+def resize_as_(key_set: int, self: Tensor, the_template: Tensor, memory_format: memory_format | None = None) -> Tensor:
+    form = memory_format
+    if form is formats.preserve_format:
+        form = suggest_memory_format(the_template)
+    return resize_(key_set, self, the_template._geometry.sizes, form)
+
+
+def set_storage_(key_set: int, self: Tensor, source: Storage) -> Tensor:
+    length = source.nbytes // self._geometry.dtype.itemsize
+    return _set("set_", self, source, 0, contiguous_geometry((length,), self._geometry.dtype))
+
+
+def set_storage_offset_(
+    key_set: int, self: Tensor, source: Storage, storage_offset: int, size: Any, stride: Any = ()
+) -> Tensor:
+    sizes = arguments.sizes("set_", size)
+    strides = arguments.ints("set_", "stride", stride) if len(stride) else formats.contiguous_strides(sizes)
+    if len(strides) != len(sizes):
+        raise errors.must("set_", "stride", f"have {len(sizes)} entries, as size has", strides)
+    return _set("set_", self, source, storage_offset, geometry(sizes, strides, self._geometry.dtype))
+
+
+def set_tensor_(key_set: int, self: Tensor, source: Tensor) -> Tensor:
+    if source._geometry.dtype is not self._geometry.dtype:
+        raise errors.must("set_", "source", f"have self's dtype {self.dtype.short}", source)
+    return _set("set_", self, source._get_storage(), source._offset, source._geometry)
+
+
+def set_(key_set: int, self: Tensor) -> Tensor:
+    empty = allocate_storage(0, self._device)
+    return _set("set_", self, empty, 0, contiguous_geometry((0,), self._geometry.dtype))
+
+
+def _set(op: str, self: Tensor, storage: Storage, offset: int, wanted: Geometry) -> Tensor:
+    if storage.device is not self._device:
+        raise errors.must(op, "source", f"be on {self._device}", errors.Got(f"a storage on {storage.device}"))
+    arguments.check_bounds(op, storage, offset, wanted)
+    self._storage, self._offset, self._geometry = storage, offset, wanted
+    self._array = None
+    return self

@@ -1,0 +1,84 @@
+"""Pickling and copying of tensors: storages that tensors share stay shared, and each is copied once.
+
+Tensors of other devices travel through the host and return to their device when they are unpickled.
+Pickle needs nothing to be known here about its protocol: a storage travels as a NumPy array, which
+brings zero-copy out-of-band buffers along.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from typing import Any
+
+import numpy as np
+
+from . import tensor as tensors
+from ._generated import calls
+from .core import errors
+from .core.device import CPU, META, device
+from .core.dtype import dtype, uint8
+from .core.geometry import contiguous_geometry, geometry
+from .dispatch.backend_select import TENSOR_KEYS
+from .storage import Storage, allocate_storage
+
+
+def flat(storage: Storage) -> tensors.Tensor:
+    """The whole storage as a tensor of bytes."""
+    keys = TENSOR_KEYS[storage.device.type]
+    return tensors.from_storage(storage, 0, contiguous_geometry((storage.nbytes,), uint8), keys)
+
+
+def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
+    """The storage's bytes on the host; a copy where the storage is elsewhere."""
+    return flat(storage).cpu()._get_array()
+
+
+def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
+    """A storage with these bytes on a device; on the CPU it takes the array itself."""
+    storage = Storage(data, data.size, CPU)
+    return storage if place is CPU else calls.to_device(flat(storage), place, uint8)._get_storage()
+
+
+def reduce(tensor: tensors.Tensor) -> tuple[Any, ...]:
+    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it."""
+    if tensor.requires_grad:
+        raise errors.must("pickle", "self", "not require grad", tensor, remedy="use .detach()")
+    shape = tensor._geometry
+    return _rebuild, (tensor._get_storage(), tensor._offset, shape.sizes, shape.strides, shape.dtype)
+
+
+def _rebuild(
+    storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype
+) -> tensors.Tensor:
+    keys = TENSOR_KEYS[storage.device.type]
+    return tensors.from_storage(storage, offset, geometry(sizes, strides, element), keys)
+
+
+def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
+    data = None if storage.device is META else host_bytes(storage)
+    return _rebuild_storage, (data, storage.nbytes, storage.device)
+
+
+def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: device) -> Storage:
+    if data is None:
+        return allocate_storage(nbytes, place)
+    # Out-of-band buffers may be read-only; an unpickled tensor is not.
+    return storage_from(data if data.flags.writeable else data.copy(), place)
+
+
+copyreg.pickle(Storage, _reduce_storage)  # type: ignore[arg-type]
+
+
+def deepcopy(tensor: tensors.Tensor, memo: dict[int, Any]) -> tensors.Tensor:
+    """`Tensor.__deepcopy__`: a copy of the whole storage, on its device, once for all its tensors."""
+    if tensor.requires_grad:
+        raise errors.must("deepcopy", "self", "not require grad", tensor, remedy="use .detach()")
+    storage = tensor._get_storage()
+    twin = memo.get(id(storage))
+    if twin is None:
+        twin = allocate_storage(storage.nbytes, storage.device)
+        if storage.device is not META:
+            calls.copy_(flat(twin), flat(storage), False)
+        memo[id(storage)] = twin
+    shape = tensor._geometry
+    return tensors.from_storage(twin, tensor._offset, shape, tensor._keys)

@@ -1,0 +1,107 @@
+"""The devices behind one interface: memory, streams, copies, and compiling and launching kernels.
+
+`cuda()` returns the module that answers for CUDA devices, chosen once per process by
+`GPUTENSOR_CUDA`: `auto` (the default: CuPy and a driver, else `no_cuda`), `emulator` (the same
+kernels on the CPU), `off`, or `required` (an error where no device answers). Nothing here imports
+CuPy before a CUDA device is asked for. `INTERFACE` lists the names that each of the modules has.
+This package does not know operators, tensors or dtypes: it sees pointers and bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from types import ModuleType
+
+from gputensor.core import errors
+
+INTERFACE = (
+    "name is_emulated is_available unavailable_reason device_count current_device set_device "
+    "exchange_device device_name capability mem_get_info can_access_peer allocate "
+    "memory_allocated memory_reserved memory_stats memory_snapshot reset_peak_memory_stats "
+    "empty_cache set_memory_limit record_stream Stream Event current_stream default_stream "
+    "set_stream copy_async memset_async pinned_allocate synchronize arch compile load launch "
+    "reset_after_fork"
+).split()
+
+CHOICES = ("auto", "emulator", "off", "required")
+
+FORKED = (
+    "this process was forked after its parent used CUDA; "
+    "start it with multiprocessing.get_context('spawn')"
+)
+
+_chosen: ModuleType | None = None
+
+
+def cuda() -> ModuleType:
+    """The module that implements CUDA devices in this process."""
+    return _chosen or _choose()
+
+
+def _choose() -> ModuleType:
+    global _chosen
+    choice = os.environ.get("GPUTENSOR_CUDA") or "auto"
+    if choice not in CHOICES:
+        raise errors.wrong_setting("GPUTENSOR_CUDA", f"be one of {', '.join(CHOICES)}", choice)
+    from . import no_cuda
+
+    if choice == "emulator":
+        from . import cuda_emulator as module
+
+        if module.is_available():
+            module.start()
+        else:
+            module = no_cuda.because(module.unavailable_reason())
+    elif choice == "off":
+        module = no_cuda.because("GPUTENSOR_CUDA=off")
+    else:
+        module = _real_or_none()
+        if choice == "required" and not module.is_available():
+            raise errors.no_device("cuda", f"GPUTENSOR_CUDA=required, but {module.reason}")
+    _chosen = module
+    return module
+
+
+def _real_or_none() -> ModuleType:
+    """The CuPy runtime, or `no_cuda` with the reason why it cannot answer."""
+    from . import no_cuda
+
+    try:
+        module = import_module(f"{__name__}.cuda")
+    except Exception as error:  # import cupy also raises OSError, for an unwritable cache directory
+        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+            return no_cuda.because("cupy is not installed")
+        return no_cuda.because(f"cupy does not import: {error}")
+    if module.is_available():
+        return module
+    return no_cuda.because(module.unavailable_reason())
+
+
+def reset_after_fork() -> None:
+    """In a forked child: a CUDA runtime that the parent had used answers with one sentence."""
+    global _chosen
+    if _chosen is not None and _chosen.name != "no_cuda":
+        from . import no_cuda
+
+        _chosen.reset_after_fork()
+        _chosen = no_cuda.because(FORKED)
+
+
+class _Package(ModuleType):
+    """Importing the submodule `cuda` must not replace the function `cuda`, which users of this have."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "cuda" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+os.register_at_fork(after_in_child=reset_after_fork)
+
+if os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") == "1":
+    # libasan must be in the process from its start, so this is the one thing done at import
+    from .emulator import sanitizer
+
+    sanitizer.ensure_preloaded()

@@ -1,0 +1,469 @@
+"""CUDA devices emulated on the CPU: the same kernel text, built by g++, behind the same interface.
+
+A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py), whose order
+`GPUTENSOR_EMULATOR_ORDER` chooses; it runs there on the engine (emulator/engine.cpp). Every
+allocation stands alone between guard bytes. What a kernel does wrong is a KernelError at the next
+synchronisation, or at the launch itself where the order is eager. `GPUTENSOR_EMULATOR_DEVICES` and
+`GPUTENSOR_EMULATOR_MEMORY` (bytes per device) say what there is; `GPUTENSOR_EMULATOR_CHECK=0` leaves
+out guards and poison. It shows no races, no memory model, no timing and not libdevice's last bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gputensor.core import errors
+
+from . import kernel_cache
+from .allocator import Allocator, Memory
+from .emulator import toolchain
+from .emulator.machine import MAX_SHARED, MAX_THREADS, Loaded, Machine
+from .emulator.pinned import PinnedAllocator, PinnedMemory
+from .emulator.queues import Mark, Queue, Scheduler
+
+name = "cuda_emulator"
+is_emulated = True
+
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_BLOCK = (1024, 1024, 64)
+
+_machine: Machine
+_scheduler: Scheduler
+_pinned: PinnedAllocator
+_allocators: list[Allocator] = []
+_default_streams: list[Stream] = []
+_peers: list[int] = []  # per device: a bit for each device that its kernels may reach
+_total_bytes = 0
+_paths: dict[bytes, str] = {}
+_local = threading.local()
+_stream_numbers = itertools.count(1)
+
+
+def is_available() -> bool:
+    return toolchain.unavailable_reason() is None
+
+
+def unavailable_reason() -> str | None:
+    return toolchain.unavailable_reason()
+
+
+def start() -> None:
+    """Build what the devices consist of; called once, by whoever chose this module."""
+    global _machine, _scheduler, _pinned, _total_bytes
+    if _allocators:
+        return
+    count = _positive("GPUTENSOR_EMULATOR_DEVICES", 1)
+    _total_bytes = _positive("GPUTENSOR_EMULATOR_MEMORY", 4 << 30)
+    _scheduler = Scheduler()
+    _machine = Machine()
+    _pinned = PinnedAllocator(_machine)
+    _default_streams.extend(Stream(i, ptr=0) for i in range(count))
+    _peers.extend(1 << i for i in range(count))
+    _allocators.extend(Allocator(i, _Backend(i), keeps_blocks=False) for i in range(count))
+
+
+def _positive(setting: str, default: int) -> int:
+    given = os.environ.get(setting)
+    if not given:
+        return default
+    if not given.isdecimal() or int(given) == 0:
+        raise errors.wrong_setting(setting, "be a positive integer", given)
+    return int(given)
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+def device_count() -> int:
+    return len(_allocators)
+
+
+def current_device() -> int:
+    return getattr(_local, "device", 0)
+
+
+def set_device(index: int) -> None:
+    exchange_device(index)
+
+
+def exchange_device(index: int) -> int:
+    """Make a device current; returns the one that was."""
+    previous = current_device()
+    _local.device = _checked("set_device", index)
+    return previous
+
+
+def _checked(op: str, index: int) -> int:
+    if not 0 <= index < len(_allocators):
+        raise errors.device_index_out_of_range(op, index, len(_allocators))
+    return index
+
+
+def device_name(index: int) -> str:
+    _checked("device_name", index)
+    return "CUDA emulator"
+
+
+def capability(index: int) -> tuple[int, int]:
+    """The architecture whose rules the emulator follows."""
+    _checked("capability", index)
+    return (7, 0)
+
+
+def mem_get_info(index: int) -> tuple[int, int]:
+    return _allocators[_checked("mem_get_info", index)].backend.mem_get_info()
+
+
+def can_access_peer(device_index: int, peer_index: int) -> bool:
+    """Whether kernels of one device may use memory of another; off until `enable_peer_access`."""
+    _checked("can_access_peer", peer_index)
+    return bool(_peers[_checked("can_access_peer", device_index)] >> peer_index & 1)
+
+
+def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
+    """Let kernels of one device use memory of another. Only the emulator needs to be told."""
+    bit = 1 << _checked("enable_peer_access", peer_index)
+    _checked("enable_peer_access", device_index)
+    if enabled:
+        _peers[device_index] |= bit
+    elif device_index != peer_index:
+        _peers[device_index] &= ~bit
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+class _Backend:
+    """The system's memory for one device (Note [Allocator backend])."""
+
+    def __init__(self, device_index: int) -> None:
+        self._device_index = device_index
+        self._used_bytes = 0
+
+    def malloc(self, size: int, stream: Stream) -> tuple[int, int]:
+        if self._used_bytes + size > _total_bytes:
+            raise MemoryError
+        address = _machine.allocate(size, self._device_index)
+        self._used_bytes += size
+        return address, size
+
+    def free(self, ptr: int, size: int, stream: Stream) -> None:
+        def run() -> None:
+            self._used_bytes -= size
+            wrong = _machine.free(ptr)
+            if wrong:
+                raise errors.kernel_failed("an earlier kernel", wrong)
+
+        _machine.drop(ptr)
+        _scheduler.add_quietly(stream.queue, run)
+
+    def record(self, stream: Stream) -> Mark:
+        return _scheduler.record(stream.queue)
+
+    def release(self) -> None:
+        """Frees that wait in a queue hold memory, as they do on a GPU."""
+        _scheduler.drain_all(self._device_index)
+
+    def synchronize(self) -> None:
+        _scheduler.drain_all(self._device_index)
+
+    def mem_get_info(self) -> tuple[int, int]:
+        return _total_bytes - self._used_bytes, _total_bytes
+
+
+def allocate(nbytes: int, device_index: int) -> Memory:
+    """Memory for work on the current stream of the device."""
+    allocator = _allocators[_checked("allocate", device_index)]
+    return allocator.allocate(nbytes, current_stream(device_index))
+
+
+def memory_allocated(index: int) -> int:
+    return _allocators[_checked("memory_allocated", index)].allocated
+
+
+def memory_reserved(index: int) -> int:
+    return _allocators[_checked("memory_reserved", index)].reserved
+
+
+def memory_stats(index: int) -> dict[str, int]:
+    return _allocators[_checked("memory_stats", index)].stats()
+
+
+def reset_peak_memory_stats(index: int) -> None:
+    _allocators[_checked("reset_peak_memory_stats", index)].reset_peaks()
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    return [block for allocator in _allocators for block in allocator.snapshot()]
+
+
+def empty_cache() -> None:
+    for allocator in _allocators:
+        allocator.empty_cache()
+
+
+def set_memory_limit(index: int, nbytes: int | None) -> None:
+    _allocators[_checked("set_memory_limit", index)].set_limit(nbytes)
+
+
+def record_stream(memory: Memory, stream: Stream) -> None:
+    """Say that work on `stream` uses memory that was allocated for another one."""
+    _allocators[memory.device_index].record_stream(memory, stream)
+
+
+def pinned_allocate(nbytes: int) -> PinnedMemory:
+    return _pinned.allocate(nbytes)
+
+
+# --- streams and events -------------------------------------------------------------------------
+
+
+class Stream:
+    """A queue of work for one device."""
+
+    __slots__ = ("__weakref__", "device_index", "priority", "ptr", "queue")
+
+    def __init__(self, device_index: int, priority: int = 0, *, ptr: int | None = None) -> None:
+        if ptr is None:
+            _checked("Stream", device_index)
+        self.device_index = device_index
+        self.priority = priority
+        self.ptr = next(_stream_numbers) if ptr is None else ptr
+        self.queue = Queue(device_index)
+
+    def synchronize(self) -> None:
+        """Wait for all its work; raises what that work did wrong."""
+        _scheduler.drain(self.queue)
+        _scheduler.raise_failure()
+
+    def query(self) -> bool:
+        """Whether all its work is done."""
+        _scheduler.poll(self.queue)
+        return not self.queue.pending
+
+    def wait_event(self, event: Event) -> None:
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Work added from now on runs after what the other stream has."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self) -> Event:
+        event = Event()
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.ptr} of emulated cuda:{self.device_index}>"
+
+
+class Event:
+    """A point in a stream's work."""
+
+    __slots__ = ("_mark", "enable_timing")
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.enable_timing = enable_timing
+        self._mark: Mark | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        stream = stream or current_stream(current_device())
+        self._mark = _scheduler.record(stream.queue)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Work added to the stream from now on runs after this point."""
+        if self._mark is not None:
+            stream = stream or current_stream(current_device())
+            _scheduler.wait(stream.queue, self._mark)
+
+    def query(self) -> bool:
+        if self._mark is not None and not self._mark.done:
+            _scheduler.poll(self._mark.queue)
+        return self._mark is None or self._mark.done
+
+    def synchronize(self) -> None:
+        if self._mark is not None:
+            _scheduler.reach(self._mark)
+        _scheduler.raise_failure()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds between two points; of the emulator, which says nothing about a GPU."""
+        for event in (self, end):
+            if not event.enable_timing or event._mark is None or not event._mark.done:
+                got = "no timing" if not event.enable_timing else "not passed yet"
+                rule = "be events with enable_timing=True that have been passed"
+                raise errors.must("elapsed_time", "events", rule, errors.Got(got))
+        return (end._mark.time_s - self._mark.time_s) * 1e3  # type: ignore[union-attr]
+
+
+def default_stream(index: int) -> Stream:
+    return _default_streams[_checked("default_stream", index)]
+
+
+def current_stream(index: int) -> Stream:
+    streams = getattr(_local, "streams", None)
+    return (streams and streams.get(index)) or _default_streams[_checked("current_stream", index)]
+
+
+def set_stream(stream: Stream) -> Stream:
+    """Make a stream current for its device in this thread; returns the one that was."""
+    previous = current_stream(stream.device_index)
+    if not hasattr(_local, "streams"):
+        _local.streams = {}
+    _local.streams[stream.device_index] = stream
+    return previous
+
+
+def synchronize(index: int) -> None:
+    """Wait for all work of a device; raises what that work did wrong."""
+    _scheduler.drain_all(_checked("synchronize", index))
+    _scheduler.raise_failure()
+    late = _machine.check_freed()
+    if late:
+        raise errors.kernel_failed("an earlier kernel", late)
+
+
+# --- copies -------------------------------------------------------------------------------------
+
+
+def copy_async(
+    dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
+) -> None:
+    """Queue a copy; device -1 is the host. Pageable host memory is read or written before return."""
+    if nbytes == 0:
+        return
+    for arg, ptr, device in (("dst", dst_ptr, dst_device), ("src", src_ptr, src_device)):
+        if device >= 0:
+            _check_range("copy", arg, ptr, nbytes, device)
+    keep = [
+        _pinned.owner_of(ptr, nbytes)
+        for ptr, device in ((dst_ptr, dst_device), (src_ptr, src_device))
+        if device < 0
+    ]
+    if src_device < 0 and keep[-1] is None:
+        data = ctypes.create_string_buffer(ctypes.string_at(src_ptr, nbytes), nbytes)
+        keep.append(data)
+        src_ptr = ctypes.addressof(data)
+
+    def run(keep: Sequence[Any] = keep) -> None:
+        ctypes.memmove(dst_ptr, src_ptr, nbytes)
+
+    _scheduler.add(stream.queue, run)
+    if dst_device < 0 and keep[0] is None:
+        stream.synchronize()
+
+
+def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: Stream) -> None:
+    """Queue a fill with one byte value."""
+    if nbytes:
+        _check_range("memset", "ptr", ptr, nbytes, device_index)
+        _scheduler.add(stream.queue, lambda: ctypes.memset(ptr, value, nbytes) and None)
+
+
+def _check_range(op: str, arg: str, ptr: int, nbytes: int, device_index: int) -> None:
+    found = _machine.find(ptr)
+    rule = f"be {nbytes} bytes of memory of cuda:{device_index}"
+    if found is None:
+        raise errors.wrong_pointer(op, arg, rule, f"{ptr:#x}, which is no device memory")
+    if found.device != device_index or found.state or ptr + nbytes > found.begin + found.nbytes:
+        at = ptr - found.begin
+        raise errors.wrong_pointer(op, arg, rule, f"byte {at} of {found}")
+
+
+# --- kernels ------------------------------------------------------------------------------------
+
+
+class Function:
+    """One kernel of one variant, for one device."""
+
+    __slots__ = ("device_index", "loaded", "name")
+
+    def __init__(self, loaded: Loaded, device_index: int) -> None:
+        self.loaded = loaded
+        self.device_index = device_index
+        self.name = loaded.name
+
+
+def arch(device_index: int) -> str:
+    return "emulator"
+
+
+def compile(text: str, variants: Sequence[Mapping[str, object]], arch: str = "emulator") -> bytes:
+    """One shared object with every variant of a `.cu` text."""
+    given = re.search(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', text, re.MULTILINE)
+    image, path = toolchain.compile_kernels(text, variants, given[1] if given else "kernel.cu")
+    _paths[image] = path
+    return image
+
+
+def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
+    """A kernel of an image that `compile` returned, here or in another process."""
+    _checked("load", device_index)
+    path = _paths.get(image)
+    if path is None:
+        key = kernel_cache.key("loaded", image)
+        path = _paths[image] = kernel_cache.fetch(key, ".so", lambda: image, "loaded image")[1]
+    return Function(_machine.load(path, entry, variant), device_index)
+
+
+def launch(
+    function: Function,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    stream: Stream,
+    params: bytes,
+) -> None:
+    """Queue a launch; `params` are the bytes of the kernel's one parameter."""
+    kernel, device = function.loaded, function.device_index
+    _check_launch(function, grid, block, shared_bytes, stream, params)
+    params = bytes(params)
+    found = _machine.scan(params, device, _peers[device])
+    if found is not None:
+        at, memory = found
+        rule = f"point to memory that cuda:{device} may use"
+        raise errors.wrong_pointer(kernel.name, f"params[{at}:{at + 8}]", rule, str(memory))
+
+    def run() -> None:
+        wrong = _machine.launch(kernel, grid, block, shared_bytes, params)
+        if wrong is not None:
+            raise errors.kernel_failed(kernel.name, wrong)
+
+    _scheduler.add(stream.queue, run)
+
+
+def _check_launch(
+    function: Function,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    stream: Stream,
+    params: bytes,
+) -> None:
+    kernel, fail = function.loaded, errors.cannot_launch
+    if stream.device_index != function.device_index:
+        raise fail(kernel.name, "stream", f"be of cuda:{function.device_index}", stream)
+    if not all(1 <= n <= most for n, most in zip(grid, _MAX_GRID, strict=True)):
+        raise fail(kernel.name, "grid", f"be in [1, {_MAX_GRID}]", grid)
+    threads = block[0] * block[1] * block[2]
+    most_threads = min(kernel.max_threads or MAX_THREADS, MAX_THREADS)
+    if not all(1 <= n <= most for n, most in zip(block, _MAX_BLOCK, strict=True)):
+        raise fail(kernel.name, "block", f"be in [1, {_MAX_BLOCK}]", block)
+    if threads > most_threads:
+        raise fail(kernel.name, "block", f"have at most {most_threads} threads", block)
+    if not 0 <= shared_bytes <= MAX_SHARED:
+        raise fail(kernel.name, "shared_bytes", f"be in [0, {MAX_SHARED}]", shared_bytes)
+    if len(params) != kernel.params_size:
+        raise fail(kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes")
+
+
+def reset_after_fork() -> None:
+    """In a forked child: give nothing back to a scheduler whose lock may be held for ever."""
+    for allocator in _allocators:
+        allocator.is_closed = True

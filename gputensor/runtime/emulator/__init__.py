@@ -1,0 +1,1 @@
+"""What stands behind `runtime.cuda_emulator`: g++, the shim headers, the engine and the queues."""

@@ -1,0 +1,52 @@
+// What a compiled kernel and the engine know of each other. Plain data and function pointers, no
+// includes: every kernel text pays for what stands here.
+#pragma once
+
+namespace gputensor {
+
+struct index3 {
+  unsigned x, y, z;
+};
+
+// Operations that threads of a warp or a block do together; the engine resolves them.
+enum collective : int {
+  SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BALLOT, MATCH_ANY, SYNC_WARP,
+  SYNC_BLOCK, SYNC_COUNT, SYNC_AND, SYNC_OR
+};
+
+// One `__global__` function of one variant. `block` runs all threads of a block in a plain loop
+// (kernels without barriers), `thread` runs one (in a fiber). The bounds of the variant's static
+// shared memory are 0 where it has none.
+struct entry {
+  const char* name;
+  int variant;
+  int has_collectives;
+  unsigned max_threads;
+  unsigned params_size;
+  void (*thread)(const void* params);
+  void (*block)(const void* params);
+  unsigned char* shared_begin;
+  unsigned char* shared_end;
+  entry* next;
+};
+
+// What the engine lends to a kernel. `fail` does not return.
+struct engine {
+  unsigned long long (*meet)(collective what, unsigned mask, unsigned long long value, int argument,
+                             int width, const char* file, unsigned line);
+  void (*fail)(const char* what, const char* file, unsigned line);
+  unsigned (*active_mask)();
+};
+
+// What a kernel's shared object lends to the engine.
+struct module {
+  index3* thread_index;
+  index3* block_index;
+  index3* block_dim;
+  index3* grid_dim;
+  unsigned char* dynamic_shared;
+  unsigned dynamic_shared_size;
+  entry* first;
+};
+
+}  // namespace gputensor

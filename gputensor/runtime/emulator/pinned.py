@@ -1,0 +1,60 @@
+"""Pinned host memory of the emulator: host memory that it knows, so that copies stay asynchronous."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from .machine import Machine
+
+
+class _Owner:
+    """Frees the memory once no array, no PinnedMemory and no queued copy refers to it."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "_machine", "ptr")
+
+    def __init__(self, machine: Machine, nbytes: int) -> None:
+        self._machine: Machine | None = None
+        self.ptr = machine.allocate(nbytes, -1)
+        self._machine = machine
+        self.__array_interface__ = {
+            "data": (self.ptr, False), "shape": (nbytes,), "typestr": "|u1", "version": 3,
+        }  # fmt: skip
+
+    def __del__(self) -> None:
+        if self._machine is not None:
+            self._machine.free(self.ptr)
+
+
+class PinnedMemory:
+    """`nbytes` bytes of page-locked host memory; `array` is a view that keeps them alive."""
+
+    __slots__ = ("__weakref__", "_owner", "array", "nbytes", "ptr")
+
+    def __init__(self, owner: _Owner, nbytes: int) -> None:
+        self._owner = owner
+        self.ptr = owner.ptr
+        self.nbytes = nbytes
+        self.array = np.asarray(owner)
+
+
+class PinnedAllocator:
+    """Makes pinned memory and finds the owner of a pointer into it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._owners: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def allocate(self, nbytes: int) -> PinnedMemory:
+        owner = _Owner(self._machine, nbytes)
+        self._owners[owner.ptr] = owner
+        return PinnedMemory(owner, nbytes)
+
+    def owner_of(self, ptr: int, nbytes: int) -> Any:
+        """What keeps [ptr, ptr + nbytes) alive, or None where it is not pinned."""
+        found = self._machine.find(ptr)
+        if found is None or found.device >= 0 or ptr + nbytes > found.begin + found.nbytes:
+            return None
+        return self._owners.get(found.begin)

@@ -1,0 +1,173 @@
+"""Streams as queues of pending work, and when that work runs.
+
+`GPUTENSOR_EMULATOR_ORDER` decides: `eager` runs a stream as far as it can at every call, `lazy`
+runs it only when something waits on it, `random` runs a few steps of streams drawn by chance at
+every call (`GPUTENSOR_EMULATOR_SEED`). All three are orders that a GPU may choose; a program whose
+result depends on the order lacks a wait. Each queue keeps its own order, and an entry that waits
+for an event holds its queue until the event's own entry has run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from gputensor.core import errors
+
+ORDERS = ("eager", "lazy", "random")
+
+
+class Mark:
+    """One recording of an event: done when the queue has come to it."""
+
+    __slots__ = ("done", "queue", "time_s")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.done = False
+        self.time_s = 0.0
+
+    def query(self) -> bool:
+        return self.done
+
+    def pass_by(self) -> None:
+        self.time_s = time.perf_counter()
+        self.done = True
+
+
+class Queue:
+    """The pending work of one stream: calls to make, and marks to wait for."""
+
+    __slots__ = ("device_index", "pending", "running")
+
+    def __init__(self, device_index: int) -> None:
+        self.device_index = device_index
+        self.pending: deque[Callable[[], None] | Mark] = deque()
+        self.running = False
+
+
+class Scheduler:
+    """All queues of the process; one thread at a time runs work."""
+
+    def __init__(self) -> None:
+        order = os.environ.get("GPUTENSOR_EMULATOR_ORDER") or "eager"
+        if order not in ORDERS:
+            rule = f"be one of {', '.join(ORDERS)}"
+            raise errors.wrong_setting("GPUTENSOR_EMULATOR_ORDER", rule, order)
+        self.order = order
+        self.lock = threading.RLock()
+        self.failures: list[Exception] = []
+        self._busy: dict[Queue, None] = {}  # queues with pending work, in the order they got it
+        self._chance = random.Random(os.environ.get("GPUTENSOR_EMULATOR_SEED", "0"))
+
+    # --- adding ---------------------------------------------------------------------------------
+
+    def add(self, queue: Queue, call: Callable[[], None]) -> None:
+        """Put a call at the end of a queue; a failure is raised here if it ran here."""
+        with self.lock:
+            queue.pending.append(call)
+            self._busy[queue] = None
+            self._after_adding(queue)
+
+    def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
+        """The same for a finaliser: runs nothing that could raise; a failure waits for the next call."""
+        with self.lock:
+            if self.order == "eager" and not queue.pending and not queue.running:
+                self._guarded(queue, call)
+            else:
+                queue.pending.append(call)
+                self._busy[queue] = None
+
+    def record(self, queue: Queue) -> Mark:
+        mark = Mark(queue)
+        self.add(queue, mark.pass_by)
+        return mark
+
+    def wait(self, queue: Queue, mark: Mark) -> None:
+        """What is added to the queue later runs after the mark."""
+        if mark.queue is queue or mark.done:
+            return
+        with self.lock:
+            queue.pending.append(mark)
+            self._busy[queue] = None
+            self._after_adding(queue)
+
+    def _after_adding(self, queue: Queue) -> None:
+        if self.order == "eager":
+            self.drain(queue)
+        elif self.order == "random":
+            for _ in range(self._chance.randrange(4)):
+                self._step_of_some_queue()
+        self.raise_failure()
+
+    # --- running --------------------------------------------------------------------------------
+
+    def drain(self, queue: Queue) -> None:
+        """Run a queue to its end, and of the others what it waits for."""
+        with self.lock:
+            while queue.pending and not queue.running:
+                if self.order == "random" and self._chance.random() < 0.5:
+                    self._step_of_some_queue()
+                else:
+                    self._step(queue)
+
+    def reach(self, mark: Mark) -> None:
+        """Run the mark's queue until it has passed the mark."""
+        with self.lock:
+            while not mark.done and mark.queue.pending:
+                self._step(mark.queue)
+
+    def drain_all(self, device_index: int | None = None) -> None:
+        """Run every queue of a device (of all, for None) to its end."""
+        with self.lock:
+            for queue in list(self._busy):
+                if device_index is None or queue.device_index == device_index:
+                    self.drain(queue)
+
+    def poll(self, queue: Queue) -> None:
+        """Someone asks and does not wait: one step, so that asking in a loop comes to an end."""
+        with self.lock:
+            if queue.pending:
+                self._step(queue)
+
+    def _step(self, queue: Queue) -> None:
+        head = queue.pending[0]
+        if type(head) is Mark:
+            if not head.done:
+                self.reach(head)
+            if queue.pending and queue.pending[0] is head:
+                queue.pending.popleft()
+        else:
+            queue.pending.popleft()
+            self._guarded(queue, head)
+        if not queue.pending:
+            self._busy.pop(queue, None)
+
+    def _step_of_some_queue(self) -> None:
+        ready = [q for q in self._busy if q.pending and self._can_step(q)]
+        if ready:
+            self._step(self._chance.choice(ready))
+
+    def _can_step(self, queue: Queue) -> bool:
+        head = queue.pending[0]
+        return type(head) is not Mark or head.done
+
+    def _guarded(self, queue: Queue, call: Callable[[], None]) -> None:
+        queue.running = True
+        try:
+            call()
+        except Exception as error:
+            self.failures.append(error)
+        finally:
+            queue.running = False
+
+    def raise_failure(self) -> None:
+        """Raise the first failure of work that ran since the last call; later ones follow from it."""
+        if self.failures:
+            first = self.failures[0]
+            self.failures.clear()
+            raise first

@@ -1,0 +1,62 @@
+"""The sanitized run: libasan in the process from its first moment.
+
+A shared object built with AddressSanitizer aborts a process that was started without it, so
+`GPUTENSOR_EMULATOR_SANITIZE=1` replaces the process by itself with libasan preloaded, once, when
+gputensor is imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+from gputensor.core import errors
+
+# Python keeps memory until exit on purpose; findings are errors of the launch, not of the process.
+OPTIONS = "detect_leaks=0:halt_on_error=0:detect_stack_use_after_return=0:suppress_equal_pcs=0:"
+
+
+def is_active() -> bool:
+    """Whether libasan is in this process."""
+    return hasattr(ctypes.CDLL(None), "__asan_init")
+
+
+def environment() -> dict[str, str]:
+    """The environment in which a process has libasan from its start."""
+    command = [os.environ.get("GPUTENSOR_CXX") or "g++", "-print-file-name=libasan.so"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise errors.no_device("cuda", f"GPUTENSOR_EMULATOR_SANITIZE=1 needs g++: {error}") from None
+    if not os.path.isabs(answer):
+        raise errors.no_device("cuda", "GPUTENSOR_EMULATOR_SANITIZE=1 needs libasan beside g++")
+    preload = " ".join(filter(None, (os.path.realpath(answer), os.environ.get("LD_PRELOAD"))))
+    options = OPTIONS + os.environ.get("ASAN_OPTIONS", "")
+    return {**os.environ, "LD_PRELOAD": preload, "ASAN_OPTIONS": options}
+
+
+def ensure_preloaded() -> None:
+    """Start this process anew with libasan, unless it has it."""
+    if is_active():
+        return
+    env = environment()
+    if env["LD_PRELOAD"] == os.environ.get("LD_PRELOAD"):
+        raise errors.no_device("cuda", "libasan was preloaded and is not in the process")
+    capture = sys.modules.get("_pytest.capture")
+    if capture is not None and not os.isatty(1) and _is_deleted(1):
+        raise errors.no_device(
+            "cuda",
+            "GPUTENSOR_EMULATOR_SANITIZE=1 restarts the process, and pytest has taken its output; "
+            f"run pytest -s, or start it with LD_PRELOAD='{env['LD_PRELOAD']}' "
+            f"ASAN_OPTIONS='{env['ASAN_OPTIONS']}'",
+        )
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os.execve(sys.executable, sys.orig_argv, env)
+
+
+def _is_deleted(descriptor: int) -> bool:
+    """Whether a file no longer has a name, as the files that pytest captures into."""
+    return os.fstat(descriptor).st_nlink == 0

@@ -1,0 +1,61 @@
+"""The CUDA runtime of a process without CUDA: it knows why, and every other entry says so."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+from gputensor.core import errors
+
+name = "no_cuda"
+is_emulated = False
+reason = "no CUDA runtime was chosen"
+
+
+def because(why: str) -> ModuleType:
+    """This module, with the reason that it will give."""
+    global reason
+    reason = why
+    return sys.modules[__name__]
+
+
+def is_available() -> bool:
+    return False
+
+
+def unavailable_reason() -> str:
+    return reason
+
+
+def device_count() -> int:
+    return 0
+
+
+def reset_after_fork() -> None:
+    """Nothing to reset: there is no state."""
+
+
+def _absent(*args: Any, **kwargs: Any) -> NoReturn:
+    raise errors.no_device("cuda", reason)
+
+
+class Stream:
+    """Cannot be made: there is no device."""
+
+    __slots__ = ()
+    __init__ = _absent
+
+
+class Event:
+    """Cannot be made: there is no device."""
+
+    __slots__ = ()
+    __init__ = _absent
+
+
+current_device = set_device = exchange_device = device_name = capability = mem_get_info = _absent
+can_access_peer = allocate = memory_allocated = memory_reserved = memory_stats = _absent
+memory_snapshot = reset_peak_memory_stats = empty_cache = set_memory_limit = _absent
+record_stream = current_stream = default_stream = set_stream = copy_async = memset_async = _absent
+pinned_allocate = synchronize = arch = compile = load = launch = _absent

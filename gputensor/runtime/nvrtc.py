@@ -1,0 +1,65 @@
+"""Kernel text to cubin by NVRTC, with our own options and through our own cache.
+
+The binding (`cupy.cuda.nvrtc`) is handed in: this module imports no CuPy and needs no GPU. CuPy's
+own compiler appends `-ftz=true` behind the user's options, which flushes float32 denormals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gputensor.core import errors
+
+from . import kernel_cache
+
+OPTIONS = ("--std=c++17", "-fmad=false")
+
+_TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
+
+
+def nearest_arch(binding: Any, number: int) -> str:
+    """`sm_90` for 90, else what such a device also runs: an older cubin of its generation, or PTX."""
+    known = [k for k in binding.getSupportedArchs() if k <= number]
+    if not known:
+        oldest = f"NVRTC {_version(binding)} knows sm_{min(binding.getSupportedArchs())} and newer"
+        raise errors.no_device("cuda", f"sm_{number} is too old: {oldest}")
+    newest = max(known)
+    return f"sm_{newest}" if newest // 10 == number // 10 else f"compute_{newest}"
+
+
+def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
+    """The cubin (PTX for a `compute_` arch) of one variant of a `.cu` text, from the cache if it is there."""
+    options = (*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items()))
+    given = _TITLE.search(text)
+    title = given[1] if given else "kernel.cu"
+    label = " ".join((title, *options[len(OPTIONS) :]))
+    name = kernel_cache.key(text, options, _version(binding))
+    return kernel_cache.fetch(
+        name, ".cubin", lambda: _build(binding, text, title, options, defines), label
+    )[0]
+
+
+def _version(binding: Any) -> str:
+    try:
+        return ".".join(map(str, binding.getVersion()))
+    except Exception as error:  # pathfinder's DynamicLibNotFoundError, by CuPy's way of loading
+        raise errors.no_device("cuda", f"NVRTC does not load: {str(error).splitlines()[0]}") from error
+
+
+def _build(
+    binding: Any, text: str, title: str, options: tuple[str, ...], defines: Mapping[str, object]
+) -> bytes:
+    program = binding.createProgram(text, title, (), ())
+    try:
+        try:
+            binding.compileProgram(program, options)
+        except binding.NVRTCError as error:
+            log = binding.getProgramLog(program) or str(error)
+            raise errors.kernel_not_compiled(title, dict(defines), log) from None
+        is_ptx = any(option.startswith("-arch=compute_") for option in options)
+        image = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
+        return image + b"\0"  # CuPy strips the last byte
+    finally:
+        binding.destroyProgram(program)

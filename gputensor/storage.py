@@ -1,0 +1,149 @@
+"""Storage: the bytes that one or more tensors look at, and the registry of who allocates them.
+
+It knows bytes, a device and a version; sizes, strides and dtypes belong to `Geometry`.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import runtime
+from .core import errors
+from .core.device import CPU, device
+from .runtime import cpu
+
+
+class Storage:
+    """Bytes on one device.
+
+    nbytes: size in bytes. version: how often an operator wrote into it; all views share it.
+    """
+
+    __slots__ = ("_data", "_array", "nbytes", "device", "version", "__weakref__")
+
+    def __init__(self, data: Any, nbytes: int, place: device) -> None:
+        self._data, self._array, self.nbytes, self.device = data, None, nbytes, place
+        self.version = 0
+
+    @property
+    def data(self) -> Any:
+        """A 1-d uint8 ndarray on the CPU, elsewhere what the allocator returned; None on meta."""
+        data = self._data
+        if data is None and self._array is not None:
+            data = self._data = self._array.ravel("K").view(np.uint8)
+            assert data.base is not None or data.size == 0, self._array.strides
+        return data
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        self._data, self._array = data, None
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first byte; 0 on meta."""
+        if self.data is None:
+            return 0
+        if self.device is CPU:
+            return int(self.data.__array_interface__["data"][0])
+        return int(self.data.ptr)
+
+    def data_ptr(self) -> int:
+        return self.ptr
+
+    def size(self) -> int:
+        return self.nbytes
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __repr__(self) -> str:
+        return f"<Storage {self.nbytes} bytes on {self.device}>"
+
+    def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
+        """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.
+
+        Every tensor on this storage sees the new buffer.
+        """
+        fresh = allocate_storage(nbytes, self.device)
+        kept = min(nbytes, self.nbytes)
+        if kept and self.data is not None:
+            copy(fresh, self, kept)
+        _forget_arrays(self)
+        self.data, self.nbytes = fresh.data, nbytes
+
+
+def _forget_arrays(storage: Storage) -> None:
+    # Tensors keep an ndarray of the old buffer. Reallocating a shared storage is rare, so finding
+    # its tensors by the garbage collector costs less than a check on every use of every array.
+    # 3 references: the owning tensor's slot, the caller's local, getrefcount's own.
+    for holder in gc.get_referrers(storage) if sys.getrefcount(storage) > 3 else ():
+        if hasattr(holder, "_array") and getattr(holder, "_storage", None) is storage:
+            holder._array = None
+
+
+def storage_of_array(array: Any) -> Storage:
+    """A Storage over a dense ndarray; its bytes are looked at when someone needs them."""
+    storage = _new(Storage)
+    storage._data, storage._array, storage.nbytes, storage.device = None, array, array.nbytes, CPU
+    storage.version = 0
+    return storage
+
+
+_new = object.__new__
+
+# --- allocators by device type --------------------------------------------------------------------
+
+# device type -> (nbytes, device) -> data of a Storage
+_allocators: dict[str, Callable[[int, device], Any]] = {
+    "cpu": lambda nbytes, place: cpu.allocate(nbytes),
+    "cuda": lambda nbytes, place: runtime.cuda().allocate(nbytes, place.index),
+    "meta": lambda nbytes, place: None,
+}
+
+
+def register_allocator(device_type: str, allocate: Callable[[int, device], Any]) -> Callable[[], None]:
+    """Let `allocate(nbytes, device)` serve a device type; returns a function that undoes it.
+
+    It returns an object with `.ptr`, an int, that keeps the bytes alive.
+    """
+    before = _allocators.get(device_type)
+    _allocators[device_type] = allocate
+
+    def undo() -> None:
+        if before is None:
+            _allocators.pop(device_type, None)
+        else:
+            _allocators[device_type] = before
+
+    return undo
+
+
+def allocate_storage(nbytes: int, place: device) -> Storage:
+    """Uninitialised bytes on a device. Raises: DeviceError if nothing allocates there."""
+    allocate = _allocators.get(place.type)
+    if allocate is None:
+        raise errors.no_device(place.type, "no allocator is registered for it")
+    return Storage(allocate(nbytes, place), nbytes, place)
+
+
+class _Region:
+    """Presents bytes at an address to NumPy and keeps their owner alive."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, nbytes: int, owner: object, readonly: bool) -> None:
+        self.__array_interface__ = {
+            "data": (address, readonly), "shape": (nbytes,), "typestr": "|u1", "version": 3,
+        }  # fmt: skip
+        self.owner = owner
+
+
+def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
+    """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
+    data = np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
+    return Storage(data, nbytes, CPU)

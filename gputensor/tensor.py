@@ -1,0 +1,424 @@
+"""Tensor: a storage, an offset, a geometry and a key set.
+
+The operators are in the generated base class; here stand what a tensor *is* and what Python asks of
+an object. Printing, indexing and exchange with other libraries have modules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from . import indexing, printing
+from ._generated import calls
+from ._generated.methods import GeneratedMethods
+from .core import errors
+from .core import memory_format as formats
+from .core.device import CPU, META, device
+from .core.dtype import dtype
+from .core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
+from .core.memory_format import memory_format
+from .dispatch.backend_select import TENSOR_KEYS
+from .storage import Storage, allocate_storage, storage_of_array
+
+CPU_KEYS = TENSOR_KEYS["cpu"]
+# From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
+ALIGNED_FROM_BYTES = 1 << 16
+
+_new = object.__new__
+
+
+class Tensor(GeneratedMethods):
+    """A strided array on one device, whose operators go through the dispatcher.
+
+    Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the CPU
+    (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a kernel
+    first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
+    """
+
+    __slots__ = (
+        "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd", "__weakref__",
+    )  # fmt: skip
+
+    _geometry: Geometry
+    _keys: int
+    _device: device
+    _storage: Storage | None
+    _offset: int
+    _array: Any
+    _autograd: Any
+
+    # NumPy and CuPy must hand `their_array + tensor` to our reflected operator.
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        raise errors.must(
+            "Tensor", "data", "be given to gputensor.tensor(...)", errors.Got("a call of Tensor"),
+            kind=errors.ArgumentTypeError,
+        )  # fmt: skip
+
+    # --- what it is -----------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        return self._geometry.shape
+
+    def size(self, dim: int | None = None) -> Any:
+        """All sizes, or the size of one dimension."""
+        return self._geometry.shape if dim is None else self._geometry.sizes[self._dim("size", dim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """All strides in elements, or that of one dimension."""
+        return self._geometry.strides if dim is None else self._geometry.strides[self._dim("stride", dim)]
+
+    def _dim(self, op: str, dim: int) -> int:
+        ndim = self._geometry.ndim
+        if not -ndim <= dim < ndim:
+            raise errors.dim_out_of_range(op, dim, ndim)
+        return dim % ndim
+
+    @property
+    def dtype(self) -> dtype:
+        return self._geometry.dtype
+
+    @property
+    def device(self) -> device:
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        return self._geometry.ndim
+
+    def dim(self) -> int:
+        return self._geometry.ndim
+
+    def numel(self) -> int:
+        return self._geometry.numel
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self._geometry.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self._geometry.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """numel times the bytes of an element."""
+        return self._geometry.nbytes
+
+    def storage_offset(self) -> int:
+        """Elements from the storage's first byte to the first element."""
+        return self._offset
+
+    def is_contiguous(self, memory_format: memory_format = formats.contiguous_format) -> bool:
+        """True if the elements lie densely in the order of the format."""
+        geometry = self._geometry
+        if memory_format is formats.contiguous_format or memory_format is formats.preserve_format:
+            return geometry.is_contiguous
+        if memory_format is formats.channels_last:
+            return geometry.is_channels_last
+        if memory_format is formats.channels_last_3d:
+            return geometry.is_channels_last_3d
+        raise errors.must(
+            "is_contiguous", "memory_format", "be a memory format", memory_format, kind=errors.ArgumentTypeError
+        )
+
+    def is_floating_point(self) -> bool:
+        return self._geometry.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self._geometry.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self._geometry.dtype.is_signed
+
+    @property
+    def is_cpu(self) -> bool:
+        return self._device is CPU
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._device.type == "cuda"
+
+    @property
+    def is_meta(self) -> bool:
+        return self._device is META
+
+    def get_device(self) -> int:
+        """The device's index, -1 for a device without one."""
+        index = self._device.index
+        return -1 if index is None else index
+
+    @property
+    def layout(self) -> Any:
+        from .core.layout import strided
+
+        return strided
+
+    def is_set_to(self, other: Tensor) -> bool:
+        """True if both look at the same elements in the same way."""
+        return (
+            self._geometry is other._geometry and self._offset == other._offset
+            and self._get_storage() is other._get_storage()
+        )  # fmt: skip
+
+    @property
+    def _version(self) -> int:
+        """How often an operator wrote into this tensor's storage."""
+        return 0 if self._storage is None else self._storage.version
+
+    # --- where its elements are -----------------------------------------------------------------
+
+    def _get_array(self) -> np.ndarray[Any, Any]:
+        """The ndarray over a CPU tensor's elements; the same object until the storage changes."""
+        array = self._array
+        if array is None:
+            geometry, storage = self._geometry, self._storage
+            if storage is None or storage.data is None:
+                raise errors.no_storage("array", self)
+            array = self._array = np.ndarray(
+                geometry.sizes, geometry.dtype.np, storage.data,
+                self._offset * geometry.dtype.itemsize, geometry.stride_bytes,
+            )  # fmt: skip
+        return array
+
+    def _get_storage(self) -> Storage:
+        """The storage; a CPU tensor whose memory NumPy allocated gets one over that memory."""
+        storage = self._storage
+        if storage is None:
+            storage = self._storage = storage_of_array(self._array)
+        return storage
+
+    def untyped_storage(self) -> Storage:
+        return self._get_storage()
+
+    def _address(self) -> int:
+        """Address of the first element of a tensor on a device with allocated memory; 0 on meta."""
+        data = self._storage.data  # type: ignore[union-attr]
+        return 0 if data is None else data.ptr + self._offset * self._geometry.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """Address of the first element; 0 for an empty tensor."""
+        storage = self._get_storage()
+        if self._geometry.numel == 0:
+            return 0
+        return storage.ptr + self._offset * self._geometry.dtype.itemsize
+
+    # --- what Python asks -----------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return printing.tensor_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self._geometry.ndim == 0 and spec else repr(self)
+
+    def __len__(self) -> int:
+        if self._geometry.ndim == 0:
+            raise errors.must("len", "self", "have a dimension", self, kind=errors.ArgumentTypeError)
+        return self._geometry.sizes[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._geometry.ndim == 0:
+            raise errors.must("iter", "self", "have a dimension", self, kind=errors.ArgumentTypeError)
+        return iter(calls.unbind_int(self, 0))
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("bool"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        if self._geometry.dtype.category > 1:
+            raise errors.must("index", "self", "be integer or bool", self, kind=errors.ArgumentTypeError)
+        return int(self._scalar("index"))
+
+    def _scalar(self, op: str) -> Any:
+        if self._geometry.numel != 1:
+            raise errors.must(op, "self", "hold one element", self)
+        return calls.item(self)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    __hash__ = object.__hash__
+
+    __getitem__ = indexing.get  # without a frame of its own: q[1] is timed (bench/overhead.py)
+    __setitem__ = indexing.put
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
+        return self.cpu()._get_array().tolist() if self._geometry.ndim else self.item()
+
+    # --- other libraries --------------------------------------------------------------------------
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """An ndarray over the same memory; `force` copies from another device first."""
+        from .interop import numpy_bridge
+
+        return numpy_bridge.numpy(self, force)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        from .interop import numpy_bridge
+
+        return numpy_bridge.array(self, dtype, copy)
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        from .interop import dlpack
+
+        return dlpack.export(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from .interop import dlpack
+
+        return dlpack.device_of(self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        from .interop import cuda_array_interface
+
+        return cuda_array_interface.describe(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from . import pickling
+
+        return pickling.reduce(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        from . import pickling
+
+        return pickling.deepcopy(self, memo)
+
+    # --- other devices and types ------------------------------------------------------------------
+
+    def cpu(self) -> Tensor:
+        """A copy on the CPU; the tensor itself if it is there. Waits for the device."""
+        return self if self._device is CPU else calls.to_device(self, CPU, self._geometry.dtype)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+        """A copy on a CUDA device, the current one by default; the tensor itself if it is there."""
+        from .core.device import device as make
+
+        target = make("cuda") if device is None else make(device)
+        return calls.to_device(self, target, self._geometry.dtype, non_blocking)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - PyTorch's spelling
+        """All dimensions reversed; for 0-d and 2-d tensors, as in PyTorch 2."""
+        if self._geometry.ndim not in (0, 2):
+            raise errors.must("T", "self", "have 0 or 2 dimensions", self, remedy="use .mT or .permute(...)")
+        return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))
+
+    @property
+    def requires_grad(self) -> bool:
+        return False
+
+
+def _convert_to(name: str, target: dtype) -> Any:
+    def convert(self: Tensor, memory_format: memory_format = formats.preserve_format) -> Tensor:
+        return calls.to_dtype(self, target, False, False, memory_format)
+
+    convert.__name__ = name
+    convert.__doc__ = f"`self.to({target!r})`."
+    return convert
+
+
+def _add_conversions() -> None:
+    from .core import dtype as d
+
+    for name, target in {
+        "bool": d.bool_, "byte": d.uint8, "char": d.int8, "short": d.int16, "int": d.int32,
+        "long": d.int64, "half": d.float16, "bfloat16": d.bfloat16, "float": d.float32,
+        "double": d.float64, "cfloat": d.complex64, "cdouble": d.complex128,
+    }.items():  # fmt: skip
+        setattr(Tensor, name, _convert_to(name, target))
+
+
+# --- making tensors, for native code ----------------------------------------------------------------
+
+
+def from_array(array: Any, geometry: Geometry) -> Tensor:
+    """A CPU tensor over an ndarray that nothing else holds; geometry describes its layout."""
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    tensor._keys = CPU_KEYS
+    tensor._device = CPU
+    tensor._storage = None
+    tensor._offset = 0
+    tensor._array = array
+    tensor._autograd = None
+    return tensor
+
+
+def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -> Tensor:
+    """A tensor that looks at a storage; offset counts elements."""
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    tensor._keys = keys
+    tensor._device = storage.device
+    tensor._storage = storage
+    tensor._offset = offset
+    tensor._array = None
+    tensor._autograd = None
+    return tensor
+
+
+def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
+    """Another view of base's storage; offset counts elements from the storage's start."""
+    storage = base._storage
+    if storage is None:
+        storage = base._get_storage()
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    tensor._keys = base._keys
+    tensor._device = base._device
+    tensor._storage = storage
+    tensor._offset = offset
+    tensor._array = None
+    tensor._autograd = None
+    return tensor
+
+
+def allocate(geometry: Geometry, place: device) -> Tensor:
+    """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
+    if place is CPU and geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES:
+        return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
+    storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, place)
+    return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type])
+
+
+def bump_version(tensor: Tensor) -> None:
+    """Count a write into the tensor's storage."""
+    storage = tensor._storage
+    if storage is None:
+        storage = tensor._get_storage()
+    storage.version += 1
+
+
+def suggest_memory_format(tensor: Tensor) -> memory_format:
+    """The format that the strides read as. Source: TensorImpl, suggest_memory_format."""
+    geometry = tensor._geometry
+    if looks_channels_last(geometry.sizes, geometry.strides):
+        return formats.channels_last
+    if looks_channels_last_3d(geometry.sizes, geometry.strides):
+        return formats.channels_last_3d
+    return formats.contiguous_format
+
+
+_add_conversions()

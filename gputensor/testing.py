@@ -1,0 +1,218 @@
+"""gt.testing.assert_close: are two tensors, or two structures of them, as equal as their dtypes allow?
+
+Tolerances, checks and messages are PyTorch's, so that a test suite moves over unchanged. Values are
+compared on the host. Source: torch/testing/_comparison.py.
+"""
+
+from __future__ import annotations
+
+from cmath import isfinite, isnan
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .core import dtype as dtypes
+from .core.dtype import COMPLEX, FLOATING, dtype
+from .core.promotion import promote_types
+from .interop import numpy_bridge
+from .kernels.cpu import quiet
+from .tensor import Tensor
+
+# dtype -> (rtol, atol); all others compare for equality
+_TOLERANCES = {
+    dtypes.float16: (1e-3, 1e-5), dtypes.bfloat16: (1.6e-2, 1e-5), dtypes.float32: (1.3e-6, 1e-5),
+    dtypes.float64: (1e-7, 1e-7), dtypes.complex64: (1.3e-6, 1e-5), dtypes.complex128: (1e-7, 1e-7),
+}  # fmt: skip
+_NUMBER_DTYPES = {int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
+
+
+def assert_close(
+    actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None,
+    equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True,
+    check_layout: bool = True, check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:  # fmt: skip
+    """Raise unless |actual - expected| <= atol + rtol * |expected| everywhere.
+
+    Args:
+        actual, expected: tensors, arrays, numbers, None, or sequences and mappings of them.
+        rtol, atol: both or neither; by default those of the looser of the two dtypes.
+        equal_nan: NaN equals NaN.
+        check_device, check_dtype, check_stride: these must agree too; strides only if asked for.
+        msg: what to say instead, or a function from the message to it.
+    Raises: AssertionError where they differ; TypeError for inputs of unrelated types; ValueError
+    for one tolerance without the other.
+    """
+    __tracebackhide__ = True
+    if (rtol is None) != (atol is None):
+        missing = "rtol" if rtol is None else "atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+    check = _Check(rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    for where, a, b in _pairs(actual, expected, ()):
+        found = check.compare(a, b)
+        if found is not None:
+            if where:
+                found += f"\n\nThe failure occurred for item {''.join(f'[{w!r}]' for w in where)}"
+            raise AssertionError(msg(found) if callable(msg) else msg or found)
+
+
+def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
+    """The leaves of two structures, side by side, with the indices that lead to them."""
+    if _is_sequence(actual) and _is_sequence(expected):
+        if len(actual) != len(expected):
+            raise AssertionError(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
+        keys: Any = range(len(actual))
+    elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if actual.keys() != expected.keys():
+            missing = sorted(expected.keys() - actual.keys(), key=str)
+            additional = sorted(actual.keys() - expected.keys(), key=str)
+            raise AssertionError(
+                f"The keys of the mappings do not match:\nMissing keys in the actual mapping: {missing}\n"
+                f"Additional keys in the actual mapping: {additional}"
+            )
+        keys = sorted(actual.keys(), key=str)
+    else:
+        return [(where, actual, expected)]
+    return [pair for key in keys for pair in _pairs(actual[key], expected[key], (*where, key))]
+
+
+def _is_sequence(x: Any) -> bool:
+    return isinstance(x, Sequence) and not isinstance(x, (str, bytes))
+
+
+class _Check:
+    """Compares leaves; each method returns what is wrong, or None."""
+
+    __slots__ = ("rtol", "atol", "equal_nan", "check_device", "check_dtype", "check_stride")
+
+    def __init__(
+        self, rtol: float | None, atol: float | None, equal_nan: bool, check_device: bool,
+        check_dtype: bool, check_stride: bool,
+    ) -> None:  # fmt: skip
+        self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
+        self.check_device, self.check_dtype, self.check_stride = check_device, check_dtype, check_stride
+
+    def compare(self, a: Any, b: Any) -> str | None:
+        if a is None or b is None:
+            return None if a is b else f"None mismatch: {a} is not {b}"
+        booleans = (bool, np.bool_)
+        if isinstance(a, booleans) and isinstance(b, booleans):
+            return None if bool(a) is bool(b) else f"Booleans mismatch: {bool(a)} is not {bool(b)}"
+        numbers = (int, float, complex, np.number)
+        if isinstance(a, numbers) and isinstance(b, numbers):
+            return self._numbers(
+                a.item() if isinstance(a, np.number) else a, b.item() if isinstance(b, np.number) else b
+            )
+        is_tensor = isinstance(a, Tensor), isinstance(b, Tensor)
+        is_array = isinstance(a, np.ndarray), isinstance(b, np.ndarray)
+        if not all(is_tensor) and not all(is_array):
+            raise TypeError(f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}.")
+        return self._tensors(_as_tensor(a), _as_tensor(b))
+
+    def _tolerances(self, *both: dtype) -> tuple[float, float]:
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        found = [_TOLERANCES.get(d, (0.0, 0.0)) for d in both]
+        return max([f[0] for f in found]), max([f[1] for f in found])
+
+    def _numbers(self, a: Any, b: Any) -> str | None:
+        if self.check_dtype and type(a) is not type(b):
+            return f"The (d)types do not match: {type(a)} != {type(b)}."
+        if a == b or self.equal_nan and isnan(a) and isnan(b):
+            return None
+        rtol, atol = self._tolerances(_NUMBER_DTYPES[type(a)], _NUMBER_DTYPES[type(b)])
+        difference = abs(a - b)
+        if isfinite(difference) and difference <= atol + rtol * abs(b):
+            return None
+        return _scalar_message(a, b, rtol, atol)
+
+    def _tensors(self, a: Tensor, b: Tensor) -> str | None:
+        for is_checked, name, x, y in (
+            (True, "shape", a.shape, b.shape),
+            (self.check_stride, "stride()", a.stride(), b.stride()),
+            (self.check_device, "device", a.device, b.device),
+            (self.check_dtype, "dtype", a.dtype, b.dtype),
+        ):
+            if is_checked and x != y:
+                return f"The values for attribute '{name}' do not match: {x} != {y}."
+        if a.is_meta or b.is_meta:
+            return None
+        rtol, atol = self._tolerances(a.dtype, b.dtype)
+        common = a.dtype if a.dtype is b.dtype else promote_types(_signed(a.dtype), _signed(b.dtype), "assert_close")
+        x, y = _host(a, common), _host(b, common)
+        return quiet.run(_differences, x, y, common, rtol, atol, self.equal_nan)  # type: ignore[no-any-return]
+
+
+def _as_tensor(x: Any) -> Tensor:
+    """The tensor itself, or a tensor of an array."""
+    return x if isinstance(x, Tensor) else numpy_bridge.from_numpy(np.array(x))
+
+
+def _signed(d: dtype) -> dtype:
+    # PyTorch defines no promotion for these; for a comparison int64 will do.
+    return dtypes.int64 if d in (dtypes.uint16, dtypes.uint32, dtypes.uint64) else d
+
+
+def _host(x: Tensor, common: dtype) -> np.ndarray[Any, Any]:
+    array = x.detach().cpu()._get_array()
+    return array if x.dtype is common else array.astype(common.np)
+
+
+def _differences(
+    x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], element: dtype, rtol: float, atol: float, equal_nan: bool
+) -> str | None:
+    """What differs, with the greatest differences and where they are.
+
+    16-bit floats are computed in float32 and rounded to their type after each step, as in PyTorch.
+    """
+    wide = np.float32 if element.itemsize == 2 and element.category == FLOATING else None
+    if wide is not None:
+        x, y = x.astype(wide), y.astype(wide)
+
+    def rounded(z: Any) -> Any:
+        return z if wide is None else z.astype(element.np).astype(wide)
+
+    matches = x == y
+    if equal_nan and element.category >= FLOATING:
+        matches |= np.isnan(x) & np.isnan(y)
+    if rtol or atol:
+        # Integers meet a tolerance in the default float, a difference of them in float64 here.
+        z, w = (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
+        allowed = rounded(atol + np.abs(rounded(rtol * w)))
+        error = rounded(np.abs(rounded(z - w)))
+        matches |= np.isfinite(error) & (error <= allowed)
+    if matches.all():
+        return None
+    if x.ndim == 0:
+        return _scalar_message(x.item(), y.item(), rtol, atol)
+    if element.category < FLOATING:
+        x, y = x.astype(np.int64), y.astype(np.int64)
+    absolute = rounded(np.abs(x - y))
+    relative = rounded(np.asarray(absolute / np.abs(y)))
+    absolute[matches] = 0
+    relative[matches] = 0
+    if element.category < FLOATING:
+        # PyTorch divides integers in the default float type.
+        relative = relative.astype(np.float32)
+    lines = [f"Mismatched elements: {(~matches).sum()} / {x.size} ({(~matches).sum() / x.size:.1%})"]
+    for name, values, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
+        # argmax takes the first NaN for the greatest, as PyTorch's max does.
+        where = np.unravel_index(int(np.argmax(values)), values.shape)
+        lines.append(
+            f"Greatest {name} difference: {values[where].item()} at index {tuple(map(int, where))}"
+            + (f" (up to {tolerance} allowed)" if rtol or atol else "")
+        )
+    word = "close" if rtol or atol else "equal"
+    return f"Tensor-likes are not {word}!\n\n" + "\n".join(lines)
+
+
+def _scalar_message(a: Any, b: Any, rtol: float, atol: float) -> str:
+    absolute = abs(a - b)
+    relative = float("inf") if b == 0 else absolute / abs(b)
+    lines = [f"Expected {b} but got {a}."]
+    for name, value, tolerance in (("Absolute", absolute, atol), ("Relative", relative, rtol)):
+        lines.append(
+            f"{name} difference: {value}" + (f" (up to {tolerance} allowed)" if rtol or atol else "")
+        )
+    return f"Scalars are not {'close' if rtol or atol else 'equal'}!\n\n" + "\n".join(lines)

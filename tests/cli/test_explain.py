@@ -1,0 +1,124 @@
+"""`explain`, `trace` and `ops`: the rules applied to cases whose answers are known."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gputensor.__main__ import COMMANDS, main
+
+
+@pytest.fixture
+def answer(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command with --json; returns (status, document)."""
+
+    def run(*arguments: str) -> tuple[int, Any]:
+        status = main([*arguments, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_copy_of_the_seeds_example(answer: Any) -> None:
+    status, found = answer("explain", "copy", "--sizes", "1,64,5,4", "--to", "channels_last")
+    assert status == 0
+    assert found["out"]["strides"] == [1280, 1, 256, 64]
+    assert found["iterator"]["shape"] == [64, 20]
+    assert found["iterator"]["out_stride_bytes"] == [4, 256]
+    assert found["iterator"]["in_stride_bytes"] == [80, 4]
+
+
+def test_small_layouts_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "copy", "--sizes", "2,3", "--strides", "1,2"]) == 0
+    printed = capsys.readouterr().out
+    assert "in   0 3 1 4 2 5" in printed and "out  0 1 2 3 4 5" in printed
+
+
+VIEWS = [
+    (("--sizes", "2,3,4", "--as", "6,4"), 0, [4, 1]),
+    (("--sizes", "2,3,4", "--as", "-1"), 0, [1]),
+    (("--sizes", "2,3,4", "--strides", "12,1,3", "--as", "2,12"), 1, None),
+    (("--sizes", "2,3,4", "--strides", "12,1,3", "--as", "2,3,2,2"), 0, [12, 1, 6, 3]),
+]
+
+
+@pytest.mark.parametrize("arguments, status, strides", VIEWS)
+def test_views(arguments: tuple[str, ...], status: int, strides: list[int] | None, answer: Any) -> None:
+    got, found = answer("explain", "view", *arguments)
+    assert got == status and found["possible"] == (strides is not None)
+    assert (found["out"] and found["out"]["strides"]) == strides
+    assert (found["reason"] is None) == (strides is not None)
+
+
+def test_the_runs_behind_a_view(answer: Any) -> None:
+    _, found = answer("explain", "view", "--sizes", "2,3,4", "--strides", "12,1,3", "--as", "24")
+    assert [run["dims"] for run in found["runs"]] == [[0], [1], [2]]
+
+
+def test_dispatch(answer: Any) -> None:
+    status, found = answer("explain", "dispatch", "clone")
+    assert status == 0
+    hops = {hop["key"]: hop["does"] for hop in found["hops"]}
+    assert hops["CPU"] == "kernel" and hops["BackendSelect"] == "falls through"
+    assert [k for k in hops if k.startswith("Autograd")] == ["AutogradCPU"]
+
+
+def test_trace(answer: Any) -> None:
+    status, found = answer("trace", "--setup", "x = gt.ones(2, 3)", "x.t().contiguous()")
+    assert status == 0
+    assert any("aten::clone" in line for line in found["trace"])
+    assert not any("aten::ones" in line for line in found["trace"])
+    assert found["result"].startswith("tensor(")
+
+
+BAD = [
+    (("explain", "copy"), "'--sizes' must be given"),
+    (("explain", "copy", "--sizes", "2,x"), "comma-separated integers"),
+    (("explain", "copy", "--sizes", "2,3", "--to", "channels_last"), "4"),
+    (("explain", "copy", "--sizes", "2,3", "--dtype", "nope"), "'--dtype' must be a dtype"),
+    (("explain", "copy", "--sizes", "2,3", "--strides", "1"), "stride"),
+    (("explain", "view", "--sizes", "2,3"), "'--as' must be given"),
+    (("explain", "view", "--sizes", "2,3", "--as", "5"), "6 elements"),
+    (("explain", "dispatch", "no_such"), "no such operator"),
+    (("explain", "dispatch", "clone", "--device", "tpu"), "device"),
+    (("explain", "nothing"), "invalid choice"),
+    (("trace", "x ="), "must be Python"),
+    (("trace", "1 / 0"), "ZeroDivisionError"),
+    (("ops", "no_such_operator"), "no operator"),
+    (("nothing",), "no command"),
+]
+
+
+@pytest.mark.parametrize("arguments, sentence", BAD, ids=[" ".join(row[0]) for row in BAD])
+def test_bad_input(arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and sentence in captured.err and captured.err.count("\n") == 1
+
+
+def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = answer("ops")
+    assert status == 0 and len(found["operators"]) > 100
+    status, found = answer("ops", "add")
+    assert status == 0
+    assert "aten::add.Tensor" in [o["name"] for o in found["operators"]]
+    assert main(["ops", "add"]) == 0
+    assert "native/" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main([name, "--help"])
+    assert leaving.value.code == 0 and "--json" in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    done = subprocess.run(f"{sys.executable} -m gputensor ops | head -1", shell=True, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""

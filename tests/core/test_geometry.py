@@ -1,0 +1,66 @@
+"""Geometry: its flags against PyTorch's, frozen; interning; sizes of memory."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+
+import pytest
+
+from gputensor.core import dtype as dt
+from gputensor.core import geometry as module
+from gputensor.core.geometry import contiguous_geometry, geometry
+from tests.golden.notation import parse, rows
+from tests.iterator.layouts import random_layout
+
+ROWS = rows("geometry.txt")
+assert len(ROWS) > 150
+
+
+@pytest.mark.parametrize("text, flags", [row[:2] for row in ROWS])
+def test_flags(text, flags):
+    x = parse(text)
+    g = geometry(x.sizes, x.strides, x.dtype)
+    shown = (
+        g.is_contiguous,
+        g.is_channels_last,
+        g.is_channels_last_3d,
+        g.is_non_overlapping_and_dense,
+    )
+    assert "".join("CLDN"[i] if flag else "-" for i, flag in enumerate(shown)) == flags
+
+
+def test_equal_layouts_are_one_object():
+    a = geometry((2, 3), (3, 1), dt.float32)
+    assert a is geometry((2, 3), (3, 1), dt.float32) is contiguous_geometry((2, 3), dt.float32)
+    assert a is not geometry((2, 3), (3, 1), dt.int32)
+    assert a is not geometry((2, 3), (1, 2), dt.float32)
+    assert a is pickle.loads(pickle.dumps(a))
+    assert a is copy.deepcopy(a)
+
+
+def test_clearing_the_table_at_its_bound_makes_new_objects_only(monkeypatch):
+    monkeypatch.setattr(module, "_interned", {})
+    monkeypatch.setattr(module, "_contiguous", {})
+    monkeypatch.setattr(module, "_BOUND", 4)
+    before = [contiguous_geometry((n,), dt.float32) for n in range(4)]
+    after = contiguous_geometry((4,), dt.float32)
+    assert len(module._interned) == 1
+    again = contiguous_geometry((0,), dt.float32)
+    assert again is not before[0]
+    assert (again.sizes, again.strides) == (before[0].sizes, before[0].strides)
+    assert after is contiguous_geometry((4,), dt.float32)
+
+
+def test_numel_extent_and_bytes():
+    rng = random.Random(0)
+    for _ in range(300):
+        sizes, strides = random_layout(rng)
+        g = geometry(sizes, strides, dt.int16)
+        numel = 1
+        for size in sizes:
+            numel *= size
+        assert (g.numel, g.nbytes, g.ndim) == (numel, 2 * numel, len(sizes))
+        assert g.stride_bytes == tuple(2 * s for s in strides)
+        assert g.extent == (1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if numel else 0)

@@ -1,0 +1,83 @@
+"""What the tests of the runtimes share: a fresh emulator, and small calls on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import struct
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from gputensor.runtime.emulator import toolchain
+
+_REQUIRED = os.environ.get("GPUTENSOR_REQUIRE_EMULATOR") == "1"
+_REASON = toolchain.unavailable_reason()
+
+# Skips with the reason; GPUTENSOR_REQUIRE_EMULATOR=1 lets the test run and fail instead.
+requires_emulator = pytest.mark.skipif(
+    _REASON is not None and not _REQUIRED, reason=_REASON or "the emulator is there"
+)
+
+
+def fresh_emulator(
+    monkeypatch: pytest.MonkeyPatch, *, order: str = "eager", devices: int = 1, **settings: object
+) -> ModuleType:
+    """A second copy of the emulator module with devices and streams of its own."""
+    monkeypatch.setenv("GPUTENSOR_EMULATOR_ORDER", order)
+    monkeypatch.setenv("GPUTENSOR_EMULATOR_DEVICES", str(devices))
+    for name, value in settings.items():
+        monkeypatch.setenv(f"GPUTENSOR_EMULATOR_{name.upper()}", str(value))
+    spec = importlib.util.find_spec("gputensor.runtime.cuda_emulator")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.start()
+    return module
+
+
+class Device:
+    """One device of an emulator: arrays to it and from it, and launches with packed parameters."""
+
+    def __init__(self, runtime: ModuleType, index: int = 0) -> None:
+        self.runtime = runtime
+        self.index = index
+
+    @property
+    def stream(self):
+        return self.runtime.current_stream(self.index)
+
+    def put(self, array: np.ndarray):
+        memory = self.runtime.allocate(array.nbytes, self.index)
+        self.runtime.copy_async(
+            memory.ptr, self.index, array.ctypes.data, -1, array.nbytes, self.stream
+        )
+        return memory
+
+    def get(self, memory, dtype=np.float32, stream=None) -> np.ndarray:
+        array = np.empty(memory.nbytes // np.dtype(dtype).itemsize, dtype)
+        stream = stream or self.stream
+        self.runtime.copy_async(
+            array.ctypes.data, -1, memory.ptr, self.index, array.nbytes, stream
+        )
+        stream.synchronize()
+        return array
+
+    def kernel(self, text: str, entry: str, **defines: object):
+        image = self.runtime.compile(text, [defines], "emulator")
+        return self.runtime.load(image, entry, self.index)
+
+    def launch(self, kernel, grid: int, block, layout: str, *values, shared=0, stream=None) -> None:
+        block = block if isinstance(block, tuple) else (block, 1, 1)
+        params = pack(layout, *values)
+        stream = stream or self.stream
+        self.runtime.launch(kernel, (grid, 1, 1), block, shared, stream, params)
+
+
+def pack(layout: str, *values) -> bytes:
+    """The bytes of a C struct, its end padded to its alignment; memories stand for their address."""
+    numbers = [getattr(value, "ptr", value) for value in values]
+    alignment = max(struct.calcsize(c) for c in layout if c.isalpha())
+    data = struct.pack(layout, *numbers)
+    return data + bytes(-len(data) % alignment)

@@ -1,0 +1,32 @@
+"""Fixtures of the dispatcher's tests: a library of their own, and a check that nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gputensor import dispatch
+from gputensor.dispatch import dispatcher, tls
+from gputensor.library import Library
+
+from .operands import library
+
+
+@pytest.fixture
+def lib() -> Iterator[Library]:
+    """A DEF library of a fresh namespace."""
+    with library() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Every test undoes what it registers, and every table follows from what is registered."""
+    before = {o.qualified_name: o.kernels for o in dispatcher.operators()}
+    state, fallbacks = tls.state.get(), dict(dispatcher.fallbacks())
+    yield
+    dispatch.check_invariants()
+    assert {o.qualified_name: o.kernels for o in dispatcher.operators()} == before
+    assert dict(dispatcher.fallbacks()) == fallbacks
+    assert tls.state.get() == state

@@ -1,0 +1,137 @@
+"""Walks every import of the package against the list of floors: an import goes down, never up.
+
+Imports inside functions count. Imports under `if TYPE_CHECKING:` are free: they do not run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "gputensor"
+
+# The longest matching prefix decides. Names of one row may import each other freely; names of two
+# rows on one floor may not.
+FLOORS = [
+    (0, "core"),
+    (1, "runtime"),
+    (1, "dispatch"),
+    (2, "_generated"),
+    (3, "storage tensor indexing printing serialization"),
+    (4, "kernels"),
+    (5, "iterator"),
+    (6, "native"),
+    (7, "autograd"),
+    (8, "fallback library infer_schema custom_op"),
+    (9, "_generated.register _generated.autograd _generated.inplace_or_view _generated.backend_select"),
+    (10, "cuda layout limits ops testing interop array_api"),
+    (11, "__init__ __main__ cli"),
+]  # fmt: skip
+# Kernels see operands, never a Tensor: of what lies below them they may use floors 0 and 1 only.
+SEES_ONLY = {"kernels": 1}
+
+ROW_OF = {name: (floor, row) for row, (floor, names) in enumerate(FLOORS) for name in names.split()}
+
+
+def modules() -> list[str]:
+    """Every module of the package, relative to it: `core.dtype`; `__init__` is the package itself."""
+    names = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        names.append(".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts))
+    return names
+
+
+def listed_prefix(module: str) -> str | None:
+    parts = module.split(".")
+    prefixes = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((p for p in prefixes if p in ROW_OF), None)
+
+
+def file_of(module: str) -> Path:
+    path = PACKAGE.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+class _Imports(ast.NodeVisitor):
+    """Collects (line, dotted name, imported names, level), without what only type checkers see."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, str, list[str], int]] = []
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.orelse:
+                self.visit(child)
+        else:
+            self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found += [(node.lineno, alias.name, [], 0) for alias in node.names]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self.found.append((node.lineno, node.module or "", [a.name for a in node.names], node.level))
+
+
+def imports_of(module: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted absolute name) of every import; `from a import b` gives a.b if that is a module."""
+    path = file_of(module)
+    visitor = _Imports()
+    visitor.visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    here = ["gputensor", *([] if module == "__init__" else module.split("."))]
+    if path.name != "__init__.py":
+        here = here[:-1]
+    for line, name, imported, level in visitor.found:
+        base = here[: len(here) - level + 1] if level else []
+        dotted = ".".join([*base, *([name] if name else [])])
+        own = dotted.removeprefix("gputensor").removeprefix(".")
+        is_ours = dotted.split(".")[0] == "gputensor"
+        for child in imported or [""]:
+            full = f"{own}.{child}".strip(".")
+            is_module = is_ours and bool(child) and file_of(full).exists()
+            yield line, f"gputensor.{full}" if is_module else dotted
+
+
+def test_modules_are_found() -> None:
+    assert {"core.dtype", "dispatch.dispatcher", "__init__", "cli"} <= set(modules())
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_go_down(module: str) -> None:
+    own = listed_prefix(module)
+    assert own is not None, f"{module} is on no floor; add it to FLOORS and to the design"
+    floor, row = ROW_OF[own]
+    wrong = []
+    for line, dotted in imports_of(module):
+        if dotted.split(".")[0] != "gputensor":
+            continue
+        target = dotted.removeprefix("gputensor").removeprefix(".") or "__init__"
+        prefix = listed_prefix(target)
+        if prefix is None:  # a name that the package itself exports
+            prefix = "__init__"
+        target_floor, target_row = ROW_OF[prefix]
+        highest = SEES_ONLY.get(own, floor - 1)
+        if target_row != row and target_floor > highest:
+            wrong.append(f"{file_of(module).relative_to(ROOT)}:{line} imports {target} (floor {target_floor})")
+    assert not wrong, f"floor {floor} may not import upwards:\n" + "\n".join(wrong)
+
+
+def test_only_the_cuda_runtime_imports_cupy() -> None:
+    importers = {m for m in modules() for _, name in imports_of(m) if name.split(".")[0].startswith("cupy")}
+    assert importers <= {"runtime.cuda"}
+
+
+def test_only_tests_know_pytorch() -> None:
+    assert not [m for m in modules() for _, name in imports_of(m) if name.split(".")[0] == "torch"]
+
+
+@pytest.mark.parametrize("name", sorted(ROW_OF))
+def test_floors_hold_nothing_that_is_gone(name: str) -> None:
+    later = {"autograd", "fallback", "_generated.autograd", "layout", "interop", "array_api", "custom_op"}
+    if name in later and not file_of(name).exists():
+        pytest.skip("the design gives it this floor; it is not written yet")
+    assert file_of(name).exists(), f"{name} is gone; take it off FLOORS"
