@@ -1,4 +1,4 @@
-"""`python -m codegen` writes; `--check` compares instead; `where OP` says where an operator lives."""
+"""`python -m codegen` writes; `--check` compares instead; `where OP` tells an operator's places."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from .model import Model
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m codegen", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on any difference")
-    parser.add_argument("--strict", action="store_true", help="exit 1 if a promised kernel is missing")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 on any difference"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 1 if a promised kernel is missing"
+    )
     commands = parser.add_subparsers(dest="command")
     where_parser = commands.add_parser("where", help="list the places of an operator")
     where_parser.add_argument("operator", help="a name, `add` or `add.Tensor`")
@@ -65,7 +69,9 @@ def _compare(model: Model) -> int:
 def _stale(texts: dict[Path, str]) -> list[Path]:
     """Files in _generated that nothing generates any more."""
     return sorted(
-        path for path in paths.GENERATED.glob("*.py*") if path not in texts and path.suffix in (".py", ".pyi")
+        path
+        for path in paths.GENERATED.glob("*.py*")
+        if path not in texts and path.suffix in (".py", ".pyi")
     )
 
 

@@ -47,7 +47,9 @@ def _missing(op: Op) -> Iterator[Missing]:
         if loop not in cpu_loops(paths.cpu_kernels(op.family)):
             yield Missing(op, f"a loop '{loop}'", paths.cpu_kernels(op.family))
         if loop not in cuda_names(paths.cuda_kernels(op.family)):
-            yield Missing(op, f"'struct {loop}' or a kernel '{loop}'", paths.cuda_kernels(op.family))
+            yield Missing(
+                op, f"'struct {loop}' or a kernel '{loop}'", paths.cuda_kernels(op.family)
+            )
 
 
 def defines(family: str, name: str) -> bool:
@@ -72,10 +74,14 @@ def python_names(path: Path) -> dict[str, int]:
 
 @functools.cache
 def cpu_loops(path: Path) -> dict[str, int]:
-    """Names that kernels/cpu/<family>.py gives loops: what it defines, and its strings (tables, tests)."""
+    """Names that kernels/cpu/<family>.py gives loops: what it defines, and its strings."""
     found = dict(python_names(path))
     for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.isidentifier()
+        ):
             found.setdefault(node.value, node.lineno)
     return found
 
@@ -91,7 +97,7 @@ _KERNEL = re.compile(r"__global__\s+(?:void\s+|__launch_bounds__\([^)]*\)\s*)+(\
 
 @functools.cache
 def cuda_names(path: Path) -> dict[str, int]:
-    """Functors and kernels of a `.cu` file with their lines; a kernel `mm_tiled` counts as `mm` too."""
+    """Functors and kernels of a `.cu` file with their lines; `mm_tiled` counts as `mm` too."""
     found: dict[str, int] = {}
     if not path.exists():
         return found

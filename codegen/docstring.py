@@ -1,4 +1,4 @@
-"""Docstrings of public functions, written from the YAML: what, arguments, gradient, where it lies."""
+"""Docstrings of public functions, written from the YAML: what, arguments, gradient, places."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import paths
-from .merge import Merge
 from .model import DTYPES, NUMBER_FAMILIES, Op, parameter
-from .text import WIDTH
+from .text import ROOM
 
 # How a schema's type reads; [] of a type reads as its plural.
 _WORDS = {
@@ -19,14 +18,22 @@ _WORDS = {
 }  # fmt: skip
 
 
-def lines(ops: Sequence[Op], *, is_method: bool, merge: Merge | None, has_out: bool) -> list[str]:
-    """The docstring's lines. A method that has a function points there."""
+def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
+    """The docstring's lines. A method that has a function points there.
+
+    ops: the overloads of one name; the first one's `doc` speaks for all. parameters: as written in
+    the signature, defaults included.
+    """
     first = ops[0]
     summary, _, more = first.doc.partition("\n")
     if is_method and "function" in first.variants:
         short = f'"""{summary} See gt.{first.base}."""'
-        return [short] if len(short) <= WIDTH - 8 else _wrapped(f'"""{summary}', [f"See gt.{first.base}."])
-    tail = ["Args:", *_arguments(ops, has_out)] if _arguments(ops, has_out) else []
+        return (
+            [short]
+            if len(short) <= ROOM - 4
+            else _wrapped(f'"""{summary}', [f"See gt.{first.base}."])
+        )
+    tail = ["Args:", *_arguments(ops, parameters)]
     tail += [f"Returns: {_returns(first)}."] if _returns(first) else []
     tail += _gradient(ops)
     tail += _places(ops, first)
@@ -35,33 +42,34 @@ def lines(ops: Sequence[Op], *, is_method: bool, merge: Merge | None, has_out: b
 
 
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
-    head = textwrap.wrap(summary, WIDTH - 8)
+    head = textwrap.wrap(summary, ROOM - 4)
     return [*head, "", *tail, '"""']
 
 
-def _arguments(ops: Sequence[Op], has_out: bool) -> list[str]:
-    """`name: type, default`, once for each name among the overloads."""
-    seen: dict[str, list[Any]] = {}
-    for op in ops:
-        for argument in op.arguments:
-            seen.setdefault(argument.name, []).append((op, argument))
+def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
+    """A line for each parameter: `name: type, default`."""
     found = []
-    for name, uses in seen.items():
-        op, argument = uses[0]
-        words = list(dict.fromkeys(_type(use) for _, use in uses))
-        text = " or ".join(words)
-        if argument.type.base == "Tensor":
-            text = _operand(op, argument)
-        missing = len(uses) < len(ops)
-        if argument.has_default and argument.default is not None and argument.default != ():
-            text += f", default {argument.default}"
-        elif missing or argument.default is None and argument.has_default or argument.type.is_optional:
-            text += ", may be left out" if missing or argument.has_default else ", may be None"
-        found.append(f"    {parameter(name)}: {text}.")
-    if any(op.has_options for op in ops) and ops[0].base != "to":
-        found.append("    requires_grad: bool, default False.")
-    if has_out:
-        found.append("    out: Tensor that takes the result, may be left out.")
+    takes_args = "*args" in parameters
+    for written in parameters:
+        name, _, default = written.partition("=")
+        uses = [(op, a) for op in ops for a in op.arguments if parameter(a.name) == name]
+        if name == "out":
+            text = "Tensor that takes the result"
+        elif name == "requires_grad":
+            text = "bool"
+        elif not uses:
+            continue
+        elif uses[0][1].type.base == "Tensor" and len(uses) == len(ops):
+            text = _operand(*uses[0])
+        else:
+            text = " or ".join(dict.fromkeys(_type(argument) for _, argument in uses))
+        if takes_args and text == "ints":
+            text, default = "ints, or one sequence of them", ""
+        if default == "None":
+            text += ", optional"
+        elif default and default != "()":
+            text += f", default {default.removeprefix('_')}"
+        found.append(f"    {name}: {text}.")
     return found
 
 

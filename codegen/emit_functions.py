@@ -6,6 +6,7 @@ frame between the user and the kernel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from .text import indent, module, wrap
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
-IMPORTS = '''from ..core.arguments import NUMBERS
+IMPORTS = """from ..core.arguments import NUMBERS
 from ..core.arguments import coerce as _coerce
 from ..core.arguments import keys_of_list as _keys_of_list
 from ..core.arguments import number as _number
@@ -32,7 +33,7 @@ from ..core.errors import too_many as _too_many
 from ..core.memory_format import contiguous_format as _contiguous_format
 from ..dispatch.tls import state as _state
 from . import calls as _calls
-from . import operators as _ops'''
+from . import operators as _ops"""
 
 FUNCTIONS_DOC = """Public functions, `gt.add(...)`: one per operator name, a to z.
 
@@ -43,7 +44,7 @@ METHODS_DOC = """Tensor's operators: methods, then what Python's own operators c
 
 As `functions.py`, without `out`."""
 
-# (method, overload, arguments behind self, whether other comes first); emitted where the operator is.
+# (method, overload, arguments behind self, whether other comes first).
 # Source: torch/_tensor.py and tools/autograd/templates/python_variable_methods.cpp.
 BINARY_DUNDERS = (
     ("__add__", "add.Tensor", ("1",), False),
@@ -79,14 +80,18 @@ UNARY_DUNDERS = (("__neg__", "neg"), ("__abs__", "abs"), ("__invert__", "bitwise
 def functions(model: Model) -> str:
     names = model.bases("function")
     listed = wrap("__all__ = [", [f'"{name}"' for name in names], "]")
-    parts = [_used_imports(IMPORTS + "\n\n" + "\n".join(listed))]
+    parts = [IMPORTS + "\n\n" + "\n".join(listed)]
     parts += ["\n".join(public(model, name, "function")) for name in names]
     return module(FUNCTIONS_DOC, *_prune(parts))
 
 
 def methods(model: Model) -> str:
     lines = ["class GeneratedMethods:"]
-    lines += ['    """Base of Tensor: every operator that has a method."""', "", "    __slots__ = ()"]
+    lines += [
+        '    """Base of Tensor: every operator that has a method."""',
+        "",
+        "    __slots__ = ()",
+    ]
     for name in sorted({*model.bases("method"), *model.bases("property")}):
         variant = "method" if model.overloads(name, "method") else "property"
         lines += ["", *indent(public(model, name, variant))]
@@ -98,38 +103,23 @@ def methods(model: Model) -> str:
     for dunder, overload, rest, swapped in BINARY_DUNDERS:
         if overload in known:
             lines += ["", *indent(_binary_dunder(dunder, known[overload], rest, swapped))]
-    lines += ["", "    # A class that defines __eq__ loses its hash; tensors are hashed by identity."]
+    lines += [
+        "",
+        "    # A class that defines __eq__ loses its hash; tensors are hashed by identity.",
+    ]
     lines += ["    __hash__ = object.__hash__"]
     return module(METHODS_DOC, *_prune([IMPORTS, "\n".join(lines)]))
 
 
-def _used_imports(text: str) -> str:
-    return text
-
-
 def _prune(parts: list[str]) -> list[str]:
     """Drop the import lines whose name the rest of the module does not use."""
-    rest = "\n".join(parts[1:])
-    kept = []
-    for line in parts[0].split("\n"):
-        if line.startswith("from ") and f"{line.split()[-1]}" not in _words(rest):
-            continue
-        kept.append(line)
+    used = set(re.findall(r"\w+", "\n".join(parts[1:])))
+    lines = parts[0].split("\n")
+    kept = [line for line in lines if not line.startswith("from ") or line.split()[-1] in used]
     return ["\n".join(kept), *parts[1:]]
 
 
-def _words(text: str) -> set[str]:
-    found, current = set(), ""
-    for character in text + " ":
-        if character.isalnum() or character == "_":
-            current += character
-        elif current:
-            found.add(current)
-            current = ""
-    return found
-
-
-# --- one public name --------------------------------------------------------------------------------
+# --- one public name ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -161,7 +151,9 @@ class Public:
         """
         if self.merge is not None:
             return None
-        positional = [a for a in self.first.schema.positional if not (self.is_method and a.name == "self")]
+        positional = [
+            a for a in self.first.schema.positional if not (self.is_method and a.name == "self")
+        ]
         if len(positional) != 1:
             return None
         form = positional[0].type
@@ -186,13 +178,14 @@ def gathered(model: Model, name: str, variant: str) -> Public:
 def public(model: Model, name: str, variant: str) -> list[str]:
     """The lines of one function or method."""
     it = gathered(model, name, variant)
-    body = docstring.lines(it.ops, is_method=it.is_method, merge=it.merge, has_out=bool(it.outs))
+    parameters = signature(it)
+    body = docstring.lines(it.ops, parameters, is_method=it.is_method)
     if it.merge is None:
         body += _single(it)
     else:
         body += _merged(it, it.merge)
     head = ["@property"] if variant == "property" else []
-    return [*head, *wrap(f"def {name}(", signature(it), "):"), *indent(body)]
+    return [*head, *wrap(f"def {name}(", parameters, "):"), *indent(body)]
 
 
 def signature(it: Public) -> list[str]:
@@ -200,7 +193,9 @@ def signature(it: Public) -> list[str]:
     if it.merge is not None:
         has_self = it.first.arguments and it.first.arguments[0].name == "self"
         found = (["self"] if has_self else []) + list(it.merge.parameters)
-        keyword_only = [a for a in it.first.schema.keyword_only if it.first.has_options and it.name != "to"]
+        keyword_only = [
+            a for a in it.first.schema.keyword_only if it.first.has_options and it.name != "to"
+        ]
     else:
         found = [] if it.vararg is None else ["*args"]
         if it.vararg is not None and it.is_method:
@@ -245,7 +240,10 @@ def _single(it: Public) -> list[str]:
     if it.outs:
         out = it.outs[op.name]
         given = [parameter(a.name) for a in out.arguments]
-        lines += ["if out is not None:", *indent(wrap(f"return _calls.{out.identifier}(", given, ")"))]
+        lines += [
+            "if out is not None:",
+            *indent(wrap(f"return _calls.{out.identifier}(", given, ")")),
+        ]
     if op.has_options:
         given = wrap(f"return _calls.{op.identifier}(", op.parameters, ").requires_grad_()")
         lines += ["if requires_grad:", *indent(given)]
@@ -308,7 +306,9 @@ def _merged(it: Public, merge: Merge) -> list[str]:
         for argument in op.arguments:
             if argument.name in named or argument in options:
                 known = checked.get(argument.name)
-                checked[argument.name] = argument if known is None or argument.type.is_optional else known
+                checked[argument.name] = (
+                    argument if known is None or argument.type.is_optional else known
+                )
     for name in ("dtype", "device"):
         if name in checked:
             lines += [line.replace(f"if type({name})", f"if {name} is not None and type({name})")
@@ -345,7 +345,7 @@ def _merged_out(it: Public, merge: Merge) -> list[str]:
     return ["if out is not None:", *indent(lines)]
 
 
-# --- Python's operators -------------------------------------------------------------------------------
+# --- Python's operators -------------------------------------------------------------------------
 
 
 def _unary_dunder(name: str, op: Op) -> list[str]:

@@ -1,11 +1,13 @@
-"""_generated/backend_select.py and _generated/inplace_or_view.py: kernels of two functional keys."""
+"""_generated/backend_select.py and inplace_or_view.py: kernels of two functionality keys."""
 
 from __future__ import annotations
 
 from .model import Model, Op
 from .text import indent, module, wrap
 
-BACKEND_SELECT_DOC = """Kernels of BackendSelect: the `device` of a factory call becomes a backend key."""
+BACKEND_SELECT_DOC = (
+    """Kernels of BackendSelect: the `device` of a factory call becomes a backend key."""
+)
 INPLACE_DOC = """Kernels of ADInplaceOrView: the version of what an operator writes moves.
 
 Composite implicit operators have none: what they are composed of has."""

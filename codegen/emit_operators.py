@@ -45,14 +45,20 @@ from . import operators as _ops"""
 
 def _call(op: Op) -> list[str]:
     given = []
-    may_default = True  # keyword-only arguments without a default follow defaults: `*, alpha=1, out`
+    may_default = (
+        True  # keyword-only arguments without a default follow defaults: `*, alpha=1, out`
+    )
     for argument in reversed(op.arguments):
         name = parameter(argument.name)
         may_default = may_default and argument.has_default
         given.append(f"{name}={default(argument)}" if may_default else name)
     keys = gather.expression(op)
-    keys = f"({keys})" if keys.count(" ") else keys
     body = ["include, keep = _state.get()"]
-    body += [f"key_set = ({keys} | include) & keep" if keys else "key_set = include & keep"]
+    if not keys:
+        body.append("key_set = include & keep")
+    elif gather.is_conditional(keys):
+        body += [f"key_set = {keys}", "key_set = (key_set | include) & keep"]
+    else:
+        body += gather.assigned(f"{keys} | include", "({}) & keep")
     head = wrap(f"def {op.identifier}(", given[::-1], "):")
     return [*head, *indent([*body, *gather.call(op, {})])]

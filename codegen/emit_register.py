@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from . import check_kernels, emit_kernels
 from .model import DEVICES, Model, Op
-from .text import module
+from .text import indent, module, wrap
 
-DOC = """Every registration of gputensor's own kernels; `install` runs once, when gputensor is imported."""
+DOC = """Every registration of our own kernels; `install` runs once, when gputensor is imported."""
 
-HEAD = '''from typing import Any
+HEAD = """from typing import Any
 
 from ..dispatch.dispatcher import register_kernel as _register_kernel
 from ..dispatch.keys import key as _key
 from ..dispatch.operator import caller_site as _caller_site
-from ..native import {families}
+{families}
 from . import backend_select, inplace_or_view
-from . import operators as _ops'''
+from . import operators as _ops"""
 
 HELPERS = '''def impl(operator: Any, keys: str, kernel: Any) -> None:
     """Register a kernel at one key or several; the table dump shows the calling line."""
@@ -25,7 +25,7 @@ HELPERS = '''def impl(operator: Any, keys: str, kernel: Any) -> None:
 
 
 def bind(operator: Any, factory: Any, loop: str) -> None:
-    """Register what a family's factory makes of a loop: a kernel for all devices, or (CPU's, others')."""
+    """Register what a family's factory makes: a kernel for all devices, or (CPU's, others')."""
     site = _caller_site()
     made = factory(operator, loop)
     cpu, others = made if type(made) is tuple else (made, made)
@@ -40,28 +40,32 @@ def register(model: Model) -> str:
         lines.append(f"    # --- {family} ---")
         for op in model.ops:
             if op.family == family:
-                lines += [f"    {line}" for line in _lines(op)]
-    lines.append("    # --- BackendSelect ---")
-    for op in emit_kernels.selected(model):
-        lines.append(f'    impl(_ops.{op.identifier}, "BackendSelect", backend_select.{op.identifier})')
-    lines.append("    # --- ADInplaceOrView ---")
-    for op in emit_kernels.versioned(model):
-        lines.append(f'    impl(_ops.{op.identifier}, "ADInplaceOrView", inplace_or_view.{op.identifier})')
-    head = HEAD.format(families=", ".join(sorted(_used(model))))
-    return module(DOC, head, HELPERS, "\n".join(lines))
+                lines += indent(_own(op))
+    for key, module_name, ops in (
+        ("BackendSelect", "backend_select", emit_kernels.selected(model)),
+        ("ADInplaceOrView", "inplace_or_view", emit_kernels.versioned(model)),
+    ):
+        lines.append(f"    # --- {key} ---")
+        for op in ops:
+            lines += indent(_impl(op, key, f"{module_name}.{op.identifier}"))
+    families = sorted({op.family for op in model.ops if _own(op)})
+    imports = "\n".join(wrap("from ..native import (", families, ")"))
+    return module(DOC, HEAD.format(families=imports), HELPERS, "\n".join(lines))
 
 
-def _used(model: Model) -> set[str]:
-    return {op.family for op in model.ops if _lines(op)}
-
-
-def _lines(op: Op) -> list[str]:
+def _own(op: Op) -> list[str]:
+    """Registrations of the operator's own kernels; none where a backend brings one."""
     if op.dispatch is None:
         if check_kernels.defines(op.family, op.identifier):
-            return [f'impl(_ops.{op.identifier}, "{", ".join(DEVICES)}", {op.family}.{op.identifier})']
-        return [f'bind(_ops.{op.identifier}, {op.family}.{op.kernel_factory}, "{op.loop}")']
+            return _impl(op, ", ".join(DEVICES), f"{op.family}.{op.identifier}")
+        kernel = f"{op.family}.{op.kernel_factory}"
+        return wrap("bind(", [f"_ops.{op.identifier}", kernel, f'"{op.loop}"'], ")")
     found = []
     for name in op.natives:
         keys = ", ".join(key for key, value in op.dispatch.items() if value == name)
-        found.append(f'impl(_ops.{op.identifier}, "{keys}", {op.family}.{name})')
+        found += _impl(op, keys, f"{op.family}.{name}")
     return found
+
+
+def _impl(op: Op, keys: str, kernel: str) -> list[str]:
+    return wrap("impl(", [f"_ops.{op.identifier}", f'"{keys}"', kernel], ")")

@@ -33,6 +33,7 @@ from ..tensor import Tensor
 _Number: TypeAlias = int | float | complex
 """
 
+
 def functions(model: Model) -> str:
     lines: list[str] = []
     for name in model.bases("function"):

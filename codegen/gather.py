@@ -6,10 +6,11 @@ on the fast way that costs nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from .model import Op, parameter
-from .text import indent, wrap
+from .text import WIDTH, indent, wrap
 
 
 def expression(op: Op, names: Mapping[str, str] | None = None) -> str:
@@ -36,6 +37,25 @@ def expression(op: Op, names: Mapping[str, str] | None = None) -> str:
     return " | ".join(terms)
 
 
+def assigned(keys: str, frame: str = "{}") -> list[str]:
+    """`key_set = keys`, a term a line where it is long. frame: what stands around the keys."""
+    line = f"key_set = {frame.format(keys)}"
+    terms = keys.split(" | ")
+    if len(line) <= WIDTH - 12 or is_conditional(keys):
+        return [line]
+    opening, closing = frame.split("{}")
+    return [
+        f"key_set = {opening}(",
+        *indent([terms[0], *(f"| {term}" for term in terms[1:])]),
+        f"){closing}",
+    ]
+
+
+def is_conditional(keys: str) -> bool:
+    """True for `a if test else b`, which binds less than `|`."""
+    return re.match(r"\w+\._keys if ", keys) is not None
+
+
 def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
     """The call through the table, once `key_set` is there."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
@@ -54,10 +74,12 @@ def guarded(op: Op, *, is_method: bool, names: Mapping[str, str] | None = None) 
     if op.numbers:
         return [
             "try:",
-            *indent([f"key_set = {keys}"]),
+            *indent(assigned(keys)),
             "except AttributeError:",
-            *indent([f"{', '.join(operands)} = _coerce(_ops.{op.identifier}, {', '.join(operands)})"]),
-            *indent([f"key_set = {keys}"]),
+            *indent(
+                [f"{', '.join(operands)} = _coerce(_ops.{op.identifier}, {', '.join(operands)})"]
+            ),
+            *indent(assigned(keys)),
             state,
             "key_set = (key_set | include) & keep",
         ]

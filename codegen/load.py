@@ -56,7 +56,9 @@ def _derived(entry: Op) -> Iterable[Op]:
         schema = model.derive(entry, name)
         if schema is None:
             forms = f"'{entry.base}_' or '{entry.base}.out'"
-            raise EntryError(entry.line, entry.base, f"'autogen' must name its forms like {forms} (got '{name}')")
+            raise EntryError(
+                entry.line, entry.base, f"'autogen' must name its forms like {forms} (got '{name}')"
+            )
         in_place = schema.kind == "inplace"
         yield Op(
             schema=schema,
@@ -102,7 +104,11 @@ class _Entry:
         for key, _ in node.value:
             line = key.start_mark.line + 1
             if key.value in seen:
-                raise EntryError(line, self.where, f"key '{key.value}' is given twice, first at line {seen[key.value]}")
+                raise EntryError(
+                    line,
+                    self.where,
+                    f"key '{key.value}' is given twice, first at line {seen[key.value]}",
+                )
             seen[key.value] = line
         return [(key.value, value) for key, value in node.value]
 
@@ -130,7 +136,9 @@ class _Entry:
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
         )
         if op.dispatch and any(key in ("CPU", "CUDA") for key in op.dispatch) and op.is_implicit:
-            raise self.error(f"'dispatch' must not mix {model.IMPLICIT} with backends", self.nodes["dispatch"])
+            raise self.error(
+                f"'dispatch' must not mix {model.IMPLICIT} with backends", self.nodes["dispatch"]
+            )
         return op
 
     def schema(self) -> Any:
@@ -152,7 +160,9 @@ class _Entry:
         found = self.words("variants") or ("function",)
         for variant in found:
             self.known(variant, VARIANTS, "variants")
-        if "function" not in found and not (schema.arguments and schema.arguments[0].name == "self"):
+        if "function" not in found and not (
+            schema.arguments and schema.arguments[0].name == "self"
+        ):
             named = any(argument.name == "self" for argument in schema.arguments)
             if not named:
                 raise self.error("a method must have an argument 'self'", self.nodes["variants"])
@@ -188,7 +198,10 @@ class _Entry:
         found = {}
         for name, value in self.pairs(node):
             if name not in tensors:
-                raise self.error(f"'derivatives' names no Tensor argument with '{name}'{_suggest(name, tensors)}", value)
+                raise self.error(
+                    f"'derivatives' has no Tensor argument '{name}'{_suggest(name, tensors)}",
+                    value,
+                )
             found[name] = self.scalar(value, f"derivatives.{name}")
             try:
                 ast.parse(found[name], mode="eval")
@@ -230,7 +243,9 @@ class _Entry:
 
     def known(self, word: str, choices: tuple[str, ...], field: str) -> None:
         if word not in choices:
-            raise self.error(f"'{field}' has no '{word}'{_suggest(word, choices)}", self.nodes[field])
+            raise self.error(
+                f"'{field}' has no '{word}'{_suggest(word, choices)}", self.nodes[field]
+            )
 
     def choice(self, field: str, choices: tuple[str, ...]) -> str:
         word = self.text(field)

@@ -96,7 +96,12 @@ _TO_OPTIONS = (
 )  # fmt: skip
 _TO_STUB = (
     ("self", "dtype: dtype", *_TO_OPTIONS),
-    ("self", "device: device | str | int | None = None", "dtype: dtype | None = None", *_TO_OPTIONS),
+    (
+        "self",
+        "device: device | str | int | None = None",
+        "dtype: dtype | None = None",
+        *_TO_OPTIONS,
+    ),
     ("self", "other: Tensor", *_TO_OPTIONS),
 )
 
@@ -176,8 +181,8 @@ MERGES: dict[str, Merge] = {
     "sum": _reduction("sum"),
     "to": Merge(
         (
-            "*target", "dtype=None", "device=None", "other=None", "non_blocking=False", "copy=False",
-            "memory_format=None",
+            "*target", "dtype=None", "device=None", "other=None", "non_blocking=False",
+            "copy=False", "memory_format=None",
         ),  # fmt: skip
         (
             Case("other is not None", "to.other"),

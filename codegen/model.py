@@ -54,8 +54,9 @@ TAGS = (
 class Op:
     """One overload.
 
-    line: of its entry in the YAML. factory: prefix of the family's kernel factories. dispatch: key -> name in native/<family>.py, None where the
-    family's factory is bound. source: the entry that named this one in `autogen`.
+    line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
+    family's kernel factory is bound. factory: that factory's prefix. source: the entry that named
+    this one in `autogen`.
     """
 
     schema: FunctionSchema
@@ -112,7 +113,7 @@ class Op:
 
     @property
     def numbers(self) -> list[str]:
-        """Names of Tensor arguments that may be Python numbers: all but the first, never a written one."""
+        """Tensor arguments that may be Python numbers: all but the first, never a written one."""
         if self.family not in NUMBER_FAMILIES:
             return []
         return [a.name for a in self.tensors[1:] if not a.is_write]
@@ -173,10 +174,12 @@ class Model:
 
     def bases(self, variant: str) -> list[str]:
         """Public names in a to z."""
-        return sorted({op.base for op in self.ops if op.is_public and self.overloads(op.base, variant)})
+        return sorted(
+            {op.base for op in self.ops if op.is_public and self.overloads(op.base, variant)}
+        )
 
     def out_of(self, op: Op) -> Op | None:
-        """The out form of a functional operator: what its autogen names, or an entry with its arguments."""
+        """The out form of a functional operator: of its autogen, or an entry with its arguments."""
         if op.kind != "functional":
             return None
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]

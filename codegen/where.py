@@ -20,7 +20,9 @@ def print_places(model: Model, name: str) -> int:
         names = {known for op in model.ops for known in (op.base, op.name)}
         close = difflib.get_close_matches(wanted, names, n=3)
         hint = f"; did you mean {', '.join(close)}" if close else ""
-        print(f"where: 'operator' must be in {paths.YAML.name} (got {name!r}){hint}", file=sys.stderr)
+        print(
+            f"where: 'operator' must be in {paths.YAML.name} (got {name!r}){hint}", file=sys.stderr
+        )
         return 2
     for op in found:
         print(op.name)
@@ -54,7 +56,11 @@ def public_names(op: Op) -> list[str]:
     found = []
     if op.is_public and op.kind != "out":
         found += [f"gt.{op.base}"] if "function" in op.variants else []
-        found += [f"Tensor.{op.base}"] if "function" not in op.variants or "method" in op.variants else []
+        found += (
+            [f"Tensor.{op.base}"]
+            if "function" not in op.variants or "method" in op.variants
+            else []
+        )
     found += [dunder for dunder, overload in UNARY_DUNDERS if overload == op.name]
     return found + [dunder for dunder, overload, _, _ in BINARY_DUNDERS if overload == op.name]
 

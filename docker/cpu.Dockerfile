@@ -1,11 +1,11 @@
-# gputensor without a GPU: by default the host-cost benchmark against NumPy and PyTorch.
+# gputensor without a GPU: by default the host-cost benchmark against NumPy, and PyTorch where it is added.
 #   docker build -f docker/cpu.Dockerfile -t gputensor-cpu .
 #   docker run --rm -v "$PWD/out:/out" gputensor-cpu
 ARG BASE=python:3.12-slim-bookworm
 FROM ${BASE}
 
-# The peer that the benchmark compares with. Without it (--build-arg PEERS=) only NumPy is shown.
-ARG PEERS="torch==2.13.0"
+# --build-arg PEERS="torch==2.13.0" adds the peer; it is larger than all the rest together.
+ARG PEERS=""
 WORKDIR /gputensor
 
 # Dependencies first: they change less often than the source.

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from . import tensor as tensors
 from ._generated import calls
 from .core import errors
 from .core.device import CPU, device
@@ -20,6 +19,7 @@ from .core.promotion import number_dtype, promote_types
 from .dispatch import backend_select, defaults
 from .limits import iinfo
 from .storage import Storage
+from .tensor import CPU_KEYS, Tensor, from_array, from_storage
 
 _PLAIN = frozenset((bool, int, float, complex))
 
@@ -27,7 +27,7 @@ _PLAIN = frozenset((bool, int, float, complex))
 def tensor(
     data: Any, *, dtype: dtype | None = None, device: device | str | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
-) -> tensors.Tensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A new tensor that holds `data`.
 
     Args:
@@ -62,7 +62,7 @@ def tensor(
 
 def as_tensor(
     data: Any, dtype: dtype | None = None, device: device | str | None = None
-) -> tensors.Tensor:
+) -> Tensor:
     """`data` as a tensor that shares its memory where it can; PyTorch's name for `asarray`."""
     from .interop import numpy_bridge
 
@@ -73,7 +73,7 @@ def _device(given: Any) -> device | None:
     return device(given) if isinstance(given, str) else given
 
 
-def _from(data: Any, wanted: dtype | None) -> tuple[tensors.Tensor, bool]:
+def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     """The data as a tensor, and whether its memory is new."""
     from .interop import numpy_bridge
 
@@ -86,14 +86,14 @@ def _from(data: Any, wanted: dtype | None) -> tuple[tensors.Tensor, bool]:
     return _from_numbers(data, wanted), True
 
 
-def _pinned(made: tensors.Tensor) -> tensors.Tensor:
+def _pinned(made: Tensor) -> Tensor:
     from . import runtime
 
     if made._device is not CPU:
         raise errors.must("tensor", "pin_memory", "be given for CPU tensors only", made)
     shape = made._geometry
     memory = runtime.cuda().pinned_allocate(shape.nbytes)
-    result = tensors.from_storage(Storage(memory.array, shape.nbytes, CPU), 0, shape, tensors.CPU_KEYS)
+    result = from_storage(Storage(memory.array, shape.nbytes, CPU), 0, shape, CPU_KEYS)
     return calls.copy_(result, made, False)
 
 
@@ -184,7 +184,7 @@ class _Numbers:
         return default if found is None else found
 
 
-def _from_numbers(data: Any, wanted: dtype | None) -> tensors.Tensor:
+def _from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     numbers = _Numbers(data)
     element = numbers.dtype() if wanted is None else wanted
     given = max([d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL)
@@ -205,7 +205,7 @@ def _from_numbers(data: Any, wanted: dtype | None) -> tensors.Tensor:
     except OverflowError:
         raise errors.number_out_of_range("tensor", element, max(values, key=abs)) from None
     shape = contiguous_geometry(numbers.sizes, wide)
-    made = tensors.from_array(array.reshape(numbers.sizes), shape)
+    made = from_array(array.reshape(numbers.sizes), shape)
     return made if wide is element else calls.to_dtype(made, element)
 
 

@@ -85,14 +85,21 @@ def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]
     """The view that `index` names, the dimensions of it that are yet to be flipped, and whether a bool took part."""
     index = tuple([_plain(i) for i in index])
     ndim = tensor._geometry.ndim
-    specified = 0
+    specified = ellipses = bools = 0
     for i in index:
-        if type(i) is int or type(i) is slice:
+        kind = type(i)
+        if kind is int or kind is slice:
             specified += 1
+        elif kind is bool:
+            bools += 1
+        elif i is Ellipsis:
+            ellipses += 1
+    if bools > 1 or ellipses > 1:
+        raise errors.unsupported_index(errors.Got(f"{max(bools, ellipses)} of one kind"))
     if specified > ndim:
         raise errors.too_many_indices(tensor, specified)
     view: Any = tensor
-    dim, flipped, bools = 0, [], 0
+    dim, flipped = 0, []
     for i in index:
         kind = type(i)
         if kind is int:
@@ -106,13 +113,9 @@ def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]
             dim += ndim - specified
         else:
             view = calls.unsqueeze(view, dim)
-            if kind is bool:
-                bools += 1
-                if not i:
-                    view = calls.slice_Tensor(view, dim, 0, 0, 1)
+            if i is False:
+                view = calls.slice_Tensor(view, dim, 0, 0, 1)
             dim += 1
-    if bools > 1:
-        raise errors.unsupported_index(errors.Got("several bools"))
     return view, tuple(flipped), bools > 0
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from . import tensor as tensors
 from ._generated import calls
 from .core import errors
 from .core.device import CPU, META, device
@@ -20,12 +19,13 @@ from .core.dtype import dtype, uint8
 from .core.geometry import contiguous_geometry, geometry
 from .dispatch.backend_select import TENSOR_KEYS
 from .storage import Storage, allocate_storage
+from .tensor import Tensor, from_storage
 
 
-def flat(storage: Storage) -> tensors.Tensor:
+def flat(storage: Storage) -> Tensor:
     """The whole storage as a tensor of bytes."""
     keys = TENSOR_KEYS[storage.device.type]
-    return tensors.from_storage(storage, 0, contiguous_geometry((storage.nbytes,), uint8), keys)
+    return from_storage(storage, 0, contiguous_geometry((storage.nbytes,), uint8), keys)
 
 
 def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
@@ -39,7 +39,7 @@ def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
     return storage if place is CPU else calls.to_device(flat(storage), place, uint8)._get_storage()
 
 
-def reduce(tensor: tensors.Tensor) -> tuple[Any, ...]:
+def reduce(tensor: Tensor) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it."""
     if tensor.requires_grad:
         raise errors.must("pickle", "self", "not require grad", tensor, remedy="use .detach()")
@@ -49,9 +49,9 @@ def reduce(tensor: tensors.Tensor) -> tuple[Any, ...]:
 
 def _rebuild(
     storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype
-) -> tensors.Tensor:
+) -> Tensor:
     keys = TENSOR_KEYS[storage.device.type]
-    return tensors.from_storage(storage, offset, geometry(sizes, strides, element), keys)
+    return from_storage(storage, offset, geometry(sizes, strides, element), keys)
 
 
 def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
@@ -69,7 +69,7 @@ def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: devi
 copyreg.pickle(Storage, _reduce_storage)  # type: ignore[arg-type]
 
 
-def deepcopy(tensor: tensors.Tensor, memo: dict[int, Any]) -> tensors.Tensor:
+def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """`Tensor.__deepcopy__`: a copy of the whole storage, on its device, once for all its tensors."""
     if tensor.requires_grad:
         raise errors.must("deepcopy", "self", "not require grad", tensor, remedy="use .detach()")
@@ -81,4 +81,4 @@ def deepcopy(tensor: tensors.Tensor, memo: dict[int, Any]) -> tensors.Tensor:
             calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
     shape = tensor._geometry
-    return tensors.from_storage(twin, tensor._offset, shape, tensor._keys)
+    return from_storage(twin, tensor._offset, shape, tensor._keys)

@@ -23,7 +23,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from . import tensor as tensors
 from .core import dtype as dtypes
 from .core import errors
 from .core.device import CPU, META, device
@@ -33,6 +32,7 @@ from .dispatch import backend_select
 from .dispatch.backend_select import TENSOR_KEYS
 from .pickling import host_bytes, storage_from
 from .storage import Storage, allocate_storage
+from .tensor import Tensor, from_storage
 
 FORMAT, VERSION = "gputensor", 1
 _HEADER = "header.json"
@@ -131,7 +131,7 @@ class _Writer:
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
 
-    def _tensor(self, tensor: tensors.Tensor) -> int:
+    def _tensor(self, tensor: Tensor) -> int:
         number = self._numbers.get(id(tensor))
         if number is None:
             if tensor.requires_grad:
@@ -202,7 +202,7 @@ class _Reader:
     def __init__(self, archive: zipfile.ZipFile, header: dict[str, Any], map_location: Any) -> None:
         self._archive, self._header, self._map = archive, header, map_location
         self._storages: dict[int, Storage] = {}
-        self._tensors: dict[int, tensors.Tensor] = {}
+        self._tensors: dict[int, Tensor] = {}
         self._decoders = {
             "tensor": self._tensor, "dict": self._dict, "float": float, "device": device,
             "tuple": lambda items: tuple([self._decode(v) for v in items]),
@@ -227,7 +227,7 @@ class _Reader:
     def _dict(self, pairs: Any) -> dict[Any, Any]:
         return {self._decode(k): self._decode(v) for k, v in pairs}
 
-    def _tensor(self, number: int) -> tensors.Tensor:
+    def _tensor(self, number: int) -> Tensor:
         found = self._tensors.get(number)
         if found is None:
             described = self._header["tensors"][_natural("tensor", number)]
@@ -240,7 +240,7 @@ class _Reader:
             shape = geometry(sizes, strides, element)
             if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
                 raise _Damaged(f"tensor {number} reaches beyond its storage")
-            found = self._tensors[number] = tensors.from_storage(
+            found = self._tensors[number] = from_storage(
                 storage, offset, shape, TENSOR_KEYS[storage.device.type]
             )
         return found

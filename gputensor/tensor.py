@@ -181,8 +181,11 @@ class Tensor(GeneratedMethods):
         array = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
-            if storage is None or storage.data is None:
+            if storage is None or self._device is not CPU:
                 raise errors.no_storage("array", self)
+            if geometry.numel == 0:  # may begin past the end of its storage
+                array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
+                return array
             array = self._array = np.ndarray(
                 geometry.sizes, geometry.dtype.np, storage.data,
                 self._offset * geometry.dtype.itemsize, geometry.stride_bytes,

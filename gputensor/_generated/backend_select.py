@@ -5,7 +5,9 @@ from ..dispatch.backend_select import key_set_for as _key_set_for
 from . import operators as _ops
 
 
-def empty_memory_format(key_set, size, dtype, layout, device, pin_memory, memory_format):
+def empty_memory_format(
+    key_set, size, dtype, layout, device, pin_memory, memory_format,
+):
     key_set = _key_set_for(device)
     return _ops.empty_memory_format.redispatch_table[key_set](
         key_set, size, dtype, layout, device, pin_memory, memory_format,
@@ -28,12 +30,16 @@ def empty_permuted(key_set, size, physical_layout, dtype, layout, device, pin_me
 
 def zeros(key_set, size, dtype, layout, device, pin_memory):
     key_set = _key_set_for(device)
-    return _ops.zeros.redispatch_table[key_set](key_set, size, dtype, layout, device, pin_memory)
+    return _ops.zeros.redispatch_table[key_set](
+        key_set, size, dtype, layout, device, pin_memory,
+    )
 
 
 def ones(key_set, size, dtype, layout, device, pin_memory):
     key_set = _key_set_for(device)
-    return _ops.ones.redispatch_table[key_set](key_set, size, dtype, layout, device, pin_memory)
+    return _ops.ones.redispatch_table[key_set](
+        key_set, size, dtype, layout, device, pin_memory,
+    )
 
 
 def full(key_set, size, fill_value, dtype, layout, device, pin_memory):
@@ -45,12 +51,16 @@ def full(key_set, size, fill_value, dtype, layout, device, pin_memory):
 
 def scalar_tensor(key_set, s, dtype, layout, device, pin_memory):
     key_set = _key_set_for(device)
-    return _ops.scalar_tensor.redispatch_table[key_set](key_set, s, dtype, layout, device, pin_memory)
+    return _ops.scalar_tensor.redispatch_table[key_set](
+        key_set, s, dtype, layout, device, pin_memory,
+    )
 
 
 def arange(key_set, end, dtype, layout, device, pin_memory):
     key_set = _key_set_for(device)
-    return _ops.arange.redispatch_table[key_set](key_set, end, dtype, layout, device, pin_memory)
+    return _ops.arange.redispatch_table[key_set](
+        key_set, end, dtype, layout, device, pin_memory,
+    )
 
 
 def arange_start(key_set, start, end, dtype, layout, device, pin_memory):
@@ -81,9 +91,13 @@ def eye(key_set, n, dtype, layout, device, pin_memory):
 
 def eye_m(key_set, n, m, dtype, layout, device, pin_memory):
     key_set = _key_set_for(device)
-    return _ops.eye_m.redispatch_table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
+    return _ops.eye_m.redispatch_table[key_set](
+        key_set, n, m, dtype, layout, device, pin_memory,
+    )
 
 
 def rand(key_set, size, dtype, layout, device, pin_memory):
     key_set = _key_set_for(device)
-    return _ops.rand.redispatch_table[key_set](key_set, size, dtype, layout, device, pin_memory)
+    return _ops.rand.redispatch_table[key_set](
+        key_set, size, dtype, layout, device, pin_memory,
+    )

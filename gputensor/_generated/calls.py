@@ -82,13 +82,13 @@ def expand(self, size, implicit=False):
 
 def expand_as(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys | other._keys) | include) & keep
+    key_set = (self._keys | other._keys | include) & keep
     return _ops.expand_as.table[key_set](key_set, self, other)
 
 
 def view_as(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys | other._keys) | include) & keep
+    key_set = (self._keys | other._keys | include) & keep
     return _ops.view_as.table[key_set](key_set, self, other)
 
 
@@ -261,10 +261,14 @@ def empty_memory_format(
 def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.empty_strided.table[key_set](key_set, size, stride, dtype, layout, device, pin_memory)
+    return _ops.empty_strided.table[key_set](
+        key_set, size, stride, dtype, layout, device, pin_memory,
+    )
 
 
-def empty_permuted(size, physical_layout, dtype=None, layout=None, device=None, pin_memory=None):
+def empty_permuted(
+    size, physical_layout, dtype=None, layout=None, device=None, pin_memory=None,
+):
     include, keep = _state.get()
     key_set = include & keep
     return _ops.empty_permuted.table[key_set](
@@ -272,7 +276,9 @@ def empty_permuted(size, physical_layout, dtype=None, layout=None, device=None, 
     )
 
 
-def empty_like(self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+def empty_like(
+    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.empty_like.table[key_set](
@@ -283,10 +289,14 @@ def empty_like(self, dtype=None, layout=None, device=None, pin_memory=None, memo
 def new_empty(self, size, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.new_empty.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
+    return _ops.new_empty.table[key_set](
+        key_set, self, size, dtype, layout, device, pin_memory,
+    )
 
 
-def new_empty_strided(self, size, stride, dtype=None, layout=None, device=None, pin_memory=None):
+def new_empty_strided(
+    self, size, stride, dtype=None, layout=None, device=None, pin_memory=None,
+):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.new_empty_strided.table[key_set](
@@ -300,7 +310,9 @@ def zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
     return _ops.zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
 
 
-def zeros_like(self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+def zeros_like(
+    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.zeros_like.table[key_set](
@@ -311,7 +323,9 @@ def zeros_like(self, dtype=None, layout=None, device=None, pin_memory=None, memo
 def new_zeros(self, size, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.new_zeros.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
+    return _ops.new_zeros.table[key_set](
+        key_set, self, size, dtype, layout, device, pin_memory,
+    )
 
 
 def ones(size, dtype=None, layout=None, device=None, pin_memory=None):
@@ -320,7 +334,9 @@ def ones(size, dtype=None, layout=None, device=None, pin_memory=None):
     return _ops.ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
 
 
-def ones_like(self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+def ones_like(
+    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.ones_like.table[key_set](
@@ -331,17 +347,22 @@ def ones_like(self, dtype=None, layout=None, device=None, pin_memory=None, memor
 def new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.new_ones.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
+    return _ops.new_ones.table[key_set](
+        key_set, self, size, dtype, layout, device, pin_memory,
+    )
 
 
 def full(size, fill_value, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.full.table[key_set](key_set, size, fill_value, dtype, layout, device, pin_memory)
+    return _ops.full.table[key_set](
+        key_set, size, fill_value, dtype, layout, device, pin_memory,
+    )
 
 
 def full_like(
-    self, fill_value, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+    self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+    memory_format=None,
 ):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -350,7 +371,9 @@ def full_like(
     )
 
 
-def new_full(self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None):
+def new_full(
+    self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.new_full.table[key_set](
@@ -373,10 +396,14 @@ def arange(end, dtype=None, layout=None, device=None, pin_memory=None):
 def arange_start(start, end, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.arange_start.table[key_set](key_set, start, end, dtype, layout, device, pin_memory)
+    return _ops.arange_start.table[key_set](
+        key_set, start, end, dtype, layout, device, pin_memory,
+    )
 
 
-def arange_start_step(start, end, step=1, dtype=None, layout=None, device=None, pin_memory=None):
+def arange_start_step(
+    start, end, step=1, dtype=None, layout=None, device=None, pin_memory=None,
+):
     include, keep = _state.get()
     key_set = include & keep
     return _ops.arange_start_step.table[key_set](
@@ -393,7 +420,9 @@ def arange_start_out(start, end, step, out):
 def linspace(start, end, steps, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.linspace.table[key_set](key_set, start, end, steps, dtype, layout, device, pin_memory)
+    return _ops.linspace.table[key_set](
+        key_set, start, end, steps, dtype, layout, device, pin_memory,
+    )
 
 
 def linspace_out(start, end, steps, out):
@@ -426,7 +455,9 @@ def rand(size, dtype=None, layout=None, device=None, pin_memory=None):
     return _ops.rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
 
 
-def rand_like(self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+def rand_like(
+    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.rand_like.table[key_set](
@@ -442,19 +473,19 @@ def uniform_(self, from_=0.0, to=1.0, generator=None):
 
 def copy_(self, src, non_blocking=False):
     include, keep = _state.get()
-    key_set = ((self._keys | src._keys) | include) & keep
+    key_set = (self._keys | src._keys | include) & keep
     return _ops.copy_.table[key_set](key_set, self, src, non_blocking)
 
 
 def _copy_from(self, dst, non_blocking=False):
     include, keep = _state.get()
-    key_set = ((self._keys | dst._keys) | include) & keep
+    key_set = (self._keys | dst._keys | include) & keep
     return _ops._copy_from.table[key_set](key_set, self, dst, non_blocking)
 
 
 def _copy_from_and_resize(self, dst):
     include, keep = _state.get()
-    key_set = ((self._keys | dst._keys) | include) & keep
+    key_set = (self._keys | dst._keys | include) & keep
     return _ops._copy_from_and_resize.table[key_set](key_set, self, dst)
 
 
@@ -471,8 +502,8 @@ def contiguous(self, memory_format=_contiguous_format):
 
 
 def to_dtype_layout(
-    self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, copy=False,
-    memory_format=None,
+    self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False,
+    copy=False, memory_format=None,
 ):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -492,13 +523,17 @@ def to_device(self, device, dtype, non_blocking=False, copy=False, memory_format
 def to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.to_dtype.table[key_set](key_set, self, dtype, non_blocking, copy, memory_format)
+    return _ops.to_dtype.table[key_set](
+        key_set, self, dtype, non_blocking, copy, memory_format,
+    )
 
 
 def to_other(self, other, non_blocking=False, copy=False, memory_format=None):
     include, keep = _state.get()
-    key_set = ((self._keys | other._keys) | include) & keep
-    return _ops.to_other.table[key_set](key_set, self, other, non_blocking, copy, memory_format)
+    key_set = (self._keys | other._keys | include) & keep
+    return _ops.to_other.table[key_set](
+        key_set, self, other, non_blocking, copy, memory_format,
+    )
 
 
 def _to_copy(
@@ -538,8 +573,14 @@ def resize_(self, size, memory_format=None):
 
 def resize_as_(self, the_template, memory_format=None):
     include, keep = _state.get()
-    key_set = ((self._keys | the_template._keys) | include) & keep
+    key_set = (self._keys | the_template._keys | include) & keep
     return _ops.resize_as_.table[key_set](key_set, self, the_template, memory_format)
+
+
+def set_(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.set_.table[key_set](key_set, self)
 
 
 def set__source_Storage(self, source):
@@ -558,14 +599,8 @@ def set__source_Storage_storage_offset(self, source, storage_offset, size, strid
 
 def set__source_Tensor(self, source):
     include, keep = _state.get()
-    key_set = ((self._keys | source._keys) | include) & keep
+    key_set = (self._keys | source._keys | include) & keep
     return _ops.set__source_Tensor.table[key_set](key_set, self, source)
-
-
-def set_(self):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.set_.table[key_set](key_set, self)
 
 
 def fill__Scalar(self, value):
@@ -576,7 +611,7 @@ def fill__Scalar(self, value):
 
 def fill__Tensor(self, value):
     include, keep = _state.get()
-    key_set = ((self._keys | value._keys) | include) & keep
+    key_set = (self._keys | value._keys | include) & keep
     return _ops.fill__Tensor.table[key_set](key_set, self, value)
 
 
@@ -594,7 +629,7 @@ def cat(tensors, dim=0):
 
 def cat_out(tensors, dim, out):
     include, keep = _state.get()
-    key_set = ((_keys_of_list(tensors) | out._keys) | include) & keep
+    key_set = (_keys_of_list(tensors) | out._keys | include) & keep
     return _ops.cat_out.table[key_set](key_set, tensors, dim, out)
 
 
@@ -606,7 +641,7 @@ def stack(tensors, dim=0):
 
 def stack_out(tensors, dim, out):
     include, keep = _state.get()
-    key_set = ((_keys_of_list(tensors) | out._keys) | include) & keep
+    key_set = (_keys_of_list(tensors) | out._keys | include) & keep
     return _ops.stack_out.table[key_set](key_set, tensors, dim, out)
 
 
@@ -618,121 +653,169 @@ def repeat(self, repeats):
 
 def add_Tensor(self, other, alpha=1):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
 
 
 def add__Tensor(self, other, alpha=1):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.add__Tensor.table[key_set](key_set, self, other, alpha)
 
 
 def add_out(self, other, alpha, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.add_out.table[key_set](key_set, self, other, alpha, out)
 
 
 def sub_Tensor(self, other, alpha=1):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.sub_Tensor.table[key_set](key_set, self, other, alpha)
 
 
 def sub__Tensor(self, other, alpha=1):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.sub__Tensor.table[key_set](key_set, self, other, alpha)
 
 
 def sub_out(self, other, alpha, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.sub_out.table[key_set](key_set, self, other, alpha, out)
 
 
 def rsub_Tensor(self, other, alpha=1):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.rsub_Tensor.table[key_set](key_set, self, other, alpha)
 
 
 def mul_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.mul_Tensor.table[key_set](key_set, self, other)
 
 
 def mul__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.mul__Tensor.table[key_set](key_set, self, other)
 
 
 def mul_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.mul_out.table[key_set](key_set, self, other, out)
 
 
 def div_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.div_Tensor.table[key_set](key_set, self, other)
 
 
 def div__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.div__Tensor.table[key_set](key_set, self, other)
 
 
 def div_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.div_out.table[key_set](key_set, self, other, out)
 
 
 def div_Tensor_mode(self, other, rounding_mode):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
 
 
 def div__Tensor_mode(self, other, rounding_mode):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.div__Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
 
 
 def div_out_mode(self, other, rounding_mode, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.div_out_mode.table[key_set](key_set, self, other, rounding_mode, out)
 
 
 def minimum(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.minimum.table[key_set](key_set, self, other)
 
 
 def minimum_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.minimum_out.table[key_set](key_set, self, other, out)
 
 
 def maximum(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.maximum.table[key_set](key_set, self, other)
 
 
 def maximum_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.maximum_out.table[key_set](key_set, self, other, out)
 
 
@@ -750,7 +833,7 @@ def neg_(self):
 
 def neg_out(self, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.neg_out.table[key_set](key_set, self, out)
 
 
@@ -768,7 +851,7 @@ def abs_(self):
 
 def abs_out(self, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.abs_out.table[key_set](key_set, self, out)
 
 
@@ -786,127 +869,180 @@ def exp_(self):
 
 def exp_out(self, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.exp_out.table[key_set](key_set, self, out)
 
 
 def eq_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.eq_Tensor.table[key_set](key_set, self, other)
 
 
 def eq__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.eq__Tensor.table[key_set](key_set, self, other)
 
 
 def eq_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.eq_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def ne_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.ne_Tensor.table[key_set](key_set, self, other)
 
 
 def ne__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.ne__Tensor.table[key_set](key_set, self, other)
 
 
 def ne_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.ne_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def lt_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.lt_Tensor.table[key_set](key_set, self, other)
 
 
 def lt__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.lt__Tensor.table[key_set](key_set, self, other)
 
 
 def lt_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.lt_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def le_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.le_Tensor.table[key_set](key_set, self, other)
 
 
 def le__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.le__Tensor.table[key_set](key_set, self, other)
 
 
 def le_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.le_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def gt_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.gt_Tensor.table[key_set](key_set, self, other)
 
 
 def gt__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.gt__Tensor.table[key_set](key_set, self, other)
 
 
 def gt_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.gt_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def ge_Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.ge_Tensor.table[key_set](key_set, self, other)
 
 
 def ge__Tensor(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys if type(other) in NUMBERS else self._keys | other._keys) | include) & keep
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
     return _ops.ge__Tensor.table[key_set](key_set, self, other)
 
 
 def ge_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        self._keys
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.ge_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def where_self(condition, self, other):
     include, keep = _state.get()
-    key_set = ((condition._keys | (0 if type(self) in NUMBERS else self._keys) | (0 if type(other) in NUMBERS else other._keys)) | include) & keep
+    key_set = ((
+        condition._keys
+        | (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys)
+        | include
+    )) & keep
     return _ops.where_self.table[key_set](key_set, condition, self, other)
 
 
 def where_self_out(condition, self, other, out):
     include, keep = _state.get()
-    key_set = ((condition._keys | (0 if type(self) in NUMBERS else self._keys) | (0 if type(other) in NUMBERS else other._keys) | out._keys) | include) & keep
+    key_set = ((
+        condition._keys
+        | (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys)
+        | out._keys
+        | include
+    )) & keep
     return _ops.where_self_out.table[key_set](key_set, condition, self, other, out)
 
 
@@ -918,7 +1054,7 @@ def sum(self, dtype=None):
 
 def sum_out(self, dtype, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.sum_out.table[key_set](key_set, self, dtype, out)
 
 
@@ -930,7 +1066,7 @@ def sum_dim_IntList(self, dim, keepdim=False, dtype=None):
 
 def sum_IntList_out(self, dim, keepdim, dtype, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.sum_IntList_out.table[key_set](key_set, self, dim, keepdim, dtype, out)
 
 
@@ -942,7 +1078,7 @@ def mean(self, dtype=None):
 
 def mean_dtype_out(self, dtype, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.mean_dtype_out.table[key_set](key_set, self, dtype, out)
 
 
@@ -954,7 +1090,7 @@ def mean_dim(self, dim, keepdim=False, dtype=None):
 
 def mean_out(self, dim, keepdim, dtype, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.mean_out.table[key_set](key_set, self, dim, keepdim, dtype, out)
 
 
@@ -966,7 +1102,7 @@ def amax(self, dim=(), keepdim=False):
 
 def amax_out(self, dim, keepdim, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.amax_out.table[key_set](key_set, self, dim, keepdim, out)
 
 
@@ -978,7 +1114,7 @@ def amin(self, dim=(), keepdim=False):
 
 def amin_out(self, dim, keepdim, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.amin_out.table[key_set](key_set, self, dim, keepdim, out)
 
 
@@ -990,7 +1126,7 @@ def any(self):
 
 def any_all_out(self, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.any_all_out.table[key_set](key_set, self, out)
 
 
@@ -1002,7 +1138,7 @@ def any_dim(self, dim, keepdim=False):
 
 def any_out(self, dim, keepdim, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.any_out.table[key_set](key_set, self, dim, keepdim, out)
 
 
@@ -1014,7 +1150,7 @@ def any_dims(self, dim=None, keepdim=False):
 
 def any_dims_out(self, dim, keepdim, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.any_dims_out.table[key_set](key_set, self, dim, keepdim, out)
 
 
@@ -1026,7 +1162,7 @@ def all(self):
 
 def all_all_out(self, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.all_all_out.table[key_set](key_set, self, out)
 
 
@@ -1038,7 +1174,7 @@ def all_dim(self, dim, keepdim=False):
 
 def all_out(self, dim, keepdim, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.all_out.table[key_set](key_set, self, dim, keepdim, out)
 
 
@@ -1050,23 +1186,23 @@ def all_dims(self, dim=None, keepdim=False):
 
 def all_dims_out(self, dim, keepdim, out):
     include, keep = _state.get()
-    key_set = ((self._keys | out._keys) | include) & keep
+    key_set = (self._keys | out._keys | include) & keep
     return _ops.all_dims_out.table[key_set](key_set, self, dim, keepdim, out)
 
 
 def mm(self, mat2):
     include, keep = _state.get()
-    key_set = ((self._keys | mat2._keys) | include) & keep
+    key_set = (self._keys | mat2._keys | include) & keep
     return _ops.mm.table[key_set](key_set, self, mat2)
 
 
 def mm_out(self, mat2, out):
     include, keep = _state.get()
-    key_set = ((self._keys | mat2._keys | out._keys) | include) & keep
+    key_set = (self._keys | mat2._keys | out._keys | include) & keep
     return _ops.mm_out.table[key_set](key_set, self, mat2, out)
 
 
 def matmul(self, other):
     include, keep = _state.get()
-    key_set = ((self._keys | other._keys) | include) & keep
+    key_set = (self._keys | other._keys | include) & keep
     return _ops.matmul.table[key_set](key_set, self, other)

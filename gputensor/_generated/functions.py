@@ -18,13 +18,14 @@ from . import calls as _calls
 from . import operators as _ops
 
 __all__ = [
-    "abs", "add", "alias", "all", "amax", "amin", "any", "arange", "as_strided", "as_strided_",
-    "cat", "chunk", "clone", "detach", "diagonal", "div", "empty", "empty_like", "empty_permuted",
-    "empty_strided", "eq", "exp", "eye", "fill_", "flatten", "flip", "full", "full_like", "ge",
-    "gt", "le", "linspace", "lt", "matmul", "maximum", "mean", "minimum", "mm", "movedim", "mul",
-    "narrow", "ne", "neg", "ones", "ones_like", "permute", "rand", "rand_like", "reshape",
-    "resize_as_", "rsub", "scalar_tensor", "select", "slice", "split", "split_with_sizes",
-    "squeeze", "stack", "sub", "sum", "swapaxes", "t", "transpose", "unbind", "unflatten",
+    "abs", "add", "alias", "all", "amax", "amin", "any", "arange", "as_strided",
+    "as_strided_", "cat", "chunk", "clone", "detach", "diagonal", "div", "empty",
+    "empty_like", "empty_permuted", "empty_strided", "eq", "exp", "eye", "fill_",
+    "flatten", "flip", "full", "full_like", "ge", "gt", "le", "linspace", "lt",
+    "matmul", "maximum", "mean", "minimum", "mm", "movedim", "mul", "narrow", "ne",
+    "neg", "ones", "ones_like", "permute", "rand", "rand_like", "reshape", "resize_as_",
+    "rsub", "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze",
+    "stack", "sub", "sum", "swapaxes", "t", "transpose", "unbind", "unflatten",
     "unsqueeze", "where", "zero_", "zeros", "zeros_like",
 ]
 
@@ -34,7 +35,7 @@ def abs(self, *, out=None):
 
     Args:
         self: (*), any dtype; the result of complex is real.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient: where(self < 0, -grad, where(self == 0, 0, grad))
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs.
     """
@@ -55,7 +56,7 @@ def add(self, other, *, alpha=1, out=None):
         self: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: grad
         other: grad * alpha
@@ -95,9 +96,9 @@ def all(self, dim=None, keepdim=False, *, out=None):
 
     Args:
         self: (*), any dtype.
-        dim: int or ints, may be left out.
+        dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.all.
     """
     if out is not None:
@@ -125,7 +126,7 @@ def amax(self, dim=(), keepdim=False, *, out=None):
         self: (*), any dtype but complex.
         dim: int or ints.
         keepdim: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient: extremum_backward(grad, self, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amax.
     """
@@ -146,7 +147,7 @@ def amin(self, dim=(), keepdim=False, *, out=None):
         self: (*), any dtype but complex.
         dim: int or ints.
         keepdim: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient: extremum_backward(grad, self, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amin.
     """
@@ -165,9 +166,9 @@ def any(self, dim=None, keepdim=False, *, out=None):
 
     Args:
         self: (*), any dtype.
-        dim: int or ints, may be left out.
+        dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.any.
     """
     if out is not None:
@@ -189,22 +190,22 @@ def any(self, dim=None, keepdim=False, *, out=None):
 
 
 def arange(
-    start=None, end=None, step=None, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False, out=None,
+    start=None, end=None, step=None, *, dtype=None, layout=None, device=None,
+    pin_memory=None, requires_grad=False, out=None,
 ):
-    """Numbers from start (0) up to end, which is not reached, step (1) apart: arange(end) or
-    arange(start, end, step).
+    """Numbers from start (0) up to end, which is not reached, step (1) apart:
+    arange(end) or arange(start, end, step).
 
     Args:
-        end: number.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        start: number, may be left out.
-        step: number, default 1.
+        start: number, optional.
+        end: number, optional.
+        step: number, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.arange.
     """
     if requires_grad:
@@ -221,14 +222,17 @@ def arange(
         device = _device(device)
     if out is not None:
         return _calls.arange_start_out(
-            0 if end is None else start, start if end is None else end, 1 if step is None else step, out,
+            0 if end is None else start, start if end is None else end,
+            1 if step is None else step, out,
         )
     include, keep = _state.get()
     key_set = include & keep
     if end is None:
         return _ops.arange.table[key_set](key_set, start, dtype, layout, device, pin_memory)
     if step is None:
-        return _ops.arange_start.table[key_set](key_set, start, end, dtype, layout, device, pin_memory)
+        return _ops.arange_start.table[key_set](
+            key_set, start, end, dtype, layout, device, pin_memory,
+        )
     return _ops.arange_start_step.table[key_set](
         key_set, start, end, step, dtype, layout, device, pin_memory,
     )
@@ -241,7 +245,7 @@ def as_strided(self, size, stride, storage_offset=None):
         self: (*).
         size: ints.
         stride: ints.
-        storage_offset: int, may be left out.
+        storage_offset: int, optional.
     Returns: a view of self.
     Gradient: as_strided_backward(grad, self, size, stride, storage_offset)
     Native: native/view.py. Matches torch.as_strided.
@@ -261,7 +265,7 @@ def as_strided_(self, size, stride, storage_offset=None):
         self: (*).
         size: ints.
         stride: ints.
-        storage_offset: int, may be left out.
+        storage_offset: int, optional.
     Returns: self.
     Gradient: as_strided_backward(grad, self, size, stride, storage_offset)
     Native: native/view.py. Matches torch.as_strided_.
@@ -280,7 +284,7 @@ def cat(tensors, dim=0, *, out=None):
     Args:
         tensors: Tensors.
         dim: int, default 0.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         tensors: grad.split_with_sizes([x.shape[dim] for x in tensors], dim)
     Native: native/join.py. Matches torch.cat.
@@ -318,7 +322,7 @@ def clone(self, *, memory_format=None):
 
     Args:
         self: (*).
-        memory_format: memory format, may be left out.
+        memory_format: memory format, optional.
     Gradient: grad
     Native: native/copy.py. Matches torch.clone.
     """
@@ -372,8 +376,8 @@ def div(self, other, *, rounding_mode=None, out=None):
     Args:
         self: (*), promoted to a common dtype, integers and bool to the default float.
         other: (*) or number, broadcast with the others.
-        rounding_mode: str, may be left out.
-        out: Tensor that takes the result, may be left out.
+        rounding_mode: str, optional.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: div_self_backward(grad, other, rounding_mode)
         other: div_other_backward(grad, self, other, rounding_mode)
@@ -396,18 +400,18 @@ def div(self, other, *, rounding_mode=None, out=None):
 
 
 def empty(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-    requires_grad=False,
+    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+    memory_format=None, requires_grad=False,
 ):
     """A tensor whose elements are whatever the memory held.
 
     Args:
-        size: ints.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        memory_format: memory format, may be left out.
+        size: ints, or one sequence of them.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty.
     """
@@ -444,11 +448,11 @@ def empty_like(
 
     Args:
         self: (*).
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        memory_format: memory format, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty_like.
     """
@@ -457,7 +461,9 @@ def empty_like(
     if device is not None and type(device) is not _device:
         device = _device(device)
     if requires_grad:
-        return _calls.empty_like(self, dtype, layout, device, pin_memory, memory_format).requires_grad_()
+        return _calls.empty_like(
+            self, dtype, layout, device, pin_memory, memory_format,
+        ).requires_grad_()
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
@@ -472,16 +478,16 @@ def empty_permuted(
     size, physical_layout, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """An uninitialised dense tensor whose dimensions lie in memory as physical_layout says,
-    outermost first.
+    """An uninitialised dense tensor whose dimensions lie in memory as physical_layout
+    says, outermost first.
 
     Args:
         size: ints.
         physical_layout: ints.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty_permuted.
     """
@@ -501,17 +507,18 @@ def empty_permuted(
 
 
 def empty_strided(
-    size, stride, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+    size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False,
 ):
     """An uninitialised tensor of these strides, in elements.
 
     Args:
         size: ints.
         stride: ints.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty_strided.
     """
@@ -520,10 +527,14 @@ def empty_strided(
     if device is not None and type(device) is not _device:
         device = _device(device)
     if requires_grad:
-        return _calls.empty_strided(size, stride, dtype, layout, device, pin_memory).requires_grad_()
+        return _calls.empty_strided(
+            size, stride, dtype, layout, device, pin_memory,
+        ).requires_grad_()
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.empty_strided.table[key_set](key_set, size, stride, dtype, layout, device, pin_memory)
+    return _ops.empty_strided.table[key_set](
+        key_set, size, stride, dtype, layout, device, pin_memory,
+    )
 
 
 def eq(self, other, *, out=None):
@@ -532,7 +543,7 @@ def eq(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.eq.
     """
     if out is not None:
@@ -552,7 +563,7 @@ def exp(self, *, out=None):
 
     Args:
         self: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient: grad * result
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp.
     """
@@ -567,24 +578,26 @@ def exp(self, *, out=None):
 
 
 def eye(
-    n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
-    out=None,
+    n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False, out=None,
 ):
     """Ones on the diagonal of an n by m matrix, zeros elsewhere; m is n unless given.
 
     Args:
         n: int.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        m: int, may be left out.
+        m: int, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.eye.
     """
     if requires_grad:
-        return eye(n, m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory).requires_grad_()
+        return eye(
+            n, m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+        ).requires_grad_()
     if dtype is not None and type(dtype) is not _dtype:
         raise _not_a_dtype("eye", dtype)
     if device is not None and type(device) is not _device:
@@ -659,17 +672,18 @@ def flip(self, dims):
 
 
 def full(
-    size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+    size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False,
 ):
     """A tensor of one value, with the value's dtype unless another is given.
 
     Args:
         size: ints.
         fill_value: number.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.full.
     """
@@ -681,23 +695,25 @@ def full(
         return _calls.full(size, fill_value, dtype, layout, device, pin_memory).requires_grad_()
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.full.table[key_set](key_set, size, fill_value, dtype, layout, device, pin_memory)
+    return _ops.full.table[key_set](
+        key_set, size, fill_value, dtype, layout, device, pin_memory,
+    )
 
 
 def full_like(
-    self, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-    requires_grad=False,
+    self, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+    memory_format=None, requires_grad=False,
 ):
     """One value with the shape, dtype, device and strides of self.
 
     Args:
         self: (*).
         fill_value: number.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        memory_format: memory format, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.full_like.
     """
@@ -725,7 +741,7 @@ def ge(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ge.
     """
     if out is not None:
@@ -746,7 +762,7 @@ def gt(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.gt.
     """
     if out is not None:
@@ -767,7 +783,7 @@ def le(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.le.
     """
     if out is not None:
@@ -792,12 +808,12 @@ def linspace(
         start: number.
         end: number.
         steps: int.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.linspace.
     """
     if dtype is not None and type(dtype) is not _dtype:
@@ -807,10 +823,14 @@ def linspace(
     if out is not None:
         return _calls.linspace_out(start, end, steps, out)
     if requires_grad:
-        return _calls.linspace(start, end, steps, dtype, layout, device, pin_memory).requires_grad_()
+        return _calls.linspace(
+            start, end, steps, dtype, layout, device, pin_memory,
+        ).requires_grad_()
     include, keep = _state.get()
     key_set = include & keep
-    return _ops.linspace.table[key_set](key_set, start, end, steps, dtype, layout, device, pin_memory)
+    return _ops.linspace.table[key_set](
+        key_set, start, end, steps, dtype, layout, device, pin_memory,
+    )
 
 
 def lt(self, other, *, out=None):
@@ -819,7 +839,7 @@ def lt(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.lt.
     """
     if out is not None:
@@ -856,7 +876,7 @@ def maximum(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: where(self == other, grad / 2, where(self > other, grad, 0))
         other: where(self == other, grad / 2, where(self < other, grad, 0))
@@ -879,10 +899,10 @@ def mean(self, dim=None, keepdim=False, *, dtype=None, out=None):
 
     Args:
         self: (*), floating or complex.
-        dtype: dtype, may be left out.
-        dim: int or ints, may be left out.
+        dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
     Gradient: mean_backward(grad, self.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.mean.
     """
@@ -908,7 +928,7 @@ def minimum(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: where(self == other, grad / 2, where(self < other, grad, 0))
         other: where(self == other, grad / 2, where(self > other, grad, 0))
@@ -932,7 +952,7 @@ def mm(self, mat2, *, out=None):
     Args:
         self: (*), of one dtype.
         mat2: (*).
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: grad.mm(mat2.t())
         mat2: self.t().mm(grad)
@@ -974,7 +994,7 @@ def mul(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: grad * other
         other: grad * self
@@ -1017,7 +1037,7 @@ def ne(self, other, *, out=None):
     Args:
         self: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ne.
     """
     if out is not None:
@@ -1037,7 +1057,7 @@ def neg(self, *, out=None):
 
     Args:
         self: (*), any dtype but bool.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient: -grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg.
     """
@@ -1052,16 +1072,17 @@ def neg(self, *, out=None):
 
 
 def ones(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False,
 ):
     """A tensor of ones.
 
     Args:
-        size: ints.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        size: ints, or one sequence of them.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.ones.
     """
@@ -1094,11 +1115,11 @@ def ones_like(
 
     Args:
         self: (*).
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        memory_format: memory format, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.ones_like.
     """
@@ -1107,7 +1128,9 @@ def ones_like(
     if device is not None and type(device) is not _device:
         device = _device(device)
     if requires_grad:
-        return _calls.ones_like(self, dtype, layout, device, pin_memory, memory_format).requires_grad_()
+        return _calls.ones_like(
+            self, dtype, layout, device, pin_memory, memory_format,
+        ).requires_grad_()
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
@@ -1137,16 +1160,17 @@ def permute(self, dims):
 
 
 def rand(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False,
 ):
     """Uniform numbers in [0, 1), the same on every device for the same seed.
 
     Args:
-        size: ints.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        size: ints, or one sequence of them.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/random.py. Matches torch.rand.
     """
@@ -1179,11 +1203,11 @@ def rand_like(
 
     Args:
         self: (*).
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        memory_format: memory format, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/random.py. Matches torch.rand_like.
     """
@@ -1192,7 +1216,9 @@ def rand_like(
     if device is not None and type(device) is not _device:
         device = _device(device)
     if requires_grad:
-        return _calls.rand_like(self, dtype, layout, device, pin_memory, memory_format).requires_grad_()
+        return _calls.rand_like(
+            self, dtype, layout, device, pin_memory, memory_format,
+        ).requires_grad_()
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
@@ -1204,7 +1230,8 @@ def rand_like(
 
 
 def reshape(self, shape):
-    """The same elements with another shape; a view where the strides allow it, else a copy.
+    """The same elements with another shape; a view where the strides allow it, else a
+    copy.
 
     Args:
         self: (*).
@@ -1226,7 +1253,7 @@ def resize_as_(self, the_template, *, memory_format=None):
     Args:
         self: (*).
         the_template: (*).
-        memory_format: memory format, may be left out.
+        memory_format: memory format, optional.
     Returns: self.
     Native: native/resize.py. Matches torch.resize_as_.
     """
@@ -1257,15 +1284,17 @@ def rsub(self, other, *, alpha=1):
     return _ops.rsub_Tensor.table[key_set](key_set, self, other, alpha)
 
 
-def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False):
+def scalar_tensor(
+    s, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+):
     """A tensor without dimensions that holds one number.
 
     Args:
         s: number.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.scalar_tensor.
     """
@@ -1300,13 +1329,14 @@ def select(self, dim, index):
 
 
 def slice(self, dim=0, start=None, end=None, step=1):
-    """Every step-th index of one dimension between start and end, as Python slices a list.
+    """Every step-th index of one dimension between start and end, as Python slices a
+    list.
 
     Args:
         self: (*).
         dim: int, default 0.
-        start: int, may be left out.
-        end: int, may be left out.
+        start: int, optional.
+        end: int, optional.
         step: int, default 1.
     Returns: a view of self.
     Gradient: slice_backward(grad, self.shape, dim, start, end, step)
@@ -1365,7 +1395,7 @@ def squeeze(self, dim=None):
 
     Args:
         self: (*).
-        dim: int or ints, may be left out.
+        dim: int or ints, optional.
     Returns: a view of self.
     Gradient: grad.reshape(self.shape)
     Native: native/view.py. Matches torch.squeeze.
@@ -1388,7 +1418,7 @@ def stack(tensors, dim=0, *, out=None):
     Args:
         tensors: Tensors.
         dim: int, default 0.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         tensors: grad.unbind(dim)
     Native: native/join.py. Matches torch.stack.
@@ -1410,7 +1440,7 @@ def sub(self, other, *, alpha=1, out=None):
         self: (*), promoted to a common dtype, which is not bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: grad
         other: grad * -alpha
@@ -1433,10 +1463,10 @@ def sum(self, dim=None, keepdim=False, *, dtype=None, out=None):
 
     Args:
         self: (*), any dtype; integers and bool sum as int64.
-        dtype: dtype, may be left out.
-        dim: int or ints, may be left out.
+        dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, may be left out.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
     Gradient: sum_backward(grad, self.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.sum.
     """
@@ -1571,7 +1601,7 @@ def where(condition, self, other, *, out=None):
         condition: (*), bool.
         self: (*) or number, broadcast with the others.
         other: (*) or number, broadcast with the others.
-        out: Tensor that takes the result, may be left out.
+        out: Tensor that takes the result, optional.
     Gradient:
         self: where(condition, grad, 0)
         other: where(condition, 0, grad)
@@ -1580,10 +1610,18 @@ def where(condition, self, other, *, out=None):
     if out is not None:
         return _calls.where_self_out(condition, self, other, out)
     try:
-        key_set = condition._keys | (0 if type(self) in NUMBERS else self._keys) | (0 if type(other) in NUMBERS else other._keys)
+        key_set = (
+            condition._keys
+            | (0 if type(self) in NUMBERS else self._keys)
+            | (0 if type(other) in NUMBERS else other._keys)
+        )
     except AttributeError:
         condition, self, other = _coerce(_ops.where_self, condition, self, other)
-        key_set = condition._keys | (0 if type(self) in NUMBERS else self._keys) | (0 if type(other) in NUMBERS else other._keys)
+        key_set = (
+            condition._keys
+            | (0 if type(self) in NUMBERS else self._keys)
+            | (0 if type(other) in NUMBERS else other._keys)
+        )
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.where_self.table[key_set](key_set, condition, self, other)
@@ -1607,16 +1645,17 @@ def zero_(self):
 
 
 def zeros(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False,
 ):
     """A tensor of zeros.
 
     Args:
-        size: ints.
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
+        size: ints, or one sequence of them.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.zeros.
     """
@@ -1649,11 +1688,11 @@ def zeros_like(
 
     Args:
         self: (*).
-        dtype: dtype, may be left out.
-        layout: layout, may be left out.
-        device: device, may be left out.
-        pin_memory: bool, may be left out.
-        memory_format: memory format, may be left out.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.zeros_like.
     """
@@ -1662,7 +1701,9 @@ def zeros_like(
     if device is not None and type(device) is not _device:
         device = _device(device)
     if requires_grad:
-        return _calls.zeros_like(self, dtype, layout, device, pin_memory, memory_format).requires_grad_()
+        return _calls.zeros_like(
+            self, dtype, layout, device, pin_memory, memory_format,
+        ).requires_grad_()
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep

@@ -54,7 +54,9 @@ def unsqueeze_(key_set, self, dim):
 
 def as_strided_(key_set, self, size, stride, storage_offset):
     key_set &= _BELOW
-    result = _ops.as_strided_.redispatch_table[key_set](key_set, self, size, stride, storage_offset)
+    result = _ops.as_strided_.redispatch_table[key_set](
+        key_set, self, size, stride, storage_offset,
+    )
     _bump_version(self)
     return result
 
@@ -103,7 +105,16 @@ def resize_(key_set, self, size, memory_format):
 
 def resize_as_(key_set, self, the_template, memory_format):
     key_set &= _BELOW
-    result = _ops.resize_as_.redispatch_table[key_set](key_set, self, the_template, memory_format)
+    result = _ops.resize_as_.redispatch_table[key_set](
+        key_set, self, the_template, memory_format,
+    )
+    _bump_version(self)
+    return result
+
+
+def set_(key_set, self):
+    key_set &= _BELOW
+    result = _ops.set_.redispatch_table[key_set](key_set, self)
     _bump_version(self)
     return result
 
@@ -115,7 +126,9 @@ def set__source_Storage(key_set, self, source):
     return result
 
 
-def set__source_Storage_storage_offset(key_set, self, source, storage_offset, size, stride):
+def set__source_Storage_storage_offset(
+    key_set, self, source, storage_offset, size, stride,
+):
     key_set &= _BELOW
     result = _ops.set__source_Storage_storage_offset.redispatch_table[key_set](
         key_set, self, source, storage_offset, size, stride,
@@ -127,13 +140,6 @@ def set__source_Storage_storage_offset(key_set, self, source, storage_offset, si
 def set__source_Tensor(key_set, self, source):
     key_set &= _BELOW
     result = _ops.set__source_Tensor.redispatch_table[key_set](key_set, self, source)
-    _bump_version(self)
-    return result
-
-
-def set_(key_set, self):
-    key_set &= _BELOW
-    result = _ops.set_.redispatch_table[key_set](key_set, self)
     _bump_version(self)
     return result
 
@@ -231,14 +237,18 @@ def div_out(key_set, self, other, out):
 
 def div__Tensor_mode(key_set, self, other, rounding_mode):
     key_set &= _BELOW
-    result = _ops.div__Tensor_mode.redispatch_table[key_set](key_set, self, other, rounding_mode)
+    result = _ops.div__Tensor_mode.redispatch_table[key_set](
+        key_set, self, other, rounding_mode,
+    )
     _bump_version(self)
     return result
 
 
 def div_out_mode(key_set, self, other, rounding_mode, out):
     key_set &= _BELOW
-    result = _ops.div_out_mode.redispatch_table[key_set](key_set, self, other, rounding_mode, out)
+    result = _ops.div_out_mode.redispatch_table[key_set](
+        key_set, self, other, rounding_mode, out,
+    )
     _bump_version(out)
     return result
 
@@ -385,7 +395,9 @@ def ge_Tensor_out(key_set, self, other, out):
 
 def where_self_out(key_set, condition, self, other, out):
     key_set &= _BELOW
-    result = _ops.where_self_out.redispatch_table[key_set](key_set, condition, self, other, out)
+    result = _ops.where_self_out.redispatch_table[key_set](
+        key_set, condition, self, other, out,
+    )
     _bump_version(out)
     return result
 
@@ -399,7 +411,9 @@ def sum_out(key_set, self, dtype, out):
 
 def sum_IntList_out(key_set, self, dim, keepdim, dtype, out):
     key_set &= _BELOW
-    result = _ops.sum_IntList_out.redispatch_table[key_set](key_set, self, dim, keepdim, dtype, out)
+    result = _ops.sum_IntList_out.redispatch_table[key_set](
+        key_set, self, dim, keepdim, dtype, out,
+    )
     _bump_version(out)
     return result
 
@@ -413,7 +427,9 @@ def mean_dtype_out(key_set, self, dtype, out):
 
 def mean_out(key_set, self, dim, keepdim, dtype, out):
     key_set &= _BELOW
-    result = _ops.mean_out.redispatch_table[key_set](key_set, self, dim, keepdim, dtype, out)
+    result = _ops.mean_out.redispatch_table[key_set](
+        key_set, self, dim, keepdim, dtype, out,
+    )
     _bump_version(out)
     return result
 

@@ -99,7 +99,10 @@ class GeneratedMethods:
         return _ops.amax.table[key_set](key_set, self, dim, keepdim)
 
     def amin(self, dim=(), keepdim=False):
-        """Smallest element of all, or along dimensions; NaN if there is one. See gt.amin."""
+        """Smallest element of all, or along dimensions; NaN if there is one.
+
+        See gt.amin.
+        """
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return _ops.amin.table[key_set](key_set, self, dim, keepdim)
@@ -115,7 +118,10 @@ class GeneratedMethods:
         return _ops.any_dim.table[key_set](key_set, self, dim, keepdim)
 
     def as_strided(self, size, stride, storage_offset=None):
-        """Any sizes and strides, in elements, over the storage of self. See gt.as_strided."""
+        """Any sizes and strides, in elements, over the storage of self.
+
+        See gt.as_strided.
+        """
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return _ops.as_strided.table[key_set](key_set, self, size, stride, storage_offset)
@@ -130,7 +136,10 @@ class GeneratedMethods:
         return _ops.as_strided_.table[key_set](key_set, self, size, stride, storage_offset)
 
     def chunk(self, chunks, dim=0):
-        """At most this many pieces of equal size along dim, the last one smaller. See gt.chunk."""
+        """At most this many pieces of equal size along dim, the last one smaller.
+
+        See gt.chunk.
+        """
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return _ops.chunk.table[key_set](key_set, self, chunks, dim)
@@ -212,7 +221,7 @@ class GeneratedMethods:
         Args:
             self: (*), promoted to a common dtype, integers and bool to the default float.
             other: (*) or number, broadcast with the others.
-            rounding_mode: str, may be left out.
+            rounding_mode: str, optional.
         Returns: self.
         Gradient:
             self: div_self_backward(grad, other, rounding_mode)
@@ -283,7 +292,7 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            size: ints.
+            size: ints, or one sequence of them.
             implicit: bool, default False.
         Returns: a view of self.
         Gradient: grad.sum_to_size(self.shape)
@@ -650,11 +659,11 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            size: ints.
-            dtype: dtype, may be left out.
-            layout: layout, may be left out.
-            device: device, may be left out.
-            pin_memory: bool, may be left out.
+            size: ints, or one sequence of them.
+            dtype: dtype, optional.
+            layout: layout, optional.
+            device: device, optional.
+            pin_memory: bool, optional.
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_empty.
         """
@@ -676,7 +685,9 @@ class GeneratedMethods:
             return _calls.new_empty(self, size, dtype, layout, device, pin_memory).requires_grad_()
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return _ops.new_empty.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
+        return _ops.new_empty.table[key_set](
+            key_set, self, size, dtype, layout, device, pin_memory,
+        )
 
     def new_empty_strided(
         self, size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
@@ -688,10 +699,10 @@ class GeneratedMethods:
             self: (*).
             size: ints.
             stride: ints.
-            dtype: dtype, may be left out.
-            layout: layout, may be left out.
-            device: device, may be left out.
-            pin_memory: bool, may be left out.
+            dtype: dtype, optional.
+            layout: layout, optional.
+            device: device, optional.
+            pin_memory: bool, optional.
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_empty_strided.
         """
@@ -719,10 +730,10 @@ class GeneratedMethods:
             self: (*).
             size: ints.
             fill_value: number.
-            dtype: dtype, may be left out.
-            layout: layout, may be left out.
-            device: device, may be left out.
-            pin_memory: bool, may be left out.
+            dtype: dtype, optional.
+            layout: layout, optional.
+            device: device, optional.
+            pin_memory: bool, optional.
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_full.
         """
@@ -731,7 +742,9 @@ class GeneratedMethods:
         if device is not None and type(device) is not _device:
             device = _device(device)
         if requires_grad:
-            return _calls.new_full(self, size, fill_value, dtype, layout, device, pin_memory).requires_grad_()
+            return _calls.new_full(
+                self, size, fill_value, dtype, layout, device, pin_memory,
+            ).requires_grad_()
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return _ops.new_full.table[key_set](
@@ -746,11 +759,11 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            size: ints.
-            dtype: dtype, may be left out.
-            layout: layout, may be left out.
-            device: device, may be left out.
-            pin_memory: bool, may be left out.
+            size: ints, or one sequence of them.
+            dtype: dtype, optional.
+            layout: layout, optional.
+            device: device, optional.
+            pin_memory: bool, optional.
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_ones.
         """
@@ -772,7 +785,9 @@ class GeneratedMethods:
             return _calls.new_ones(self, size, dtype, layout, device, pin_memory).requires_grad_()
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return _ops.new_ones.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
+        return _ops.new_ones.table[key_set](
+            key_set, self, size, dtype, layout, device, pin_memory,
+        )
 
     def new_zeros(
         self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
@@ -782,11 +797,11 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            size: ints.
-            dtype: dtype, may be left out.
-            layout: layout, may be left out.
-            device: device, may be left out.
-            pin_memory: bool, may be left out.
+            size: ints, or one sequence of them.
+            dtype: dtype, optional.
+            layout: layout, optional.
+            device: device, optional.
+            pin_memory: bool, optional.
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_zeros.
         """
@@ -808,7 +823,9 @@ class GeneratedMethods:
             return _calls.new_zeros(self, size, dtype, layout, device, pin_memory).requires_grad_()
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return _ops.new_zeros.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
+        return _ops.new_zeros.table[key_set](
+            key_set, self, size, dtype, layout, device, pin_memory,
+        )
 
     def permute(self, *args, dims=None):
         """The dimensions in another order. See gt.permute."""
@@ -831,7 +848,7 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            repeats: ints.
+            repeats: ints, or one sequence of them.
         Gradient: repeat_backward(grad, repeats, self.shape)
         Native: native/join.py. Matches torch.Tensor.repeat.
         """
@@ -850,7 +867,8 @@ class GeneratedMethods:
         return _ops.repeat.table[key_set](key_set, self, repeats)
 
     def reshape(self, *args, shape=None):
-        """The same elements with another shape; a view where the strides allow it, else a copy.
+        """The same elements with another shape; a view where the strides allow it, else a
+        copy.
 
         See gt.reshape.
         """
@@ -869,13 +887,13 @@ class GeneratedMethods:
         return _ops.reshape.table[key_set](key_set, self, shape)
 
     def resize_(self, *args, size=None, memory_format=None):
-        """Give this tensor another shape; its storage grows where needed, and new elements are
-        uninitialised.
+        """Give this tensor another shape; its storage grows where needed, and new elements
+        are uninitialised.
 
         Args:
             self: (*).
-            size: ints.
-            memory_format: memory format, may be left out.
+            size: ints, or one sequence of them.
+            memory_format: memory format, optional.
         Returns: self.
         Native: native/resize.py. Matches torch.Tensor.resize_.
         """
@@ -909,14 +927,15 @@ class GeneratedMethods:
         return _ops.select_int.table[key_set](key_set, self, dim, index)
 
     def set_(self, source=None, storage_offset=None, size=None, stride=()):
-        """Let this tensor be all of a storage.
+        """Let this tensor be another one, or part of a storage; without arguments: no
+        elements.
 
         Args:
             self: (*).
-            source: storage or Tensor, may be left out.
-            storage_offset: int, may be left out.
-            size: ints, may be left out.
-            stride: ints, may be left out.
+            source: storage or Tensor, optional.
+            storage_offset: int, optional.
+            size: ints, optional.
+            stride: ints.
         Returns: self.
         Native: native/resize.py. Matches torch.Tensor.set_.
         """
@@ -942,7 +961,8 @@ class GeneratedMethods:
         return _ops.set__source_Storage.table[key_set](key_set, self, source)
 
     def slice(self, dim=0, start=None, end=None, step=1):
-        """Every step-th index of one dimension between start and end, as Python slices a list.
+        """Every step-th index of one dimension between start and end, as Python slices a
+        list.
 
         See gt.slice.
         """
@@ -985,7 +1005,7 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            dim: int or ints, may be left out.
+            dim: int or ints, optional.
         Returns: self.
         Gradient: grad.reshape(self.shape)
         Native: native/view.py. Matches torch.Tensor.squeeze_.
@@ -1075,14 +1095,12 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            dtype: dtype, may be left out.
-            layout: layout, may be left out.
-            device: device, may be left out.
-            pin_memory: bool, may be left out.
+            dtype: dtype, optional.
+            device: device, optional.
+            other: Tensor, optional.
             non_blocking: bool, default False.
             copy: bool, default False.
-            memory_format: memory format, may be left out.
-            other: (*), may be left out.
+            memory_format: memory format, optional.
         Native: native/copy.py. Matches torch.Tensor.to.
         """
         if target:
@@ -1111,11 +1129,15 @@ class GeneratedMethods:
                 key_set = (self._keys | other._keys | include) & keep
             except AttributeError:
                 raise _wrong_operand(_ops.to_other, self, other) from None
-            return _ops.to_other.table[key_set](key_set, self, other, non_blocking, copy, memory_format)
+            return _ops.to_other.table[key_set](
+                key_set, self, other, non_blocking, copy, memory_format,
+            )
         if device is None and dtype is not None:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
-            return _ops.to_dtype.table[key_set](key_set, self, dtype, non_blocking, copy, memory_format)
+            return _ops.to_dtype.table[key_set](
+                key_set, self, dtype, non_blocking, copy, memory_format,
+            )
         if dtype is not None:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
@@ -1183,9 +1205,9 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            from_: float, default 0.
-            to: float, default 1.
-            generator: generator, may be left out.
+            from_: float, default 0.0.
+            to: float, default 1.0.
+            generator: generator, optional.
         Returns: self.
         Gradient: zeros_like(grad)
         Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.uniform_.
@@ -1219,8 +1241,8 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-            size: ints, may be left out.
-            dtype: dtype, may be left out.
+            size: ints, or one sequence of them.
+            dtype: dtype, optional.
         Returns: a view of self.
         Gradient: grad.reshape(self.shape)
         Native: native/view.py. Matches torch.Tensor.view.
@@ -1264,10 +1286,18 @@ class GeneratedMethods:
     def where(self, condition, other):
         """self where condition is true, other elsewhere. See gt.where."""
         try:
-            key_set = condition._keys | (0 if type(self) in NUMBERS else self._keys) | (0 if type(other) in NUMBERS else other._keys)
+            key_set = (
+                condition._keys
+                | (0 if type(self) in NUMBERS else self._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
         except AttributeError:
             condition, self, other = _coerce(_ops.where_self, condition, self, other)
-            key_set = condition._keys | (0 if type(self) in NUMBERS else self._keys) | (0 if type(other) in NUMBERS else other._keys)
+            key_set = (
+                condition._keys
+                | (0 if type(self) in NUMBERS else self._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return _ops.where_self.table[key_set](key_set, condition, self, other)

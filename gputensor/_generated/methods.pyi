@@ -87,7 +87,8 @@ class GeneratedMethods:
     def mean(self, *, dtype: dtype | None = None) -> Tensor: ...
     @overload
     def mean(
-        self, dim: int | Sequence[int] | None, keepdim: bool = False, *, dtype: dtype | None = None,
+        self, dim: int | Sequence[int] | None, keepdim: bool = False, *,
+        dtype: dtype | None = None,
     ) -> Tensor: ...
     def minimum(self, other: Tensor | _Number) -> Tensor: ...
     def mm(self, mat2: Tensor) -> Tensor: ...
@@ -104,9 +105,9 @@ class GeneratedMethods:
     def neg_(self) -> Tensor: ...
     @overload
     def new_empty(
-        self, size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
-        device: device | str | int | None = None, pin_memory: bool | None = None,
-        requires_grad: bool = False,
+        self, size: Sequence[int], *, dtype: dtype | None = None,
+        layout: layout | None = None, device: device | str | int | None = None,
+        pin_memory: bool | None = None, requires_grad: bool = False,
     ) -> Tensor: ...
     @overload
     def new_empty(
@@ -126,9 +127,9 @@ class GeneratedMethods:
     ) -> Tensor: ...
     @overload
     def new_ones(
-        self, size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
-        device: device | str | int | None = None, pin_memory: bool | None = None,
-        requires_grad: bool = False,
+        self, size: Sequence[int], *, dtype: dtype | None = None,
+        layout: layout | None = None, device: device | str | int | None = None,
+        pin_memory: bool | None = None, requires_grad: bool = False,
     ) -> Tensor: ...
     @overload
     def new_ones(
@@ -138,9 +139,9 @@ class GeneratedMethods:
     ) -> Tensor: ...
     @overload
     def new_zeros(
-        self, size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
-        device: device | str | int | None = None, pin_memory: bool | None = None,
-        requires_grad: bool = False,
+        self, size: Sequence[int], *, dtype: dtype | None = None,
+        layout: layout | None = None, device: device | str | int | None = None,
+        pin_memory: bool | None = None, requires_grad: bool = False,
     ) -> Tensor: ...
     @overload
     def new_zeros(
@@ -161,7 +162,9 @@ class GeneratedMethods:
     @overload
     def reshape(self, *shape: int) -> Tensor: ...
     @overload
-    def resize_(self, size: Sequence[int], *, memory_format: memory_format | None = None) -> Tensor: ...
+    def resize_(
+        self, size: Sequence[int], *, memory_format: memory_format | None = None,
+    ) -> Tensor: ...
     @overload
     def resize_(self, *size: int, memory_format: memory_format | None = None) -> Tensor: ...
     def resize_as_(
@@ -169,15 +172,16 @@ class GeneratedMethods:
     ) -> Tensor: ...
     def select(self, dim: int, index: int) -> Tensor: ...
     @overload
+    def set_(self) -> Tensor: ...
+    @overload
     def set_(self, source: Storage) -> Tensor: ...
     @overload
     def set_(
-        self, source: Storage, storage_offset: int, size: Sequence[int], stride: Sequence[int] = (),
+        self, source: Storage, storage_offset: int, size: Sequence[int],
+        stride: Sequence[int] = (),
     ) -> Tensor: ...
     @overload
     def set_(self, source: Tensor) -> Tensor: ...
-    @overload
-    def set_(self) -> Tensor: ...
     def slice(
         self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1,
     ) -> Tensor: ...
@@ -185,7 +189,9 @@ class GeneratedMethods:
     def split(self, split_size: int, dim: int = 0) -> list[Tensor]: ...
     @overload
     def split(self, split_size: Sequence[int], dim: int = 0) -> list[Tensor]: ...
-    def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> list[Tensor]: ...
+    def split_with_sizes(
+        self, split_sizes: Sequence[int], dim: int = 0,
+    ) -> list[Tensor]: ...
     @overload
     def squeeze(self) -> Tensor: ...
     @overload
@@ -204,7 +210,8 @@ class GeneratedMethods:
     def sum(self, *, dtype: dtype | None = None) -> Tensor: ...
     @overload
     def sum(
-        self, dim: int | Sequence[int] | None, keepdim: bool = False, *, dtype: dtype | None = None,
+        self, dim: int | Sequence[int] | None, keepdim: bool = False, *,
+        dtype: dtype | None = None,
     ) -> Tensor: ...
     def swapaxes(self, axis0: int, axis1: int) -> Tensor: ...
     def t(self) -> Tensor: ...
@@ -217,7 +224,8 @@ class GeneratedMethods:
     @overload
     def to(
         self, device: device | str | int | None = None, dtype: dtype | None = None,
-        non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None,
+        non_blocking: bool = False, copy: bool = False, *,
+        memory_format: memory_format | None = None,
     ) -> Tensor: ...
     @overload
     def to(

@@ -216,6 +216,7 @@ resize_as_ = _define(
     "aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
     ("inplace_view",),
 )
+set_ = _define("aten::set_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 set__source_Storage = _define(
     "aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)",
     ("inplace_view",),
@@ -228,7 +229,6 @@ set__source_Tensor = _define(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
     ("inplace_view",),
 )
-set_ = _define("aten::set_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 fill__Scalar = _define("aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)")
 fill__Tensor = _define("aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
 zero_ = _define("aten::zero_(Tensor(a!) self) -> Tensor(a!)")

@@ -58,7 +58,7 @@ def examine() -> list[Finding]:
     answer = driver.find()
     cupy = _cupy(answer)
     return [
-        _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(), _emulator(),
+        _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(answer), _emulator(),
         _cache(), *_devices(),
     ]  # fmt: skip
 
@@ -156,13 +156,15 @@ def _chosen() -> tuple[Any, str]:
     return module, module.unavailable_reason() or ""
 
 
-def _gpu() -> Finding:
+def _gpu(answer: driver.Driver) -> Finding:
     module, reason = _chosen()
     if module is None:
         return Finding("GPU", BROKEN, reason)
     if module.is_emulated:
         return Finding("GPU", ABSENT, "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process")
     if not module.is_available():
+        if os.environ.get("GPUTENSOR_CUDA") != "off" and answer.version is None:
+            reason = "there is no NVIDIA driver"  # the root of whatever CuPy complains about
         return Finding("GPU", ABSENT, reason, "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU")
     return Finding("GPU", OK, f"{module.device_count()} devices")
 

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print_json({"operators": found})
     elif arguments.name is None:
-        print(table(("operator", "files", "schema"), [(r["name"], " ".join(r["files"]), r["schema"]) for r in found]))
+        print(table(("operator", "files"), [(r["name"], " ".join(r["files"])) for r in found]))
     else:
         print("\n\n".join(_text(row) for row in found))
     return FINE

@@ -21,7 +21,8 @@ def number(value: Any) -> Any:
     """The Python number that `value` is: NumPy's scalars, int enums and their like; else None."""
     if isinstance(value, np.generic):
         value = value.item()
-    for kind in (bool, int, float, complex):
+    kinds: tuple[Any, ...] = (bool, int, float, complex)
+    for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     return None
@@ -44,7 +45,9 @@ def wrong_operand(operator: Any, *operands: Any) -> errors.ArgumentTypeError:
     for argument, value in zip(tensors, operands):
         if argument.type.required.is_list:
             if not isinstance(value, (list, tuple)) or any(not hasattr(x, "_keys") for x in value):
-                return errors.not_a_tensor(operator.short_name, argument.name, "a list of Tensors", value)
+                return errors.not_a_tensor(
+                    operator.short_name, argument.name, "a list of Tensors", value
+                )
         elif not hasattr(value, "_keys") and not (value is None and argument.type.is_optional):
             return errors.not_a_tensor(operator.short_name, argument.name, "a Tensor", value)
     raise AssertionError(f"{operator}: operands {operands} have no fault")
@@ -65,7 +68,7 @@ def keys_of_list(tensors: Any) -> int:
 
 
 def sequence(value: Any) -> Any:
-    """A tuple of a list or tuple, `(value,)` of an int; anything else as it is, for native to refuse."""
+    """A tuple of a list or tuple, `(value,)` of an int; anything else is for native to refuse."""
     if isinstance(value, (tuple, list)):
         return tuple(value)
     return (value.__index__(),) if hasattr(value, "__index__") else value

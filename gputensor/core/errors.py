@@ -508,8 +508,9 @@ def unsupported_index(index: Any) -> IndexRangeError:
     """The one sentence about advanced indexing."""
     what = index.text if type(index) is Got else describe(index)
     return IndexRangeError(
-        "index: 'index' must be made of ints, slices, None, Ellipsis, at most one bool, and 0-d tensors of a "
-        f"bool or integer dtype but uint8 (got {what}); lists, arrays, masks and longer tensors are not supported"
+        "index: 'index' must be made of ints, slices, None, at most one Ellipsis, at most one bool, and 0-d "
+        f"tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, masks and longer tensors are "
+        "not supported"
     )
 
 

@@ -50,7 +50,7 @@ class Frozen:
     """A value: its slots are set once by `__init__`, compared by content, hashed by its text."""
 
     # Why not a frozen dataclass: dataclasses cost import time that the package does not have.
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _set(self, *values: Any) -> None:
         for name, value in zip(self.__slots__, values):
@@ -208,7 +208,11 @@ class Argument(Frozen):
         if isinstance(self.default, Name):
             return _resolve(self.type.required.name, self.default)
         form = self.type.required
-        if form.size is not None and self.default is not None and not isinstance(self.default, tuple):
+        if (
+            form.size is not None
+            and self.default is not None
+            and not isinstance(self.default, tuple)
+        ):
             return (self.default,) * form.size
         return self.default
 
@@ -283,7 +287,7 @@ class FunctionSchema(Frozen):
 
     @property
     def kind(self) -> str:
-        """"functional", "inplace", "out" or "mutable" (torchgen's SchemaKind)."""
+        """ "functional", "inplace", "out" or "mutable" (torchgen's SchemaKind)."""
         base = self.name.base
         if self.out_arguments:
             return "out"
@@ -295,7 +299,9 @@ class FunctionSchema(Frozen):
     @property
     def is_view(self) -> bool:
         """True if a return value aliases an argument that is not written."""
-        written = {name for a in self.arguments for x in a.type.aliases if x.is_write for name in x.before}
+        written = {
+            name for a in self.arguments for x in a.type.aliases if x.is_write for name in x.before
+        }
         shared = {name for r in self.returns for x in r.type.aliases for name in x.before}
         return bool(shared - written)
 
@@ -420,7 +426,12 @@ class _Reader:
                 argument = self.argument(keyword_only)
                 if argument.name in names:
                     raise self.fault(f"be an argument of a new name, not '{argument.name}'", start)
-                if found and not argument.has_default and not keyword_only and found[-1].has_default:
+                if (
+                    found
+                    and not argument.has_default
+                    and not keyword_only
+                    and found[-1].has_default
+                ):
                     raise self.fault("have a default, as the argument before it has one", start)
                 names.add(argument.name)
                 found.append(argument)
@@ -486,7 +497,7 @@ class _Reader:
         return type
 
     def types_until_close(self) -> tuple[Type, ...]:
-        found = []
+        found: list[Type] = []
         while not self.peek(")"):
             if found:
                 self.expect(",")
@@ -525,7 +536,7 @@ class _Reader:
     def value(self) -> Any:
         """A default's value: Python's for literals and lists, `Name` for a bare identifier."""
         if self.accept("["):
-            items = []
+            items: list[Any] = []
             while not self.peek("]"):
                 if items:
                     self.expect(",")

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
-from .. import tensor as tensors
 from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
@@ -25,6 +24,7 @@ from ..core.geometry import geometry
 from ..core.memory_format import contiguous_strides
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..storage import Storage, storage_over
+from ..tensor import CPU_KEYS, Tensor, from_storage
 
 # Device types and flags of dlpack.h.
 CPU_DEVICE, CUDA_DEVICE, CUDA_HOST_DEVICE = 1, 2, 3
@@ -83,7 +83,7 @@ _DTYPES = {code: d for d, code in _CODES.items()}
 # --- giving -------------------------------------------------------------------------------------
 
 
-def device_of(tensor: tensors.Tensor) -> tuple[int, int]:
+def device_of(tensor: Tensor) -> tuple[int, int]:
     """`Tensor.__dlpack_device__`: (device type, index).
 
     Raises: ExchangeError for devices that other libraries do not know. The emulator is one of them:
@@ -102,7 +102,7 @@ def device_of(tensor: tensors.Tensor) -> tuple[int, int]:
 
 
 def export(
-    tensor: tensors.Tensor, stream: int | None = None, max_version: tuple[int, int] | None = None,
+    tensor: Tensor, stream: int | None = None, max_version: tuple[int, int] | None = None,
     dl_device: tuple[int, int] | None = None, copy: bool | None = None,
 ) -> Any:  # fmt: skip
     """`Tensor.__dlpack__`: a capsule over the tensor's memory.
@@ -162,7 +162,7 @@ class _Keeper:
 _byte = ctypes.c_char()
 
 
-def _capsule(tensor: tensors.Tensor, where: tuple[int, int], flags: int, is_versioned: bool) -> Any:
+def _capsule(tensor: Tensor, where: tuple[int, int], flags: int, is_versioned: bool) -> Any:
     """See Note [A capsule from NumPy]."""
     shape = tensor._geometry
     memory = tensor._get_storage().data
@@ -194,7 +194,7 @@ def _capsule(tensor: tensors.Tensor, where: tuple[int, int], flags: int, is_vers
 # --- taking -------------------------------------------------------------------------------------
 
 
-def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> tensors.Tensor:
+def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
 
     Args:
@@ -273,7 +273,7 @@ class _ForeignMemory:
         self.ptr, self.nbytes, self.device_index, self.owner = ptr, nbytes, device_index, owner
 
 
-def _take(capsule: Any) -> tensors.Tensor:
+def _take(capsule: Any) -> Tensor:
     """Consume a capsule. Until all is checked it stays whole, so an error leaves it to its producer."""
     name = _get_name(capsule)
     if name not in _STRUCTS:
@@ -305,9 +305,9 @@ def _take(capsule: Any) -> tensors.Tensor:
     if kind == CUDA_DEVICE:
         place = device("cuda", index)
         storage = Storage(_ForeignMemory(pointer, nbytes, index, owner), nbytes, place)
-        return tensors.from_storage(storage, 0, shape, TENSOR_KEYS["cuda"])
+        return from_storage(storage, 0, shape, TENSOR_KEYS["cuda"])
     storage = storage_over(pointer, nbytes, owner, is_readonly)
-    return tensors.from_storage(storage, 0, shape, tensors.CPU_KEYS)
+    return from_storage(storage, 0, shape, CPU_KEYS)
 
 
 def _geometry_of(described: Any) -> Any:

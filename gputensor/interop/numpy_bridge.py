@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import tensor as tensors
 from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
@@ -17,9 +16,10 @@ from ..core.device import CPU, device
 from ..core.geometry import geometry
 from ..dispatch import backend_select
 from ..storage import storage_over
+from ..tensor import CPU_KEYS, Tensor, from_storage
 
 
-def numpy(tensor: tensors.Tensor, force: bool = False) -> np.ndarray[Any, Any]:
+def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
     force: detach, and copy from another device, where that is needed.
@@ -33,7 +33,7 @@ def numpy(tensor: tensors.Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     return tensor._get_array().view()
 
 
-def _check_readable(op: str, tensor: tensors.Tensor) -> None:
+def _check_readable(op: str, tensor: Tensor) -> None:
     if tensor.requires_grad:
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
@@ -43,7 +43,7 @@ def _check_readable(op: str, tensor: tensors.Tensor) -> None:
         )  # fmt: skip
 
 
-def array(tensor: tensors.Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """`Tensor.__array__`: NumPy's protocol, with NumPy 2's meaning of `copy`.
 
     copy: True always copies, False raises where a cast needs one, None copies where needed.
@@ -60,7 +60,7 @@ def array(tensor: tensors.Tensor, dtype: Any = None, copy: bool | None = None) -
     return shared if dtype is None else shared.astype(dtype, copy=False)
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> tensors.Tensor:
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """A CPU tensor that shares the array's memory and keeps its strides.
 
     A read-only array gives a tensor whose writes NumPy refuses.
@@ -77,7 +77,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> tensors.Tensor:
     shape = geometry(array.shape, strides, element)
     interface = array.__array_interface__["data"]
     storage = storage_over(interface[0], shape.extent * element.itemsize, array, interface[1])
-    return tensors.from_storage(storage, 0, shape, tensors.CPU_KEYS)
+    return from_storage(storage, 0, shape, CPU_KEYS)
 
 
 def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
@@ -122,7 +122,7 @@ def element_strides(
 
 def asarray(
     obj: Any, *, dtype: dtypes.dtype | None = None, device: device | str | None = None, copy: bool | None = None
-) -> tensors.Tensor:
+) -> Tensor:
     """A tensor of `obj`, sharing its memory where it can.
 
     Args:
@@ -149,9 +149,9 @@ def _device(given: device | str) -> device:
     return device(given) if isinstance(given, str) else given
 
 
-def _shared(obj: Any, dtype: dtypes.dtype | None, device: Any) -> tuple[tensors.Tensor, bool]:
+def _shared(obj: Any, dtype: dtypes.dtype | None, device: Any) -> tuple[Tensor, bool]:
     """A tensor over obj's memory where it has some; else a new one, and True."""
-    if isinstance(obj, tensors.Tensor):
+    if isinstance(obj, Tensor):
         return obj, False
     if isinstance(obj, np.generic):
         return from_numpy(np.asarray(obj).copy()), True

@@ -19,14 +19,16 @@ from . import pointwise
 from .pointwise import Kernel, Rule
 
 
-def _no_bool_sub(op: str, plan: Plan) -> None:
-    if plan.common_dtype.category == BOOL:
-        raise errors.must(
-            op, "self", "not be bool", errors.Got("two bools"), kind=errors.DtypeError, remedy="use != or logical_xor"
-        )
+def _no_bool_sub(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+    # Source: ATen/native/BinaryOps.h, sub_check.
+    for name, operand in zip(("self", "other"), inputs):
+        if _category(operand) == BOOL:
+            raise errors.must(
+                op, name, "not be bool", operand, kind=errors.DtypeError, remedy="use != or logical_xor"
+            )
 
 
-def _real(op: str, plan: Plan) -> None:
+def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category == COMPLEX:
         raise errors.must(op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError)
 

@@ -14,7 +14,7 @@ from . import pointwise
 from .pointwise import Kernel, Rule
 
 
-def _real(op: str, plan: Plan) -> None:
+def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category == COMPLEX:
         raise errors.must(op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError)
 

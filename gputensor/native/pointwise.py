@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import dtype
+from ..core.dtype import complex32, dtype
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator import overlap, parallel
@@ -35,15 +36,15 @@ _new = object.__new__
 class Rule:
     """What a family says of one operator.
 
-    loop: its name in kernels/. config: the iterator's flags. check(op, plan): raises where the
-    operator does not take the plan's dtypes. out_dtype(common): of the result, where it differs.
+    loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises where
+    the operator does not take their dtypes. out_dtype(common): of the result, where it differs.
     """
 
     __slots__ = ("family", "loop", "config", "check", "out_dtype")
 
     def __init__(
         self, family: str, loop: str, config: Any,
-        check: Callable[[str, Plan], None] | None = None,
+        check: Callable[[str, Plan, tuple[Any, ...]], None] | None = None,
         out_dtype: Callable[[dtype], dtype] | None = None,
     ) -> None:  # fmt: skip
         self.family, self.loop, self.config = family, loop, config
@@ -146,8 +147,13 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         out_spec = next((s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device))
     default = defaults.get_default_dtype()
     plan = build(op, rule.config, (out_spec,), specs, default_dtype=default)
+    if plan.common_dtype is complex32:
+        raise errors.must(
+            op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32"),
+            kind=errors.DtypeError,
+        )  # fmt: skip
     if rule.check is not None:
-        rule.check(op, plan)
+        rule.check(op, plan, inputs)
     if rule.out_dtype is not None and rule.out_dtype(plan.common_dtype) is not plan.common_dtype:
         plan = build(
             op, rule.config, (out_spec,), specs, default_dtype=default,

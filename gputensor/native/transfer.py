@@ -66,7 +66,6 @@ def _from_host(to: Tensor, source: Tensor, nbytes: int) -> None:
         pinned = cuda.pinned_allocate(nbytes)
         pinned.array[:nbytes] = host
         cuda.copy_async(to._address(), index, pinned.ptr, -1, nbytes, stream)
-        cuda.record_stream(pinned, stream)
     else:
         cuda.copy_async(to._address(), index, host.__array_interface__["data"][0], -1, nbytes, stream)
         stream.synchronize()

@@ -17,7 +17,7 @@ from . import pointwise
 from .pointwise import Kernel, Rule
 
 
-def _not_bool(op: str, plan: Plan) -> None:
+def _not_bool(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category == BOOL:
         raise errors.must(
             op, "self", "not be bool", errors.Got("bool"), kind=errors.DtypeError, remedy="use logical_not"

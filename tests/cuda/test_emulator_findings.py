@@ -15,7 +15,7 @@ from .support import Device, fresh_emulator, requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 
-HEAD = '#line 1 "wrong.cu"\nstruct P { float* out; int n; };\nextern "C" __global__ void wrong(const __grid_constant__ P p) {\n'
+HEAD = '#line 2 "wrong.cu"\nstruct P { float* out; int n; };\nextern "C" __global__ void wrong(const __grid_constant__ P p) {\n'
 
 # body (line 4 of the text), threads, what is said
 FINDINGS = {
@@ -101,7 +101,7 @@ FINDINGS = {
     "before the begin": (
         "p.out[-2] = 1;",
         1,
-        r"wrote out of bounds: 8 bytes before the begin of an allocation of 64 bytes",
+        r"wrote out of bounds: 5 bytes before the begin of an allocation of 64 bytes",
     ),
 }
 
@@ -176,7 +176,7 @@ from gputensor import runtime
 from tests.cuda.support import Device
 device = Device(runtime.cuda())
 target = device.runtime.allocate(68, 0)
-for body in ("p.n += p.out[threadIdx.x];", "__syncthreads(); p.out[threadIdx.x + 3] = 1;",
+for body in ("p.out[0] = p.out[threadIdx.x];", "__syncthreads(); p.out[threadIdx.x + 3] = 1;",
              "extern __shared__ float tile[]; tile[threadIdx.x] = 1;",
              "__shared__ float tile[20]; float* q = tile; q[threadIdx.x + p.n] = 1; p.out[0] = q[0];",
              "p.out[threadIdx.x % 8] = 1 << p.n;"):

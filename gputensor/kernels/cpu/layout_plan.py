@@ -28,6 +28,9 @@ _LANES_NBYTES = 1 << 20
 _DIRECT_NBYTES = 1 << 20
 _ROWS_NBYTES = 1 << 21
 _LANE = 8
+_FEW = 16
+_WIDE = 16
+_DIRECT_ROWS = 2048
 _LINE = 64
 _SHORTEST_LOOP = 6
 _LONGEST_ELEMENT = 512
@@ -114,11 +117,15 @@ def plan(walk: Walk) -> Plan:
     if lane is not None:
         return Plan(LANES, walk, _lanes_box(walk, lane), order, lane=lane)
     box = [1] * len(shape)
-    _fill(box, shape, range(len(shape)), _TILE_ROWS.get(walk.itemsize, _TILE_ROWS_ELSE))
+    direct = _stays_in_cache(walk)
+    rows = _TILE_ROWS.get(walk.itemsize, _TILE_ROWS_ELSE)
+    if direct and walk.itemsize >= _WIDE:
+        rows = _DIRECT_ROWS
+    _fill(box, shape, range(len(shape)), rows)
     _fill(box, shape, order, _TILE_NBYTES // walk.itemsize)
     if min(box[0], box[x]) < _SHORTEST_LOOP:
         return Plan(GATHER, walk, box, order)
-    if not _spreads(src[0]):
+    if not direct:
         return Plan(TILES, walk, box, order)
     # what lies outside x in dst's order is walked outside it, so more of it does no harm
     _fill(box, shape, range(x, len(shape)), _DIRECT_NBYTES // walk.itemsize)
@@ -136,9 +143,16 @@ def _lane(walk: Walk, x: int) -> int | None:
     return lane if same and walk.shape[inner] >= 32 else None
 
 
-def _spreads(pitch_bytes: int) -> bool:
-    """True if lines this far apart fall into many sets of the L1 cache, so that they may stay there."""
-    return pitch_bytes % 256 != 0
+def _stays_in_cache(walk: Walk) -> bool:
+    """True if the source lines along dst's run stay in the L1 cache without a scratch.
+
+    Either they are few, or they fall into many of its sets and few memory pages. Wide elements
+    use a line up in so few columns that the sets alone decide.
+    """
+    pitch_bytes = walk.src[0]
+    if walk.shape[0] <= _FEW:
+        return True
+    return pitch_bytes % 256 != 0 and (pitch_bytes < 1024 or walk.itemsize >= _WIDE)
 
 
 def _fill(box: list[int], shape: Sequence[int], dims: Sequence[int], target: int) -> None:

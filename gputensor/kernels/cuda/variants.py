@@ -126,10 +126,9 @@ def matmul_scalar(of: dtype) -> str | None:
 
 def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
     """The arithmetic type of a range operator; floating scalars make integers count in f64."""
-    if of.is_complex:
-        return "c128"
-    is_whole = op == "eye" or (op == "arange" and of.category < 2 and not has_floats)
-    return "i64" if is_whole else "f64"
+    if op == "eye" or (op == "arange" and of.category < 2 and not has_floats):
+        return "i64"
+    return "c128" if of.is_complex else "f64"
 
 
 # --- lists --------------------------------------------------------------------------------------

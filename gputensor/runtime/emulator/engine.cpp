@@ -5,6 +5,7 @@
 // so that who is missing can be named. A wrong access ends the launch with a sentence, never the
 // process. One launch at a time: the caller holds a lock. Streams and events live above, in Python.
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "engine.h"
 
@@ -26,6 +28,7 @@ extern "C" {
 void __asan_unpoison_memory_region(void const volatile*, size_t) __attribute__((weak));
 void __asan_poison_memory_region(void const volatile*, size_t) __attribute__((weak));
 void __asan_set_error_report_callback(void (*)(const char*)) __attribute__((weak));
+void __sanitizer_set_report_fd(void*) __attribute__((weak));
 void __sanitizer_start_switch_fiber(void**, const void*, size_t) __attribute__((weak));
 void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) __attribute__((weak));
 }
@@ -277,8 +280,7 @@ void switch_context(context& from, context& to) {
 void begin_context(context& c, unsigned char* stack, size_t size, void (*function)()) {
 #if defined(__x86_64__)
   void** top = (void**)(stack + size);
-  *--top = nullptr;
-  *--top = nullptr;  // where a caller's address would be: keeps the 16-byte alignment of a call
+  *--top = nullptr;  // stands where the caller's address would: a function begins 8 off 16 bytes
   *--top = (void*)function;
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   c.sp = top;
@@ -564,7 +566,7 @@ void run_block_in_fibers() {
         for (unsigned i = first; i < first + count; ++i)
           if (fibers[i].where == READY) {
             resume(fibers[i]);
-            if (aborted) return;
+            if (aborted || report[0]) return;
           }
       } while (resolve_warp(first, count));
       if (aborted) return;
@@ -681,6 +683,9 @@ void on_sanitizer_report(const char* text) {
   snprintf(what, sizeof what, "%s, %s of %s bytes at %s", error, writes ? "write" : "read", size,
            line ? line + 1 : "an unknown line");
   write_report(what, nullptr, 0, *now.m->thread_index);
+  // every further thread of the block may report the same; the first full report is enough to read
+  static const int nowhere = open("/dev/null", O_WRONLY);
+  __sanitizer_set_report_fd((void*)(intptr_t)nowhere);
 }
 
 // Static and dynamic shared memory start as garbage on a GPU; here as NaN and as -1. The bytes are
@@ -737,6 +742,7 @@ EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void*
   }
   if (sanitized) {
     __asan_set_error_report_callback(on_sanitizer_report);
+    __sanitizer_set_report_fd((void*)(intptr_t)2);
     __asan_poison_memory_region(m->dynamic_shared + shared_bytes, m->dynamic_shared_size - shared_bytes);
   }
   watch_signals();

@@ -12,7 +12,7 @@ from typing import Any
 
 from gputensor.core import errors
 
-from . import toolchain
+from . import sanitizer, toolchain
 
 MAX_THREADS = 1024
 MAX_SHARED = 227 * 1024
@@ -201,4 +201,4 @@ class Machine:
             return self._text(wrong) or self.check()
 
     def _text(self, wrong: int) -> str | None:
-        return self._error.value.decode(errors="replace") if wrong else None
+        return sanitizer.with_line(self._error.value.decode(errors="replace")) if wrong else None

@@ -100,7 +100,7 @@ class Scheduler:
         if self.order == "eager":
             self.drain(queue)
         elif self.order == "random":
-            for _ in range(self._chance.randrange(4)):
+            while self._chance.random() < 0.5:
                 self._step_of_some_queue()
         self.raise_failure()
 
@@ -124,7 +124,10 @@ class Scheduler:
     def drain_all(self, device_index: int | None = None) -> None:
         """Run every queue of a device (of all, for None) to its end."""
         with self.lock:
-            for queue in list(self._busy):
+            queues = list(self._busy)
+            if self.order == "random":
+                self._chance.shuffle(queues)
+            for queue in queues:
                 if device_index is None or queue.device_index == device_index:
                     self.drain(queue)
 

@@ -22,7 +22,7 @@ _LANGUAGE = (
 # Findings go to the shim, not to libubsan: it is not linked, hence -nodefaultlibs.
 _CHECKED = "-O1 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
 _SANITIZED = (
-    "-O1 -g1 -fno-omit-frame-pointer -fsanitize=address "
+    "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
     "-fsanitize-recover=address -fsanitize-sections=gts* "
     "-fsanitize=alignment,bounds,shift,bool,pointer-overflow,return,unreachable,null "
     "-fno-sanitize-recover=undefined"

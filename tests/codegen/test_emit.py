@@ -1,0 +1,244 @@
+"""What comes out for a few operators, whole; changes here are meant to be looked at."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from codegen import emit_functions, emit_kernels, emit_operators, emit_register, emit_stubs, generate, load, text
+
+YAML = """
+- func: blend(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+  autogen: blend_, blend.out
+  variants: function, method
+  tags: [core, pointwise]
+  family: binary
+  dtypes: promoted
+  derivatives: {self: grad, other: grad * alpha}
+  doc: self blended with other.
+
+- func: halves(Tensor(a -> *) self, int[] dims, int dim=0) -> Tensor(a)[]
+  variants: function, method
+  dispatch:
+    CompositeImplicitAutograd: halves
+  family: view
+  doc: Two views.
+
+- func: turn(Tensor(a) self, int[] dims) -> Tensor(a)
+  variants: method
+  dispatch:
+    CPU, Meta: turn
+    CUDA: turn_cuda
+  family: view
+  doc: A view that is turned.
+
+- func: fresh(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: fresh
+  family: factory
+  doc: Something fresh.
+
+- func: lent(Tensor self) -> Tensor
+  dispatch: {}
+  family: copy
+  doc: A backend's.
+"""
+
+
+@pytest.fixture(scope="module")
+def model() -> load.Model:
+    return load.loads(YAML.lstrip("\n"))
+
+
+def block(generated: str, start: str) -> str:
+    """The lines of one definition, dedented."""
+    lines = generated.split("\n")
+    first = next(i for i, line in enumerate(lines) if line.strip().startswith(start))
+    margin = len(lines[first]) - len(lines[first].lstrip())
+    rest = [lines[first]]
+    for line in lines[first + 1 :]:
+        if line.strip() and len(line) - len(line.lstrip()) <= margin and not line.strip().startswith(")"):
+            break
+        rest.append(line)
+    return textwrap.dedent("\n".join(rest)).strip() + "\n"
+
+
+def test_a_function_with_numbers_and_out(model: load.Model) -> None:
+    assert block(emit_functions.functions(model), "def blend(") == textwrap.dedent('''\
+        def blend(self, other, *, alpha=1, out=None):
+            """self blended with other.
+
+            Args:
+                self: (*), promoted to a common dtype.
+                other: (*) or number, broadcast with the others.
+                alpha: number, default 1.
+                out: Tensor that takes the result, optional.
+            Gradient:
+                self: grad
+                other: grad * alpha
+            Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend.
+            """
+            if out is not None:
+                return _calls.blend_out(self, other, alpha, out)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(_ops.blend, self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.blend.table[key_set](key_set, self, other, alpha)
+        ''')
+
+
+def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) -> None:
+    assert block(emit_functions.functions(model), "def halves(") == textwrap.dedent('''\
+        def halves(self, dims, dim=0):
+            """Two views.
+
+            Args:
+                self: (*).
+                dims: ints.
+                dim: int, default 0.
+            Returns: a list of views.
+            Native: native/view.py. Matches torch.halves.
+            """
+            include, keep = _state.get()
+            try:
+                key_set = (self._keys | include) & keep
+            except AttributeError:
+                raise _wrong_operand(_ops.halves, self) from None
+            return _ops.halves.table[key_set](key_set, self, dims, dim)
+        ''')
+
+
+def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
+    assert block(emit_functions.methods(model), "def turn(") == textwrap.dedent('''\
+        def turn(self, *args, dims=None):
+            """A view that is turned.
+
+            Args:
+                self: (*).
+                dims: ints, or one sequence of them.
+            Returns: a view of self.
+            Native: native/view.py. Matches torch.Tensor.turn.
+            """
+            if len(args) == 1:
+                (dims,) = args
+                if type(dims) is int:
+                    dims = args
+                elif type(dims) is not tuple:
+                    dims = _sequence(dims)
+            elif args:
+                dims = args
+            elif dims is None:
+                raise _not_given("turn", "dims")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.turn.table[key_set](key_set, self, dims)
+        ''')
+
+
+def test_a_factory(model: load.Model) -> None:
+    assert block(emit_functions.functions(model), "def fresh(").partition('"""\n    if')[2] == (
+        textwrap.dedent("""\
+         len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
+                size = args
+            elif size is None:
+                raise _not_given("fresh", "size")
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("fresh", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.fresh(size, dtype, layout, device, pin_memory).requires_grad_()
+            include, keep = _state.get()
+            key_set = include & keep
+            return _ops.fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        """)
+    )
+
+
+def test_calls_parse_nothing(model: load.Model) -> None:
+    assert block(emit_operators.calls(model), "def blend_out(") == textwrap.dedent("""\
+        def blend_out(self, other, alpha, out):
+            include, keep = _state.get()
+            key_set = (
+                self._keys
+                | (0 if type(other) in NUMBERS else other._keys)
+                | out._keys
+                | include
+            ) & keep
+            return _ops.blend_out.table[key_set](key_set, self, other, alpha, out)
+        """)
+
+
+def test_kernels_of_functionality_keys(model: load.Model) -> None:
+    assert block(emit_kernels.backend_select(model), "def fresh(") == textwrap.dedent("""\
+        def fresh(key_set, size, dtype, layout, device, pin_memory):
+            key_set = _key_set_for(device)
+            return _ops.fresh.redispatch_table[key_set](
+                key_set, size, dtype, layout, device, pin_memory,
+            )
+        """)
+    assert block(emit_kernels.inplace_or_view(model), "def blend_(") == textwrap.dedent("""\
+        def blend_(key_set, self, other, alpha):
+            key_set &= _BELOW
+            result = _ops.blend_.redispatch_table[key_set](key_set, self, other, alpha)
+            _bump_version(self)
+            return result
+        """)
+
+
+def test_registrations_are_literal_lines(model: load.Model) -> None:
+    lines = block(emit_register.register(model), "def install(").split("\n")
+    assert [line.strip() for line in lines if line.startswith("    ") and "---" not in line] == [
+        'bind(_ops.blend, binary.functional, "blend")',
+        'bind(_ops.blend_, binary.inplace, "blend")',
+        'bind(_ops.blend_out, binary.out, "blend")',
+        'impl(_ops.halves, "CompositeImplicitAutograd", view.halves)',
+        'impl(_ops.turn, "CPU, Meta", view.turn)',
+        'impl(_ops.turn, "CUDA", view.turn_cuda)',
+        'impl(_ops.fresh, "CompositeExplicitAutograd", factory.fresh)',
+        'impl(_ops.fresh, "BackendSelect", backend_select.fresh)',
+        'impl(_ops.blend_, "ADInplaceOrView", inplace_or_view.blend_)',
+        'impl(_ops.blend_out, "ADInplaceOrView", inplace_or_view.blend_out)',
+    ]
+
+
+def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
+    stub = emit_stubs.methods(model)
+    assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub
+    assert "    def turn(self, *dims: int) -> Tensor: ...\n" in stub
+    assert "def halves(self, dims: Sequence[int], dim: int = 0) -> list[Tensor]: ...\n" in stub
+
+
+def test_overloads_without_a_merge_rule_are_refused() -> None:
+    twice = YAML + YAML.partition("\n\n")[0].replace("blend(", "blend.other(").replace("blend_, blend.out", "blend.other_out")
+    with pytest.raises(LookupError, match="codegen/merge.py: 'blend' must say how blend, blend.other become one"):
+        emit_functions.functions(load.loads(twice.lstrip("\n")))
+
+
+def test_every_file_has_the_header_and_is_python() -> None:
+    texts = generate.files(load.load())
+    for path, generated in texts.items():
+        assert text.HEADER.strip("# \n") in generated.partition("\n")[0], path
+        if path.suffix in (".py", ".pyi"):
+            ast.parse(generated, str(path))
+    assert {path.suffix for path in texts} == {".py", ".pyi", ".md"}
+
+
+@pytest.mark.parametrize("length", [1, 5, 30])
+def test_wrap_keeps_every_item(length: int) -> None:
+    items = [f"argument_{i}" for i in range(length)]
+    lines = text.wrap("def f(", items, "):")
+    assert all(len(line) <= text.WIDTH for line in lines)
+    assert ast.unparse(ast.parse("\n".join([*lines, "    pass"]))).count("argument_") == length

@@ -1,0 +1,145 @@
+"""Broken YAML in, the sentence that names file, line and operator out."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from codegen import load
+
+GOOD = """
+- func: erf(Tensor self) -> Tensor
+  autogen: erf_, erf.out
+  variants: function, method
+  family: unary
+  dtypes: floating
+  derivatives: {self: grad * 2}
+  doc: Error function of each element.
+"""
+
+
+def read(text: str) -> load.Model:
+    return load.loads(textwrap.dedent(text).lstrip("\n"))
+
+
+def test_an_entry_and_what_its_autogen_names() -> None:
+    model = read(GOOD)
+    assert [op.name for op in model.ops] == ["erf", "erf_", "erf.out"]
+    assert [str(op.schema) for op in model.ops[1:]] == [
+        "erf_(Tensor(a!) self) -> Tensor(a!)",
+        "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ]
+    erf, in_place, out = model.ops
+    assert erf.line == in_place.line == out.line == 1
+    assert in_place.source is erf and in_place.variants == ("method",)
+    assert [op.loop for op in model.ops] == ["erf"] * 3
+    assert model.out_of(erf) is out
+
+
+# (what is wrong, YAML, message behind the file's name)
+BROKEN = [
+    ("no list", "func: f", "1: yaml: the file must be a list of entries"),
+    ("no mapping", "- erf", "1: entry: must be a mapping that begins with 'func'"),
+    ("syntax", "- func: f\n  doc: {", "3: yaml: expected the node content, but found '<stream end>'"),
+    ("unknown key", GOOD.replace("dtypes", "dtype"), "5: erf: unknown key 'dtype'; did you mean 'dtypes'"),
+    ("key twice", GOOD + "  doc: Again.\n", "8: erf: key 'doc' is given twice, first at line 7"),
+    ("no family", GOOD.replace("  family: unary\n", ""), "1: erf: 'family' is missing"),
+    ("no doc", GOOD.partition("  doc")[0], "1: erf: 'doc' is missing"),
+    ("empty doc", GOOD.replace("Error function of each element.", ""), "7: erf: 'doc' must be a text"),
+    ("family", GOOD.replace("unary", "un ary"), "4: erf: 'family' must be a name (got 'un ary')"),
+    ("defined twice", GOOD + GOOD.lstrip("\n"), "8: erf: is defined already, at line 1"),
+    (
+        "written and autogen",
+        GOOD + "- func: erf_(Tensor(a!) self) -> Tensor(a!)\n  family: unary\n  doc: In place.\n",
+        "8: erf_: is defined already, at line 1",
+    ),
+    (
+        "schema",
+        GOOD.replace("-> Tensor", "->"),
+        "1: erf: schema: column 19 must be a type (got 'the end') in 'erf(Tensor self) ->'",
+    ),
+    (
+        "spelling",
+        GOOD.replace("(Tensor self)", "(Tensor  self)"),
+        "1: erf: 'func' must be spelled 'erf(Tensor self) -> Tensor'",
+    ),
+    (
+        "namespace",
+        GOOD.replace("func: erf", "func: aten::erf").replace("  autogen: erf_, erf.out\n", ""),
+        "1: aten::erf: 'func' must not name a namespace",
+    ),
+    (
+        "kind",
+        "- func: f_(Tensor self) -> Tensor\n  family: x\n  doc: F.",
+        "1: f_: 'func' must be in-place on 'Tensor(a!) self', as its name ends in '_' "
+        "(got 'f_(Tensor self) -> Tensor')",
+    ),
+    (
+        "autogen",
+        GOOD.replace("erf.out", "erfout"),
+        "1: erf: 'autogen' must name its forms like 'erf_' or 'erf.out' (got 'erfout')",
+    ),
+    (
+        "variant",
+        GOOD.replace("method", "methods"),
+        "3: erf: 'variants' has no 'methods'; did you mean 'method'",
+    ),
+    (
+        "method without self",
+        "- func: f(int[] size) -> Tensor\n  variants: method\n  family: x\n  doc: F.",
+        "2: f: a method must have an argument 'self'",
+    ),
+    ("dtypes", GOOD.replace("floating", "float"), "5: erf: 'dtypes' has no 'float'; did you mean 'floating'"),
+    ("tag", GOOD + "  tags: pointwis\n", "8: erf: 'tags' has no 'pointwis'; did you mean 'pointwise'"),
+    (
+        "dispatch key",
+        GOOD + "  dispatch: {CUDDA: erf}\n",
+        "8: erf: unknown dispatch key 'CUDDA'; did you mean 'CUDA'",
+    ),
+    (
+        "dispatch key twice",
+        GOOD + "  dispatch:\n    CPU, CUDA: erf\n    CUDA, Meta: erf2\n",
+        "10: erf: dispatch key 'CUDA' is given twice",
+    ),
+    (
+        "two composites",
+        GOOD + "  dispatch:\n    CompositeImplicitAutograd: a\n    CompositeExplicitAutograd: b\n",
+        "9: erf: 'dispatch' must have at most one composite key",
+    ),
+    (
+        "implicit and backend",
+        GOOD + "  dispatch:\n    CompositeImplicitAutograd: a\n    CPU: b\n",
+        "9: erf: 'dispatch' must not mix CompositeImplicitAutograd with backends",
+    ),
+    ("no dispatch map", GOOD + "  dispatch: erf\n", "8: erf: 'dispatch' must map keys to names in native/"),
+    (
+        "derivative of nothing",
+        GOOD.replace("{self:", "{selff:"),
+        "6: erf: 'derivatives' has no Tensor argument 'selff'; did you mean 'self'",
+    ),
+    (
+        "derivative that is no Python",
+        GOOD.replace("grad * 2", "grad *"),
+        "6: erf: derivative of 'self' is not a Python expression: 'grad *'",
+    ),
+    (
+        "device_check",
+        GOOD + "  device_check: Nocheck\n",
+        "8: erf: 'device_check' has no 'Nocheck'; did you mean 'NoCheck'",
+    ),
+]
+
+
+@pytest.mark.parametrize("text, message", [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_a_mistake_is_named_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(load.EntryError) as raised:
+        read(text)
+    assert str(raised.value) == f"native_functions.yaml:{message}"
+
+
+def test_every_schema_of_ours_gives_its_text_back() -> None:
+    model = load.load()
+    assert model.ops
+    for op in model.ops:
+        assert str(load.model.schema.parse(op.full_schema)) == op.full_schema

@@ -1,0 +1,147 @@
+"""Calls against registrations: no lock, and whole tables only (Note [Tables are swapped whole])."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gputensor import dispatch
+from gputensor.core import errors
+from gputensor.dispatch import dispatcher, keys
+from gputensor.dispatch.operator import Operator
+from gputensor.library import Library
+
+from .operands import CPU
+
+THREADS, CALLS = 8, 100_000
+
+
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def hammer(operator: Operator, change: Any) -> list[str]:
+    """100,000 calls from 8 threads while this one makes changes; what the calls complained of."""
+    complaints: list[str] = []
+    changes = 0
+    left = threading.Semaphore(0)
+
+    def run() -> None:
+        try:
+            for _ in range(CALLS // THREADS):
+                result = operator(CPU)
+                if result is not CPU:
+                    complaints.append(f"got {result!r}")
+                    return
+        except Exception as error:
+            complaints.append(repr(error))
+        finally:
+            left.release()
+
+    threads = [threading.Thread(target=run) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        change()
+        changes += 1
+    for thread in threads:
+        thread.join()
+    assert changes >= 10, "the calls were over before anything changed"
+    assert all(left.acquire(blocking=False) for _ in threads)
+    return complaints
+
+
+def prepare(lib: Library) -> Operator:
+    """Two keys that must change together: the autograd kernel works with its own CPU kernel only."""
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x, "CPU")
+    return dispatch.find(f"{lib.ns}::f")
+
+
+def test_calls_see_whole_tables(lib: Library, eager_switching: None) -> None:
+    operator = prepare(lib)
+    other = Library(lib.ns, "IMPL")
+
+    def change() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.OverrideWarning)
+            handles = [
+                other.impl("f", lambda x: x, "CPU"),
+                other.impl("f", lambda key_set, x: operator.redispatch(key_set.after("AutogradCPU"), x), "AutogradCPU", with_keyset=True),
+                other.impl("f", lambda x: "never called", "Meta"),
+            ]
+        for handle in handles:
+            handle.remove()
+
+    assert hammer(operator, change) == []
+
+
+def test_the_test_fails_when_the_swap_is_not_whole(
+    lib: Library, eager_switching: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same calls, with a table that is emptied and filled in place: they must see the hole."""
+    operator = prepare(lib)
+    full = dict(operator.kernels)
+
+    def change_in_place() -> None:
+        table = operator.table
+        table.kernels = {}
+        table.clear()
+        table.kernels = full
+        table.clear()
+
+    complaints = hammer(operator, change_in_place)
+    assert complaints and "no kernel" in complaints[0]
+    dispatcher._swap(operator)
+
+
+def test_definitions_come_and_go_under_calls(eager_switching: None) -> None:
+    """A name that is defined and removed all the time answers or says that it is not there."""
+    unexpected: list[str] = []
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                assert dispatch.find("comes_and_goes::f")(CPU) is CPU
+            except errors.DispatchError:
+                pass
+            except Exception as error:
+                unexpected.append(repr(error))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(300):
+        with Library("comes_and_goes", "DEF") as lib:
+            lib.define("f(Tensor x) -> Tensor")
+            lib.impl("f", lambda x: x, "CPU")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert unexpected == []
+
+
+def test_registrations_from_many_threads_are_all_kept(lib: Library, eager_switching: None) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    operator = dispatch.find(f"{lib.ns}::f")
+    chosen = [key for key in keys.RUNTIME_KEYS if key.functionality in ("Dense", "Sparse")]
+    threads = [
+        threading.Thread(target=dispatcher.register_kernel, args=(operator, key, lambda *a: CPU)) for key in chosen
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(operator.kernels) == set(chosen) and len(chosen) == 14
+    operator.kernels = {}
+    dispatcher._commit(operator)

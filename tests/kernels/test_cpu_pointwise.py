@@ -1,0 +1,328 @@
+"""Unary, binary, comparison and where loops: values, dtypes, numbers, outputs."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+
+import numpy as np
+import pytest
+
+from gputensor.core import errors
+from gputensor.core.dtype import (
+    ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, complex64, complex128, float16, float32,
+    float64, int8, int32, int64, uint8, uint64,
+)  # fmt: skip
+from gputensor.kernels.cpu import binary, cast, comparison, quiet, unary, where
+
+from .cpu_arrays import COMPLEXES, FLOATS, HALVES, INTEGERS, awkward, same_bits, small, wide
+
+ARITHMETIC = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "maximum": np.maximum, "minimum": np.minimum,
+}  # fmt: skip
+COMPARISONS = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+
+
+def rounded(values, to):
+    """f64, complex128 or Python integers as dtype `to`, rounded once from f32 for 16-bit floats."""
+    if to.category == INTEGER:
+        return np.array([cast.wrap(int(v), to.np) for v in np.ravel(values)], to.np).reshape(np.shape(values))
+    with np.errstate(all="ignore"):
+        values = np.asarray(values)
+        values = values.astype(np.complex128 if to.category == COMPLEX else np.float64)
+        return values.astype(np.float32).astype(to.np) if to in HALVES else values.astype(to.np)
+
+
+# --- the hot path -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+def test_operands_of_one_dtype_get_the_bare_ufunc(of):
+    assert binary.bind("add", (of, of), of, of) is np.add
+    assert binary.bind("div", (of, of), of, of) is np.true_divide or of.category == INTEGER
+    assert comparison.bind("lt", (of, of), of, bool_) is np.less
+    assert unary.bind("neg", (of,), of, of) is np.negative
+
+
+@pytest.mark.parametrize("of", [float32, float64], ids=lambda d: d.short)
+@pytest.mark.parametrize("number", [bool, int, float])
+def test_a_number_beside_a_wide_float_gets_the_bare_ufunc(of, number):
+    assert binary.bind("mul", (of, number), of, of) is np.multiply
+    assert binary.bind("mul", (number, of), of, of) is np.multiply
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ARITHMETIC)
+@pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+def test_arithmetic_of_small_values(op, of):
+    if of.category == COMPLEX and op in ("maximum", "minimum"):
+        pytest.skip("complex numbers are not ordered")
+    a, b = small(of, (5, 4), 1), small(of, (4,), 2)
+    expected = rounded(ARITHMETIC[op](wide(a), wide(b)), of)
+    loop = binary.bind(op, (of, of), of, of)
+    same_bits(loop(a, b), expected)
+    out = np.empty((5, 4), of.np)
+    assert loop(a, b, out=out) is out
+    same_bits(out, expected)
+
+
+@pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
+@pytest.mark.parametrize("op", ["add", "sub", "mul"])
+def test_integers_wrap(op, of):
+    values = awkward(of)
+    a, b = values[:, None], values[None, :]
+    same_bits(
+        quiet.run(binary.bind(op, (of, of), of, of), a, b), rounded(ARITHMETIC[op](wide(a), wide(b)), of)
+    )
+
+
+@pytest.mark.parametrize("of", HALVES, ids=lambda d: d.short)
+@pytest.mark.parametrize("op", [*ARITHMETIC, "div", "div_floor", "div_trunc", "add_alpha"])
+def test_halves_compute_in_f32_and_round_once(op, of):
+    values = awkward(of)
+    a, b = np.repeat(values, values.size), np.tile(values, values.size)
+    params = (0.3,) if op == "add_alpha" else ()
+    found = quiet.run(binary.bind(op, (of, of), of, of), a, b, *params)
+    wide_loop = binary.bind(op, (float32, float32), float32, float32)
+    expected = quiet.run(wide_loop, a.astype(np.float32), b.astype(np.float32), *params)
+    with np.errstate(all="ignore"):
+        expected = expected.astype(of.np)
+    if op in ("maximum", "minimum"):  # which of 0 and -0 is larger is left open
+        found, expected = found + of.np.type(0), expected + of.np.type(0)
+    same_bits(found, expected)
+
+
+@pytest.mark.parametrize("common", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+def test_mixed_dtypes_are_cast_to_the_common_one(common):
+    allowed = [d for d in ALL if d.category < common.category or d is common]
+    assert allowed
+    for left, right in itertools.product(allowed, allowed):
+        a, b = small(left, (6,), 3), small(right, (6,), 4)
+        expected = rounded(wide(a) + wide(b), common)
+        same_bits(binary.bind("add", (left, right), common, common)(a, b), expected)
+        found = comparison.bind("lt" if common.category < COMPLEX else "eq", (left, right), common, bool_)(a, b)
+        compare = operator.lt if common.category < COMPLEX else operator.eq
+        same_bits(found, np.asarray(compare(wide(a), wide(b)), bool))
+
+
+@pytest.mark.parametrize("out", [d for d in ALL if d.category >= FLOATING], ids=lambda d: d.short)
+def test_an_output_of_another_dtype_takes_the_cast_result(out):
+    a, b = small(float32, (6,), 5), small(float32, (6,), 6)
+    into = np.empty(6, out.np)
+    binary.bind("add", (float32, float32), float32, out)(a, b, out=into)
+    same_bits(into, rounded(wide(a) + wide(b), out))
+    flags = np.empty(6, out.np)
+    comparison.bind("lt", (float32, float32), float32, out)(a, b, out=flags)
+    same_bits(flags, rounded((a < b).astype(np.float64), out))
+
+
+@pytest.mark.parametrize("of", FLOATS, ids=lambda d: d.short)
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_nan_wins(op, of):
+    a = np.array([1, np.nan, np.nan], of.np)
+    b = np.array([np.nan, 1, np.nan], of.np)
+    found = quiet.run(binary.bind(op, (of, of), of, of), a, b)
+    assert np.isnan(found.astype(np.float64)).all()
+
+
+# --- numbers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
+def test_an_integer_number_is_brought_into_range(of):
+    values = small(of, (4,), 7)
+    for number in (0, 1, True, 300, -1, 2**16 + 5, 2**40, -(2**63)):
+        wrapped = cast.wrap(number, of.np)
+        expected = rounded(wide(values) * wrapped, of)
+        same_bits(quiet.run(binary.bind("mul", (of, type(number)), of, of), values, number), expected)
+        same_bits(quiet.run(binary.bind("mul", (type(number), of), of, of), number, values), expected)
+        same_bits(
+            comparison.bind("lt", (of, type(number)), of, bool_)(values, number),
+            np.asarray(wide(values) < wrapped, bool),
+        )
+
+
+def test_u8_plus_300_and_its_comparison():
+    values = np.array([1, 44, 255], np.uint8)
+    same_bits(binary.bind("add", (uint8, int), uint8, uint8)(values, 300), np.array([45, 88, 43], np.uint8))
+    assert comparison.bind("eq", (uint8, int), uint8, bool_)(values, 300).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("of", HALVES, ids=lambda d: d.short)
+def test_a_number_beside_a_half_enters_as_f32(of):
+    values = np.array([1, 0.1, 100, 3], of.np)
+    for op in ("add", "sub", "mul", "div"):
+        wide_loop = binary.bind(op, (float32, float32), float32, float32)
+        for number in (0.1, 3, 1e-3, True):
+            expected = wide_loop(values.astype(np.float32), np.float32(number)).astype(of.np)
+            loop = binary.bind(op, (of, type(number)), of, of)
+            same_bits(loop(values, number), expected)
+            same_bits(loop(values, number, out=values.copy()), expected)
+            expected = wide_loop(np.float32(number), values.astype(np.float32)).astype(of.np)
+            same_bits(binary.bind(op, (type(number), of), of, of)(number, values), expected)
+
+
+@pytest.mark.parametrize("of", HALVES, ids=lambda d: d.short)
+def test_a_number_is_rounded_before_a_comparison(of):
+    values = np.array([0.1, 0.5], np.float32).astype(of.np)
+    assert comparison.bind("eq", (of, float), of, bool_)(values, 0.1).tolist() == [True, False]
+
+
+def test_numbers_that_raise_the_category():
+    same_bits(binary.bind("add", (bool_, int), int64, int64)(np.array([True, False]), 1), np.array([2, 1]))
+    loop = binary.bind("mul", (float32, complex), complex64, complex64)
+    same_bits(loop(np.array([2.0], np.float32), 1j), np.array([2j], np.complex64))
+    loop = binary.bind("div", (int64, int), float32, float32)
+    same_bits(loop(np.array([1, 2]), 4), np.array([0.25, 0.5], np.float32))
+
+
+# --- alpha ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+def test_alpha(of):
+    a, b = small(of, (3, 4), 8), small(of, (3, 4), 9)
+    for op, sign in (("add_alpha", 1), ("sub_alpha", -1)):
+        loop = binary.bind(op, (of, of), of, of)
+        expected = rounded(wide(a) + sign * 3 * wide(b), of)
+        same_bits(quiet.run(loop, a, b, 3), expected)
+        out = a.copy()
+        assert quiet.run(loop, out, b, 3, out=out) is out
+        same_bits(out, expected)
+        number = binary.bind(op, (of, int), of, of)
+        same_bits(quiet.run(number, a, 2, 3), rounded(wide(a) + sign * 6, of))
+
+
+def test_alpha_of_bools_and_of_mixed_operands():
+    a, b = np.array([True, False, False]), np.array([False, True, False])
+    loop = binary.bind("add_alpha", (bool_, bool_), bool_, bool_)
+    assert loop(a, b, 1).tolist() == [True, True, False]
+    assert loop(a, b, 0).tolist() == [True, False, False]
+    loop = binary.bind("add_alpha", (float32, int64), float32, float32)
+    same_bits(loop(np.array([1.0], np.float32), np.array([2]), 0.5), np.array([2.0], np.float32))
+
+
+# --- division ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
+def test_integer_division(of):
+    a = awkward(of)
+    b = np.array([x for x in (1, 2, 3, 7, -1, -2, -3) if x >= np.iinfo(of.np).min], of.np)
+    pairs = [(x, y) for x in a.tolist() for y in b.tolist()]
+    left, right = (np.array(side, of.np) for side in zip(*pairs))
+    floor = [cast.wrap(x // y, of.np) for x, y in pairs]
+    trunc = [cast.wrap(abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1), of.np) for x, y in pairs]
+    same_bits(quiet.run(binary.bind("div_floor", (of, of), of, of), left, right), np.array(floor, of.np))
+    same_bits(quiet.run(binary.bind("div_trunc", (of, of), of, of), left, right), np.array(trunc, of.np))
+    by_two = binary.bind("div_trunc", (of, int), of, of)
+    expected = [abs(x) // 2 * (-1 if x < 0 else 1) for x in a.tolist()]
+    same_bits(quiet.run(by_two, a, 2), np.array(expected, of.np))
+
+
+@pytest.mark.parametrize("op", ["div_floor", "div_trunc"])
+def test_integer_division_by_zero_raises(op):
+    a = np.array([1, 2])
+    with pytest.raises(ZeroDivisionError, match="'other' must not hold 0") as caught:
+        binary.bind(op, (int64, int64), int64, int64)(a, np.array([1, 0]))
+    assert isinstance(caught.value, errors.GpuTensorError)
+    with pytest.raises(ZeroDivisionError):
+        binary.bind(op, (int64, int), int64, int64)(a, 0)
+    with pytest.raises(ZeroDivisionError):
+        binary.bind(op, (int, uint8), uint8, uint8)(1, np.array([1, 0], np.uint8))
+    assert binary.bind(op, (int64, int64), int64, int64)(a[:0], np.array([0])).size == 0
+
+
+@pytest.mark.parametrize("of", [float32, float64], ids=lambda d: d.short)
+def test_floating_division_follows_python(of):
+    values = [0.0, 0.1, 1.0, 3.5, -3.5, 7.25, -0.1, 1e6]
+    pairs = [(x, y) for x in values for y in values if y]
+    exact = [(float(of.np.type(x)), float(of.np.type(y))) for x, y in pairs]
+    left, right = (np.array(side, of.np) for side in zip(*pairs))
+    found = binary.bind("div_floor", (of, of), of, of)(left, right)
+    expected = [x // y for x, y in exact] if of is float64 else np.floor_divide(left, right)
+    same_bits(found, np.array(expected, of.np))
+    found = binary.bind("div_trunc", (of, of), of, of)(left, right)
+    same_bits(found, np.trunc(left / right))
+    zero = quiet.run(binary.bind("div_floor", (of, float), of, of), np.array([1, -1, 0], of.np), 0.0)
+    assert np.isinf(zero[:2]).all() and np.isnan(zero[2])
+
+
+# --- unary, where -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+def test_neg_and_abs(of):
+    values = small(of, (7,), 10)
+    same_bits(unary.bind("neg", (of,), of, of)(values), rounded(-1 * wide(values) + 0, of) if (
+        of.category == INTEGER
+    ) else -values)
+    expected = np.abs(wide(values))
+    loop = unary.bind("abs", (of,), of, of.to_real)
+    found = loop(values)
+    assert found.dtype == of.to_real.np
+    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-6)
+    out = np.empty(7, of.to_real.np)
+    same_bits(loop(values, out=out), found)
+
+
+def test_abs_of_complex_into_a_wider_output():
+    out = np.empty(1, np.float64)
+    unary.bind("abs", (complex64,), complex64, float64)(np.array([3 + 4j], np.complex64), out=out)
+    assert out.tolist() == [5.0]
+
+
+@pytest.mark.parametrize("of", [*FLOATS, *COMPLEXES], ids=lambda d: d.short)
+def test_exp(of):
+    values = small(of, (20,), 11)
+    found = unary.bind("exp", (of,), of, of)(values)
+    expected = np.exp(wide(values))
+    eps = float({float16: 2.0**-10, bfloat16: 2.0**-7, float32: 2.0**-22, complex64: 2.0**-21}.get(of, 1e-14))
+    np.testing.assert_allclose(found.astype(expected.dtype), expected, rtol=eps)
+
+
+@pytest.mark.parametrize("of", [bool_, *INTEGERS], ids=lambda d: d.short)
+def test_exp_of_integers_is_the_common_float(of):
+    values = small(of, (4,), 12)
+    found = unary.bind("exp", (of,), float32, float32)(values)
+    same_bits(found, np.exp(values.astype(np.float32)))
+
+
+@pytest.mark.parametrize("of", ALL, ids=lambda d: d.short)
+def test_where(of):
+    condition = np.array([[True], [False]])
+    a, b = small(of, (2, 3), 13), small(of, (3,), 14)
+    expected = np.where(condition, a, np.broadcast_to(b, (2, 3)))
+    loop = where.bind("where", (bool_, of, of), of, of)
+    same_bits(loop(condition, a, b, out=np.empty((2, 3), of.np)), expected)
+    same_bits(loop(condition, a, b), expected)
+    out = a.copy()
+    same_bits(loop(condition, out, b, out=out), expected)
+    number = where.bind("where", (bool_, of, int), of, of)
+    same_bits(number(condition, a, 1), np.where(condition, a, np.ones(3, of.np)))
+
+
+def test_where_casts_and_wraps():
+    condition = np.array([1, 0, 2], np.uint8)
+    loop = where.bind("where", (uint8, int32, float32), float32, float32)
+    found = loop(condition, np.array([1, 2, 3], np.int32), np.array([0.5] * 3, np.float32))
+    same_bits(found, np.array([1, 0.5, 3], np.float32))
+    loop = where.bind("where", (bool_, int8, int), int8, int8)
+    same_bits(loop(np.array([True, False]), np.array([1, 1], np.int8), 300), np.array([1, 44], np.int8))
+
+
+def test_no_loop_warns():
+    ops = [functools.partial(binary.bind(op, (float32, float32), float32, float32)) for op in
+           ("add", "mul", "div", "div_floor", "div_trunc")]  # fmt: skip
+    values = awkward(float32)
+    with np.errstate(all="raise"):
+        for loop in ops:
+            quiet.run(loop, values[:, None], values[None, :])
+    assert uint64 in INTEGERS and complex128 in COMPLEXES

@@ -1,0 +1,167 @@
+"""10,000 random layouts: flags, copies in every memory format, casts and arithmetic equal PyTorch's."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gputensor as gt  # noqa: E402
+
+from . import layouts as L  # noqa: E402
+
+pytestmark = pytest.mark.oracle
+
+CASES = 10_000
+CHUNKS = 20
+FORMATS = {
+    "preserve": (torch.preserve_format, gt.preserve_format),
+    "contiguous": (torch.contiguous_format, gt.contiguous_format),
+    "channels_last": (torch.channels_last, gt.channels_last),
+    "channels_last_3d": (torch.channels_last_3d, gt.channels_last_3d),
+}
+
+
+def _cases(chunk: int):
+    for number in range(CASES // CHUNKS):
+        seed = chunk * (CASES // CHUNKS) + number
+        yield seed, random.Random(seed)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_flags_and_views(chunk):
+    for seed, rng in _cases(chunk):
+        theirs, ours = L.random_pair(rng)
+        what = f"seed {seed}: {L.describe(theirs)}"
+        L.assert_same(theirs, ours, what)
+        assert theirs.storage_offset() == ours.storage_offset(), what
+        assert theirs.is_contiguous() == ours.is_contiguous(), what
+        for a, b in list(FORMATS.values())[1:]:
+            assert theirs.is_contiguous(memory_format=a) == ours.is_contiguous(memory_format=b), what
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_copies_in_every_format(chunk):
+    for seed, rng in _cases(chunk):
+        theirs, ours = L.random_pair(rng)
+        for name, (a, b) in FORMATS.items():
+            if name == "channels_last" and theirs.ndim != 4 or name == "channels_last_3d" and theirs.ndim != 5:
+                continue
+            what = f"seed {seed}: {name} of {L.describe(theirs)}"
+            L.assert_same(theirs.clone(memory_format=a), ours.clone(memory_format=b), "clone " + what)
+            L.assert_same(
+                torch.empty_like(theirs, memory_format=a), gt.empty_like(ours, memory_format=b),
+                "empty_like " + what, exact=False,
+            )  # fmt: skip
+            x, y = theirs.to(memory_format=a), ours.to(memory_format=b)
+            L.assert_same(x, y, "to " + what)
+            assert (x is theirs) == (y is ours), "to " + what
+            if name != "preserve":
+                x, y = theirs.contiguous(memory_format=a), ours.contiguous(memory_format=b)
+                L.assert_same(x, y, "contiguous " + what)
+                assert (x is theirs) == (y is ours), "contiguous " + what
+
+
+def _is_in_range(theirs, name) -> bool:
+    """Negative numbers do not go into unsigned types in one way everywhere."""
+    if not theirs.numel() or not (name.startswith("uint") or name == "bool"):
+        return True
+    real = torch.view_as_real(theirs) if theirs.is_complex() else theirs
+    return str(theirs.dtype).startswith("torch.uint") or bool((real.to(torch.float64) >= 0).all())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_copy_between_dtypes(chunk):
+    for seed, rng in _cases(chunk):
+        theirs, ours = L.random_pair(rng)
+        name = rng.choice(L.DTYPES)
+        if not _is_in_range(theirs, name):
+            continue
+        what = f"seed {seed}: {L.describe(theirs)} to {name}"
+        L.assert_same(theirs.to(L.torch_dtype(name)), ours.to(L.gt_dtype(name)), "to " + what)
+        order = list(range(theirs.ndim))
+        rng.shuffle(order)
+        sizes = [theirs.shape[d] for d in order]
+        back = [order.index(d) for d in range(theirs.ndim)]
+        x = torch.zeros(sizes, dtype=L.torch_dtype(name)).permute(back)
+        y = gt.zeros(sizes, dtype=L.gt_dtype(name)).permute(back)
+        L.assert_same(x.copy_(theirs), y.copy_(ours), "copy_ " + what)
+
+
+def _operand(rng, theirs, ours):
+    """A second operand that broadcasts with the first, or nearly always does."""
+    kind = rng.random()
+    if kind < 0.2:
+        number = rng.choice((True, 3, 2.5, -1, 1.5 + 2j))
+        return number, number
+    name = rng.choice(L.DTYPES)
+    if kind < 0.4:
+        return L.random_pair(rng, name, 1) if rng.random() < 0.1 else L.pair_of(rng, (), name)
+    sizes = [n if rng.random() < 0.7 else 1 for n in theirs.shape][rng.randint(0, theirs.ndim) if theirs.ndim else 0 :]
+    x, y = L.pair_of(rng, tuple(sizes), name)
+    if x.ndim and rng.random() < 0.5:
+        order = list(range(x.ndim))
+        rng.shuffle(order)
+        back = [order.index(d) for d in range(x.ndim)]
+        z = L.pair_of(rng, tuple(x.shape[d] for d in order), name)
+        return z[0].permute(back), z[1].permute(back)
+    return x, y
+
+
+OPS = {
+    "add": (torch.add, gt.add), "sub": (torch.sub, gt.sub), "mul": (torch.mul, gt.mul), "eq": (torch.eq, gt.eq),
+    "ne": (torch.ne, gt.ne), "lt": (torch.lt, gt.lt), "maximum": (torch.maximum, gt.maximum),
+    "div": (torch.div, gt.div),
+}  # fmt: skip
+
+
+def _both(f, g):
+    """(result or exception class) of PyTorch's call and of ours."""
+    results = []
+    for call in (f, g):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                results.append(call())
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            results.append(error)
+    return results
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_arithmetic_broadcasts_and_promotes(chunk):
+    for seed, rng in _cases(chunk):
+        theirs, ours = L.random_pair(rng)
+        other_theirs, other_ours = _operand(rng, theirs, ours)
+        name = rng.choice(list(OPS))
+        f, g = OPS[name]
+        if name == "maximum" and not isinstance(other_theirs, torch.Tensor):
+            continue
+        x, y = _both(lambda: f(theirs, other_theirs), lambda: g(ours, other_ours))
+        second = L.describe(other_theirs) if isinstance(other_theirs, torch.Tensor) else repr(other_theirs)
+        what = f"seed {seed}: {name} of {L.describe(theirs)} and {second}"
+        if isinstance(x, Exception):
+            assert isinstance(y, Exception) or _is_gap(name, theirs, other_theirs), f"{what}: PyTorch raises {x}"
+            continue
+        if isinstance(y, Exception):
+            assert "complex32" in str(y) or x.dtype is torch.complex32, f"{what}: raises {y}"
+            continue
+        same_type = not isinstance(other_theirs, torch.Tensor) or theirs.dtype == other_theirs.dtype
+        # PyTorch's CPU casts mixed dtypes into dense temporaries before it orders dimensions.
+        strides = same_type or _is_dense(theirs) and _is_dense(other_theirs)
+        exact = name != "div" or x.dtype not in (torch.complex64, torch.complex128)
+        L.assert_same(x, y, what, strides=strides, exact=exact)
+
+
+def _is_dense(x) -> bool:
+    return torch.ops.aten.is_non_overlapping_and_dense(x) if hasattr(torch.ops.aten, "is_non_overlapping_and_dense") else x.is_contiguous()
+
+
+def _is_gap(name, theirs, other) -> bool:
+    """PyTorch has no CPU kernel of this operator for some of its unsigned types; we have."""
+    names = {str(t.dtype) for t in (theirs, other) if isinstance(t, torch.Tensor)}
+    return bool(names & {"torch.uint16", "torch.uint32", "torch.uint64"})
