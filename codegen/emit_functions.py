@@ -7,7 +7,7 @@ frame between the user and the kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
 IMPORTS = """from ..core.arguments import NUMBERS
+from ..core.arguments import checked_out as _checked_out
 from ..core.arguments import coerce as _coerce
 from ..core.arguments import keys_of_list as _keys_of_list
 from ..core.arguments import number as _number
@@ -237,13 +238,6 @@ def _single(it: Public) -> list[str]:
     op = it.first
     lines = varargs(it)
     lines += _normalised(op.arguments, it.name)
-    if it.outs:
-        out = it.outs[op.name]
-        given = [parameter(a.name) for a in out.arguments]
-        lines += [
-            "if out is not None:",
-            *indent(wrap(f"return _calls.{out.identifier}(", given, ")")),
-        ]
     if op.has_options:
         given = wrap(f"return _calls.{op.identifier}(", op.parameters, ").requires_grad_()")
         lines += ["if requires_grad:", *indent(given)]
@@ -253,7 +247,16 @@ def _single(it: Public) -> list[str]:
             "if memory_format is _contiguous_format and self._geometry.is_contiguous:",
             "    return self",
         ]
-    return [*lines, *gather.guarded(op, is_method=it.is_method), *gather.call(op, {})]
+    out = ["if out is not None:", *indent(_call_out(it, it.outs[op.name], {}))] if it.outs else []
+    lines += gather.guarded(op, is_method=it.is_method, between=out)
+    return lines + gather.call(op, {})
+
+
+def _call_out(it: Public, op: Op, arguments: Mapping[str, str]) -> list[str]:
+    """The call of an out form; its own operand is checked here, the others were before."""
+    given = {a.name: arguments.get(a.name, parameter(a.name)) for a in op.arguments}
+    given["out"] = f'_checked_out("{it.name}", out)'
+    return wrap(f"return _calls.{op.identifier}(", list(given.values()), ")")
 
 
 def varargs(it: Public) -> list[str]:
@@ -313,14 +316,16 @@ def _merged(it: Public, merge: Merge) -> list[str]:
         if name in checked:
             lines += [line.replace(f"if type({name})", f"if {name} is not None and type({name})")
                       for line in _normalised([checked[name]], it.name)]  # fmt: skip
-    lines += _merged_out(it, merge)
     return lines + _cases(it, merge)
 
 
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
-    lines = gather.guarded(ops[-1], is_method=it.is_method) if shared else []
+    lines = []
+    if shared:
+        out = _merged_out(it, merge)
+        lines = gather.guarded(ops[-1], is_method=it.is_method, between=out)
     for case, op in zip(merge.cases, ops):
         body = [] if shared else gather.guarded(op, is_method=it.is_method)
         body += gather.call(op, case.arguments)
@@ -339,8 +344,7 @@ def _merged_out(it: Public, merge: Merge) -> list[str]:
     for case, op in zip(cases, ops):
         if op is None:
             raise LookupError(f"codegen/merge.py: '{it.name}' has no out form of {case.overload}")
-        given = [case.arguments.get(a.name, parameter(a.name)) for a in op.arguments]
-        body = wrap(f"return _calls.{op.identifier}(", given, ")")
+        body = _call_out(it, op, case.arguments)
         lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
     return ["if out is not None:", *indent(lines)]
 

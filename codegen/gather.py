@@ -7,18 +7,15 @@ on the fast way that costs nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .model import Op, parameter
 from .text import WIDTH, indent, wrap
 
 
-def expression(op: Op, names: Mapping[str, str] | None = None) -> str:
-    """OR of the keys of the operator's Tensor arguments; empty where it has none.
-
-    names: argument -> the expression that stands for it in the call.
-    """
-    at = {a.name: parameter(a.name) for a in op.tensors} | dict(names or {})
+def expression(op: Op) -> str:
+    """OR of the keys of the operator's Tensor arguments; empty where it has none."""
+    at = {argument.name: parameter(argument.name) for argument in op.tensors}
     tensors = op.tensors
     if len(tensors) == 2 and op.numbers == [tensors[1].name]:
         first, other = at[tensors[0].name], at[tensors[1].name]
@@ -43,11 +40,11 @@ def assigned(keys: str, frame: str = "{}") -> list[str]:
     terms = keys.split(" | ")
     if len(line) <= WIDTH - 12 or is_conditional(keys):
         return [line]
-    opening, closing = frame.split("{}")
+    opening, closing = ("(", ")") if frame == "{}" else frame.split("{}")
     return [
-        f"key_set = {opening}(",
+        f"key_set = {opening}",
         *indent([terms[0], *(f"| {term}" for term in terms[1:])]),
-        f"){closing}",
+        closing,
     ]
 
 
@@ -62,24 +59,27 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[st
     return wrap(f"{lead}_ops.{op.identifier}.table[key_set](", ["key_set", *given], ")")
 
 
-def guarded(op: Op, *, is_method: bool, names: Mapping[str, str] | None = None) -> list[str]:
-    """Lines that leave the call's key set in `key_set`, with a sentence for a wrong operand."""
-    keys = expression(op, names)
+def guarded(op: Op, *, is_method: bool, between: Sequence[str] = ()) -> list[str]:
+    """Lines that leave the call's key set in `key_set`, with a sentence for a wrong operand.
+
+    between: lines for behind the place where operands are known to be right.
+    """
+    keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:
-        return [state, "key_set = include & keep"]
+        return [*between, state, "key_set = include & keep"]
     operands = [parameter(a.name) for a in op.tensors]
+    listed = ", ".join(operands)
     if operands == ["self"] and is_method:
-        return [state, "key_set = (self._keys | include) & keep"]
+        return [*between, state, "key_set = (self._keys | include) & keep"]
     if op.numbers:
         return [
             "try:",
             *indent(assigned(keys)),
             "except AttributeError:",
-            *indent(
-                [f"{', '.join(operands)} = _coerce(_ops.{op.identifier}, {', '.join(operands)})"]
-            ),
+            *indent([f"{listed} = _coerce(_ops.{op.identifier}, {listed})"]),
             *indent(assigned(keys)),
+            *between,
             state,
             "key_set = (key_set | include) & keep",
         ]
@@ -91,5 +91,6 @@ def guarded(op: Op, *, is_method: bool, names: Mapping[str, str] | None = None) 
         "try:",
         *indent([f"key_set = ({keys} | include) & keep"]),
         f"except {errors}:",
-        *indent([f"raise _wrong_operand(_ops.{op.identifier}, {', '.join(operands)}) from None"]),
+        *indent([f"raise _wrong_operand(_ops.{op.identifier}, {listed}) from None"]),
+        *between,
     ]

@@ -86,8 +86,8 @@ class _Entry:
         self.nodes: dict[str, yaml.Node] = {}
         if not isinstance(node, yaml.MappingNode):
             raise EntryError(self.line, self.where, "must be a mapping that begins with 'func'")
-        for key, value in self.pairs(node):
-            if key == "func" and isinstance(value, yaml.ScalarNode):
+        for key, value in node.value:
+            if key.value == "func" and isinstance(value, yaml.ScalarNode):
                 self.where = value.value.partition("(")[0].partition(".")[0]
         for key, value in self.pairs(node):
             if key not in FIELDS:

@@ -22,4 +22,4 @@ ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
 USER bench
 VOLUME /out
 WORKDIR /gputensor
-CMD ["python3", "-m", "bench", "run", "overhead"]
+CMD ["python3", "-m", "bench", "run", "overhead", "--out", "/out"]

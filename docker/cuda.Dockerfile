@@ -24,4 +24,4 @@ ENV GPUTENSOR_CUDA=required PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
 USER bench
 VOLUME /out
 WORKDIR /gputensor
-CMD ["python3", "-m", "bench", "run", "layout"]
+CMD ["python3", "-m", "bench", "run", "overhead", "--device", "cuda:0", "--out", "/out"]

@@ -13,7 +13,7 @@ import numpy as np
 from ._generated import calls
 from .core import errors
 from .core.device import CPU, device
-from .core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, complex128, dtype, float64, uint64
+from .core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype, float64, uint64
 from .core.geometry import contiguous_geometry
 from .core.promotion import number_dtype, promote_types
 from .dispatch import backend_select, defaults
@@ -177,6 +177,8 @@ class _Numbers:
     def dtype(self) -> dtype:
         """The dtype in which all numbers meet; the default for none at all."""
         default = defaults.get_default_dtype()
+        if len(self.kinds) == 1 and not self.dtypes:
+            return number_dtype(*self.kinds, default)
         found: dtype | None = None
         # Sorted, so that the outcome of promotions that PyTorch leaves open does not depend on sets.
         for d in sorted({number_dtype(k, default) for k in self.kinds} | self.dtypes, key=lambda d: d.code):
@@ -193,15 +195,16 @@ def _from_numbers(data: Any, wanted: dtype | None) -> Tensor:
             "tensor", "data", f"hold no complex numbers for dtype {element.name}",
             errors.Got("a complex number"), kind=errors.ArgumentTypeError,
         )  # fmt: skip
-    # Numbers go into the widest type of the category; the copy kernel casts, as it does everywhere.
     if element.category == INTEGER:
         wide, values = element, _integers(numbers.flat, element, given)
     elif element.category == BOOL:
         wide, values = element, [bool(v) for v in numbers.flat]
     else:
-        wide, values = (complex128 if element.is_complex else float64), numbers.flat
+        # NumPy rounds to the wide types as the copy kernel does; to 16 bits it would round twice.
+        wide, values = (element if element.itemsize > 2 else float64), numbers.flat
     try:
-        array = np.array(values, wide.np)
+        with np.errstate(over="ignore"):
+            array = np.array(values, wide.np)
     except OverflowError:
         raise errors.number_out_of_range("tensor", element, max(values, key=abs)) from None
     shape = contiguous_geometry(numbers.sizes, wide)
@@ -215,11 +218,11 @@ _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
     """The numbers as integers of the dtype: fractions are cut, and what lies outside is an error.
 
-    Negative numbers wrap in uint8, uint16 and uint32, as PyTorch lets them.
+    Negative integers wrap in uint8, uint16 and uint32, as PyTorch lets them.
     """
     if given == FLOATING:
         for v in values:
-            if v - v != 0:
+            if v - v != 0 or v < 0 and not element.is_signed:
                 raise errors.number_out_of_range("tensor", element, v)
         values = [int(v) for v in values]
     if not values:

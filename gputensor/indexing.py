@@ -21,6 +21,7 @@ from .dispatch.tls import state as _state
 if TYPE_CHECKING:
     from .tensor import Tensor
 
+_BOUND = frozenset((int, type(None)))
 _NUMBERS = frozenset((bool, int, float, complex))
 
 
@@ -30,14 +31,16 @@ def get(tensor: Tensor, index: Any) -> Tensor:
     PyTorch refuses negative steps; here they flip, and strides stay positive (DESIGN decision 1).
     """
     kind = type(index)
-    # The call of calls.select_int, written out: q[1] is timed against PyTorch (bench/overhead.py).
+    # The calls of select and slice, written out: q[1] is timed against PyTorch (bench/overhead.py).
     if kind is int:
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
         return _ops.select_int.table[key_set](key_set, tensor, 0, index)  # type: ignore[no-any-return]
-    if kind is slice and (index.step is None or type(index.step) is int and index.step > 0):
-        return calls.slice_Tensor(  # type: ignore[no-any-return]
-            tensor, 0, _bound(index.start), _bound(index.stop), 1 if index.step is None else index.step
+    if kind is slice and index.step is None and type(index.start) in _BOUND and type(index.stop) in _BOUND:
+        include, keep = _state.get()
+        key_set = (tensor._keys | include) & keep
+        return _ops.slice_Tensor.table[key_set](  # type: ignore[no-any-return]
+            key_set, tensor, 0, index.start, index.stop, 1
         )
     view, flipped, has_bool = _basic(tensor, index if kind is tuple else (index,))
     if flipped:

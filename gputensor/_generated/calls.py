@@ -667,12 +667,12 @@ def add__Tensor(self, other, alpha=1):
 
 def add_out(self, other, alpha, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.add_out.table[key_set](key_set, self, other, alpha, out)
 
 
@@ -692,12 +692,12 @@ def sub__Tensor(self, other, alpha=1):
 
 def sub_out(self, other, alpha, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.sub_out.table[key_set](key_set, self, other, alpha, out)
 
 
@@ -724,12 +724,12 @@ def mul__Tensor(self, other):
 
 def mul_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.mul_out.table[key_set](key_set, self, other, out)
 
 
@@ -749,12 +749,12 @@ def div__Tensor(self, other):
 
 def div_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.div_out.table[key_set](key_set, self, other, out)
 
 
@@ -774,12 +774,12 @@ def div__Tensor_mode(self, other, rounding_mode):
 
 def div_out_mode(self, other, rounding_mode, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.div_out_mode.table[key_set](key_set, self, other, rounding_mode, out)
 
 
@@ -792,12 +792,12 @@ def minimum(self, other):
 
 def minimum_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.minimum_out.table[key_set](key_set, self, other, out)
 
 
@@ -810,12 +810,12 @@ def maximum(self, other):
 
 def maximum_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.maximum_out.table[key_set](key_set, self, other, out)
 
 
@@ -889,12 +889,12 @@ def eq__Tensor(self, other):
 
 def eq_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.eq_Tensor_out.table[key_set](key_set, self, other, out)
 
 
@@ -914,12 +914,12 @@ def ne__Tensor(self, other):
 
 def ne_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.ne_Tensor_out.table[key_set](key_set, self, other, out)
 
 
@@ -939,12 +939,12 @@ def lt__Tensor(self, other):
 
 def lt_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.lt_Tensor_out.table[key_set](key_set, self, other, out)
 
 
@@ -964,12 +964,12 @@ def le__Tensor(self, other):
 
 def le_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.le_Tensor_out.table[key_set](key_set, self, other, out)
 
 
@@ -989,12 +989,12 @@ def gt__Tensor(self, other):
 
 def gt_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.gt_Tensor_out.table[key_set](key_set, self, other, out)
 
 
@@ -1014,35 +1014,35 @@ def ge__Tensor(self, other):
 
 def ge_Tensor_out(self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         self._keys
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.ge_Tensor_out.table[key_set](key_set, self, other, out)
 
 
 def where_self(condition, self, other):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         condition._keys
         | (0 if type(self) in NUMBERS else self._keys)
         | (0 if type(other) in NUMBERS else other._keys)
         | include
-    )) & keep
+    ) & keep
     return _ops.where_self.table[key_set](key_set, condition, self, other)
 
 
 def where_self_out(condition, self, other, out):
     include, keep = _state.get()
-    key_set = ((
+    key_set = (
         condition._keys
         | (0 if type(self) in NUMBERS else self._keys)
         | (0 if type(other) in NUMBERS else other._keys)
         | out._keys
         | include
-    )) & keep
+    ) & keep
     return _ops.where_self_out.table[key_set](key_set, condition, self, other, out)
 
 

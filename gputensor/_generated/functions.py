@@ -5,6 +5,7 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code."""
 
 from ..core.arguments import NUMBERS
+from ..core.arguments import checked_out as _checked_out
 from ..core.arguments import coerce as _coerce
 from ..core.arguments import keys_of_list as _keys_of_list
 from ..core.arguments import sequence as _sequence
@@ -39,13 +40,13 @@ def abs(self, *, out=None):
     Gradient: where(self < 0, -grad, where(self == 0, 0, grad))
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs.
     """
-    if out is not None:
-        return _calls.abs_out(self, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.abs, self) from None
+    if out is not None:
+        return _calls.abs_out(self, _checked_out("abs", out))
     return _ops.abs.table[key_set](key_set, self)
 
 
@@ -62,13 +63,13 @@ def add(self, other, *, alpha=1, out=None):
         other: grad * alpha
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.add.
     """
-    if out is not None:
-        return _calls.add_out(self, other, alpha, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.add_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.add_out(self, other, alpha, _checked_out("add", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
@@ -101,17 +102,17 @@ def all(self, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.all.
     """
-    if out is not None:
-        if dim is None and not keepdim:
-            return _calls.all_all_out(self, out)
-        if dim is None or isinstance(dim, (tuple, list)):
-            return _calls.all_dims_out(self, dim, keepdim, out)
-        return _calls.all_out(self, dim, keepdim, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.all_dim, self) from None
+    if out is not None:
+        if dim is None and not keepdim:
+            return _calls.all_all_out(self, _checked_out("all", out))
+        if dim is None or isinstance(dim, (tuple, list)):
+            return _calls.all_dims_out(self, dim, keepdim, _checked_out("all", out))
+        return _calls.all_out(self, dim, keepdim, _checked_out("all", out))
     if dim is None and not keepdim:
         return _ops.all.table[key_set](key_set, self)
     if dim is None or isinstance(dim, (tuple, list)):
@@ -130,13 +131,13 @@ def amax(self, dim=(), keepdim=False, *, out=None):
     Gradient: extremum_backward(grad, self, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amax.
     """
-    if out is not None:
-        return _calls.amax_out(self, dim, keepdim, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.amax, self) from None
+    if out is not None:
+        return _calls.amax_out(self, dim, keepdim, _checked_out("amax", out))
     return _ops.amax.table[key_set](key_set, self, dim, keepdim)
 
 
@@ -151,13 +152,13 @@ def amin(self, dim=(), keepdim=False, *, out=None):
     Gradient: extremum_backward(grad, self, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amin.
     """
-    if out is not None:
-        return _calls.amin_out(self, dim, keepdim, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.amin, self) from None
+    if out is not None:
+        return _calls.amin_out(self, dim, keepdim, _checked_out("amin", out))
     return _ops.amin.table[key_set](key_set, self, dim, keepdim)
 
 
@@ -171,17 +172,17 @@ def any(self, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.any.
     """
-    if out is not None:
-        if dim is None and not keepdim:
-            return _calls.any_all_out(self, out)
-        if dim is None or isinstance(dim, (tuple, list)):
-            return _calls.any_dims_out(self, dim, keepdim, out)
-        return _calls.any_out(self, dim, keepdim, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.any_dim, self) from None
+    if out is not None:
+        if dim is None and not keepdim:
+            return _calls.any_all_out(self, _checked_out("any", out))
+        if dim is None or isinstance(dim, (tuple, list)):
+            return _calls.any_dims_out(self, dim, keepdim, _checked_out("any", out))
+        return _calls.any_out(self, dim, keepdim, _checked_out("any", out))
     if dim is None and not keepdim:
         return _ops.any.table[key_set](key_set, self)
     if dim is None or isinstance(dim, (tuple, list)):
@@ -223,7 +224,7 @@ def arange(
     if out is not None:
         return _calls.arange_start_out(
             0 if end is None else start, start if end is None else end,
-            1 if step is None else step, out,
+            1 if step is None else step, _checked_out("arange", out),
         )
     include, keep = _state.get()
     key_set = include & keep
@@ -289,13 +290,13 @@ def cat(tensors, dim=0, *, out=None):
         tensors: grad.split_with_sizes([x.shape[dim] for x in tensors], dim)
     Native: native/join.py. Matches torch.cat.
     """
-    if out is not None:
-        return _calls.cat_out(tensors, dim, out)
     include, keep = _state.get()
     try:
         key_set = (_keys_of_list(tensors) | include) & keep
     except (AttributeError, TypeError):
         raise _wrong_operand(_ops.cat, tensors) from None
+    if out is not None:
+        return _calls.cat_out(tensors, dim, _checked_out("cat", out))
     return _ops.cat.table[key_set](key_set, tensors, dim)
 
 
@@ -383,15 +384,15 @@ def div(self, other, *, rounding_mode=None, out=None):
         other: div_other_backward(grad, self, other, rounding_mode)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.div.
     """
-    if out is not None:
-        if rounding_mode is None:
-            return _calls.div_out(self, other, out)
-        return _calls.div_out_mode(self, other, rounding_mode, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.div_Tensor_mode, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        if rounding_mode is None:
+            return _calls.div_out(self, other, _checked_out("div", out))
+        return _calls.div_out_mode(self, other, rounding_mode, _checked_out("div", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     if rounding_mode is None:
@@ -546,13 +547,13 @@ def eq(self, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.eq.
     """
-    if out is not None:
-        return _calls.eq_Tensor_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.eq_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.eq_Tensor_out(self, other, _checked_out("eq", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.eq_Tensor.table[key_set](key_set, self, other)
@@ -567,13 +568,13 @@ def exp(self, *, out=None):
     Gradient: grad * result
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp.
     """
-    if out is not None:
-        return _calls.exp_out(self, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.exp, self) from None
+    if out is not None:
+        return _calls.exp_out(self, _checked_out("exp", out))
     return _ops.exp.table[key_set](key_set, self)
 
 
@@ -603,7 +604,7 @@ def eye(
     if device is not None and type(device) is not _device:
         device = _device(device)
     if out is not None:
-        return _calls.eye_m_out(n, n if m is None else m, out)
+        return _calls.eye_m_out(n, n if m is None else m, _checked_out("eye", out))
     include, keep = _state.get()
     key_set = include & keep
     if m is None:
@@ -744,13 +745,13 @@ def ge(self, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ge.
     """
-    if out is not None:
-        return _calls.ge_Tensor_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.ge_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.ge_Tensor_out(self, other, _checked_out("ge", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.ge_Tensor.table[key_set](key_set, self, other)
@@ -765,13 +766,13 @@ def gt(self, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.gt.
     """
-    if out is not None:
-        return _calls.gt_Tensor_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.gt_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.gt_Tensor_out(self, other, _checked_out("gt", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.gt_Tensor.table[key_set](key_set, self, other)
@@ -786,13 +787,13 @@ def le(self, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.le.
     """
-    if out is not None:
-        return _calls.le_Tensor_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.le_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.le_Tensor_out(self, other, _checked_out("le", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.le_Tensor.table[key_set](key_set, self, other)
@@ -820,12 +821,12 @@ def linspace(
         raise _not_a_dtype("linspace", dtype)
     if device is not None and type(device) is not _device:
         device = _device(device)
-    if out is not None:
-        return _calls.linspace_out(start, end, steps, out)
     if requires_grad:
         return _calls.linspace(
             start, end, steps, dtype, layout, device, pin_memory,
         ).requires_grad_()
+    if out is not None:
+        return _calls.linspace_out(start, end, steps, _checked_out("linspace", out))
     include, keep = _state.get()
     key_set = include & keep
     return _ops.linspace.table[key_set](
@@ -842,13 +843,13 @@ def lt(self, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.lt.
     """
-    if out is not None:
-        return _calls.lt_Tensor_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.lt_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.lt_Tensor_out(self, other, _checked_out("lt", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.lt_Tensor.table[key_set](key_set, self, other)
@@ -882,13 +883,13 @@ def maximum(self, other, *, out=None):
         other: where(self == other, grad / 2, where(self < other, grad, 0))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.maximum.
     """
-    if out is not None:
-        return _calls.maximum_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.maximum, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.maximum_out(self, other, _checked_out("maximum", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.maximum.table[key_set](key_set, self, other)
@@ -908,15 +909,15 @@ def mean(self, dim=None, keepdim=False, *, dtype=None, out=None):
     """
     if dtype is not None and type(dtype) is not _dtype:
         raise _not_a_dtype("mean", dtype)
-    if out is not None:
-        if dim is None and not keepdim:
-            return _calls.mean_dtype_out(self, dtype, out)
-        return _calls.mean_out(self, dim, keepdim, dtype, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.mean_dim, self) from None
+    if out is not None:
+        if dim is None and not keepdim:
+            return _calls.mean_dtype_out(self, dtype, _checked_out("mean", out))
+        return _calls.mean_out(self, dim, keepdim, dtype, _checked_out("mean", out))
     if dim is None and not keepdim:
         return _ops.mean.table[key_set](key_set, self, dtype)
     return _ops.mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
@@ -934,13 +935,13 @@ def minimum(self, other, *, out=None):
         other: where(self == other, grad / 2, where(self > other, grad, 0))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.minimum.
     """
-    if out is not None:
-        return _calls.minimum_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.minimum, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.minimum_out(self, other, _checked_out("minimum", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.minimum.table[key_set](key_set, self, other)
@@ -958,13 +959,13 @@ def mm(self, mat2, *, out=None):
         mat2: self.t().mm(grad)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.mm.
     """
-    if out is not None:
-        return _calls.mm_out(self, mat2, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | mat2._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.mm, self, mat2) from None
+    if out is not None:
+        return _calls.mm_out(self, mat2, _checked_out("mm", out))
     return _ops.mm.table[key_set](key_set, self, mat2)
 
 
@@ -1000,13 +1001,13 @@ def mul(self, other, *, out=None):
         other: grad * self
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.mul.
     """
-    if out is not None:
-        return _calls.mul_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.mul_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.mul_out(self, other, _checked_out("mul", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.mul_Tensor.table[key_set](key_set, self, other)
@@ -1040,13 +1041,13 @@ def ne(self, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ne.
     """
-    if out is not None:
-        return _calls.ne_Tensor_out(self, other, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.ne_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.ne_Tensor_out(self, other, _checked_out("ne", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.ne_Tensor.table[key_set](key_set, self, other)
@@ -1061,13 +1062,13 @@ def neg(self, *, out=None):
     Gradient: -grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg.
     """
-    if out is not None:
-        return _calls.neg_out(self, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.neg, self) from None
+    if out is not None:
+        return _calls.neg_out(self, _checked_out("neg", out))
     return _ops.neg.table[key_set](key_set, self)
 
 
@@ -1423,13 +1424,13 @@ def stack(tensors, dim=0, *, out=None):
         tensors: grad.unbind(dim)
     Native: native/join.py. Matches torch.stack.
     """
-    if out is not None:
-        return _calls.stack_out(tensors, dim, out)
     include, keep = _state.get()
     try:
         key_set = (_keys_of_list(tensors) | include) & keep
     except (AttributeError, TypeError):
         raise _wrong_operand(_ops.stack, tensors) from None
+    if out is not None:
+        return _calls.stack_out(tensors, dim, _checked_out("stack", out))
     return _ops.stack.table[key_set](key_set, tensors, dim)
 
 
@@ -1446,13 +1447,13 @@ def sub(self, other, *, alpha=1, out=None):
         other: grad * -alpha
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.sub.
     """
-    if out is not None:
-        return _calls.sub_out(self, other, alpha, out)
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     except AttributeError:
         self, other = _coerce(_ops.sub_Tensor, self, other)
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    if out is not None:
+        return _calls.sub_out(self, other, alpha, _checked_out("sub", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.sub_Tensor.table[key_set](key_set, self, other, alpha)
@@ -1472,15 +1473,15 @@ def sum(self, dim=None, keepdim=False, *, dtype=None, out=None):
     """
     if dtype is not None and type(dtype) is not _dtype:
         raise _not_a_dtype("sum", dtype)
-    if out is not None:
-        if dim is None and not keepdim:
-            return _calls.sum_out(self, dtype, out)
-        return _calls.sum_IntList_out(self, dim, keepdim, dtype, out)
     include, keep = _state.get()
     try:
         key_set = (self._keys | include) & keep
     except AttributeError:
         raise _wrong_operand(_ops.sum_dim_IntList, self) from None
+    if out is not None:
+        if dim is None and not keepdim:
+            return _calls.sum_out(self, dtype, _checked_out("sum", out))
+        return _calls.sum_IntList_out(self, dim, keepdim, dtype, _checked_out("sum", out))
     if dim is None and not keepdim:
         return _ops.sum.table[key_set](key_set, self, dtype)
     return _ops.sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
@@ -1607,8 +1608,6 @@ def where(condition, self, other, *, out=None):
         other: where(condition, 0, grad)
     Kernels: kernels/cpu/where.py, kernels/cuda/where.cu. Matches torch.where.
     """
-    if out is not None:
-        return _calls.where_self_out(condition, self, other, out)
     try:
         key_set = (
             condition._keys
@@ -1622,6 +1621,8 @@ def where(condition, self, other, *, out=None):
             | (0 if type(self) in NUMBERS else self._keys)
             | (0 if type(other) in NUMBERS else other._keys)
         )
+    if out is not None:
+        return _calls.where_self_out(condition, self, other, _checked_out("where", out))
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.where_self.table[key_set](key_set, condition, self, other)

@@ -94,7 +94,7 @@ def run(image: np.ndarray, count: int, device: Any, contestants: list[Pipeline],
     window = _window(image.shape[0]), _window(image.shape[1])
     states: list[State] = [p.start(batch, window) for p in contestants]
     ours = states[0]
-    rows = [_row("raw", f"{count} photographs", ours["raw"], is_view=False)]
+    rows = [_row("raw", "1 photograph" if count == 1 else f"{count} photographs", ours["raw"], is_view=False)]
     for number, step in enumerate(STEPS, 1):
         progress(f"{step.name} ({number} of {len(STEPS)})")
         if step.reads in VIEWS:

@@ -53,6 +53,13 @@ def wrong_operand(operator: Any, *operands: Any) -> errors.ArgumentTypeError:
     raise AssertionError(f"{operator}: operands {operands} have no fault")
 
 
+def checked_out(op: str, out: Any) -> Any:
+    """`out`, when it is a Tensor."""
+    if not hasattr(out, "_keys"):
+        raise errors.not_a_tensor(op, "out", "a Tensor", out)
+    return out
+
+
 def keys_of_list(tensors: Any) -> int:
     """OR of the keys of all tensors in a list or tuple; None contributes nothing.
 

@@ -531,9 +531,10 @@ def cannot_assign(value: Any) -> ArgumentTypeError:
 
 
 def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
-    if isinstance(got, (list, tuple)) and not all(hasattr(value, "_keys") for value in got):
+    is_list = "list" in wanted and isinstance(got, (list, tuple))
+    if is_list and not all(hasattr(value, "_keys") for value in got):
         number, value = next((i, v) for i, v in enumerate(got) if not hasattr(v, "_keys"))
-        arg, got, wanted = f"{arg}[{number}]", value, "a Tensor" if "list" in wanted else wanted
+        arg, got, wanted = f"{arg}[{number}]", value, "a Tensor"
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 

@@ -144,6 +144,10 @@ def contiguous(key_set: int, self: Tensor, memory_format: memory_format = format
         return self
     if memory_format is formats.preserve_format:
         raise errors.must("contiguous", "memory_format", "name an order of dimensions", memory_format)
+    if memory_format.rank not in (None, self._geometry.ndim):
+        raise errors.must(
+            "contiguous", "memory_format", f"fit the {self._geometry.ndim} dimensions of self", memory_format
+        )
     return calls.clone(self, memory_format)  # type: ignore[no-any-return]
 
 

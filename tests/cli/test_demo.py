@@ -107,6 +107,18 @@ def test_the_default_photograph(tmp_path: Path) -> None:
     assert image.shape == (600, 512, 3) and image.dtype == np.uint8
 
 
+def test_the_readme_shows_what_the_demonstration_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="the default photograph comes with matplotlib")
+    output = str(tmp_path / "o.png")
+    assert main(["demo", "--device", "cpu", "--batch", "8", "--peers", "numpy", "--output", output]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("```text\n")[1].split("```")[0].splitlines()
+    assert len(shown) > 4 and set(shown) <= set(printed)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 9)])
 def test_tiny_images(size: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tiny.png"

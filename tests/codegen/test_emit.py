@@ -7,7 +7,16 @@ import textwrap
 
 import pytest
 
-from codegen import emit_functions, emit_kernels, emit_operators, emit_register, emit_stubs, generate, load, text
+from codegen import (
+    emit_functions,
+    emit_kernels,
+    emit_operators,
+    emit_register,
+    emit_stubs,
+    generate,
+    load,
+    text,
+)
 
 YAML = """
 - func: blend(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
@@ -59,7 +68,11 @@ def block(generated: str, start: str) -> str:
     margin = len(lines[first]) - len(lines[first].lstrip())
     rest = [lines[first]]
     for line in lines[first + 1 :]:
-        if line.strip() and len(line) - len(line.lstrip()) <= margin and not line.strip().startswith(")"):
+        if (
+            line.strip()
+            and len(line) - len(line.lstrip()) <= margin
+            and not line.strip().startswith(")")
+        ):
             break
         rest.append(line)
     return textwrap.dedent("\n".join(rest)).strip() + "\n"
@@ -80,13 +93,13 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 other: grad * alpha
             Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend.
             """
-            if out is not None:
-                return _calls.blend_out(self, other, alpha, out)
             try:
                 key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
             except AttributeError:
                 self, other = _coerce(_ops.blend, self, other)
                 key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            if out is not None:
+                return _calls.blend_out(self, other, alpha, _checked_out("blend", out))
             include, keep = _state.get()
             key_set = (key_set | include) & keep
             return _ops.blend.table[key_set](key_set, self, other, alpha)
@@ -142,29 +155,28 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
 
 
 def test_a_factory(model: load.Model) -> None:
-    assert block(emit_functions.functions(model), "def fresh(").partition('"""\n    if')[2] == (
-        textwrap.dedent("""\
-         len(args) == 1:
-                (size,) = args
-                if type(size) is int:
-                    size = args
-                elif type(size) is not tuple:
-                    size = _sequence(size)
-            elif args:
+    body = block(emit_functions.functions(model), "def fresh(").rpartition('"""\n')[2]
+    assert textwrap.dedent(body) == textwrap.dedent("""\
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
                 size = args
-            elif size is None:
-                raise _not_given("fresh", "size")
-            if dtype is not None and type(dtype) is not _dtype:
-                raise _not_a_dtype("fresh", dtype)
-            if device is not None and type(device) is not _device:
-                device = _device(device)
-            if requires_grad:
-                return _calls.fresh(size, dtype, layout, device, pin_memory).requires_grad_()
-            include, keep = _state.get()
-            key_set = include & keep
-            return _ops.fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
+            size = args
+        elif size is None:
+            raise _not_given("fresh", "size")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("fresh", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.fresh(size, dtype, layout, device, pin_memory).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         """)
-    )
 
 
 def test_calls_parse_nothing(model: load.Model) -> None:
@@ -222,8 +234,12 @@ def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
 
 
 def test_overloads_without_a_merge_rule_are_refused() -> None:
-    twice = YAML + YAML.partition("\n\n")[0].replace("blend(", "blend.other(").replace("blend_, blend.out", "blend.other_out")
-    with pytest.raises(LookupError, match="codegen/merge.py: 'blend' must say how blend, blend.other become one"):
+    twice = YAML + YAML.partition("\n\n")[0].replace("blend(", "blend.other(").replace(
+        "blend_, blend.out", "blend.other_out"
+    )
+    with pytest.raises(
+        LookupError, match="codegen/merge.py: 'blend' must say how blend, blend.other become one"
+    ):
         emit_functions.functions(load.loads(twice.lstrip("\n")))
 
 

@@ -41,7 +41,7 @@ def test_an_entry_and_what_its_autogen_names() -> None:
 BROKEN = [
     ("no list", "func: f", "1: yaml: the file must be a list of entries"),
     ("no mapping", "- erf", "1: entry: must be a mapping that begins with 'func'"),
-    ("syntax", "- func: f\n  doc: {", "3: yaml: expected the node content, but found '<stream end>'"),
+    ("syntax", "- func: f\n  doc: {", "2: yaml: expected the node content, but found '<stream end>'"),
     ("unknown key", GOOD.replace("dtypes", "dtype"), "5: erf: unknown key 'dtype'; did you mean 'dtypes'"),
     ("key twice", GOOD + "  doc: Again.\n", "8: erf: key 'doc' is given twice, first at line 7"),
     ("no family", GOOD.replace("  family: unary\n", ""), "1: erf: 'family' is missing"),
@@ -57,7 +57,7 @@ BROKEN = [
     (
         "schema",
         GOOD.replace("-> Tensor", "->"),
-        "1: erf: schema: column 19 must be a type (got 'the end') in 'erf(Tensor self) ->'",
+        "1: erf: schema: column 20 must be a type (got 'the end') in 'erf(Tensor self) ->'",
     ),
     (
         "spelling",

@@ -65,7 +65,7 @@ class Device:
         return array
 
     def kernel(self, text: str, entry: str, **defines: object):
-        image = self.runtime.compile(text, [defines], "emulator")
+        image = self.runtime.compile(text, [defines], self.runtime.arch(self.index))
         return self.runtime.load(image, entry, self.index)
 
     def launch(self, kernel, grid: int, block, layout: str, *values, shared=0, stream=None) -> None:

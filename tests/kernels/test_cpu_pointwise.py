@@ -59,11 +59,15 @@ def test_a_number_beside_a_wide_float_gets_the_bare_ufunc(of, number):
 # --- values -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", ARITHMETIC)
-@pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+@pytest.mark.parametrize(
+    ("op", "of"),
+    [
+        (op, d) for op in ARITHMETIC for d in ALL
+        if d is not bool_ and (d.category < COMPLEX or op in ("add", "sub", "mul"))
+    ],
+    ids=str,
+)  # fmt: skip
 def test_arithmetic_of_small_values(op, of):
-    if of.category == COMPLEX and op in ("maximum", "minimum"):
-        pytest.skip("complex numbers are not ordered")
     a, b = small(of, (5, 4), 1), small(of, (4,), 2)
     expected = rounded(ARITHMETIC[op](wide(a), wide(b)), of)
     loop = binary.bind(op, (of, of), of, of)
@@ -71,6 +75,7 @@ def test_arithmetic_of_small_values(op, of):
     out = np.empty((5, 4), of.np)
     assert loop(a, b, out=out) is out
     same_bits(out, expected)
+    assert loop(a, b, out) is out  # in-place forms and threads give it positionally
 
 
 @pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
@@ -157,14 +162,15 @@ def test_u8_plus_300_and_its_comparison():
 
 @pytest.mark.parametrize("of", HALVES, ids=lambda d: d.short)
 def test_a_number_beside_a_half_enters_as_f32(of):
-    values = np.array([1, 0.1, 100, 3], of.np)
+    values = np.array([1, 0.1, 30, 3], of.np)
     for op in ("add", "sub", "mul", "div"):
         wide_loop = binary.bind(op, (float32, float32), float32, float32)
-        for number in (0.1, 3, 1e-3, True):
+        for number in (0.1, 3, 1 / 3, True):
             expected = wide_loop(values.astype(np.float32), np.float32(number)).astype(of.np)
             loop = binary.bind(op, (of, type(number)), of, of)
             same_bits(loop(values, number), expected)
             same_bits(loop(values, number, out=values.copy()), expected)
+            same_bits(loop(values, number, values.copy()), expected)
             expected = wide_loop(np.float32(number), values.astype(np.float32)).astype(of.np)
             same_bits(binary.bind(op, (type(number), of), of, of)(number, values), expected)
 
@@ -194,7 +200,7 @@ def test_alpha(of):
         expected = rounded(wide(a) + sign * 3 * wide(b), of)
         same_bits(quiet.run(loop, a, b, 3), expected)
         out = a.copy()
-        assert quiet.run(loop, out, b, 3, out=out) is out
+        assert quiet.run(loop, out, b, 3, out) is out
         same_bits(out, expected)
         number = binary.bind(op, (of, int), of, of)
         same_bits(quiet.run(number, a, 2, 3), rounded(wide(a) + sign * 6, of))

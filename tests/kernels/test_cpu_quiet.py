@@ -19,7 +19,7 @@ def by_hand(loop, *args):
         return quiet.again(error, loop, *args)
 
 
-RUNNERS = [quiet.run, quiet.local.run, by_hand]
+RUNNERS = [quiet.run, by_hand]
 
 
 @pytest.mark.parametrize("run", RUNNERS)
@@ -32,7 +32,7 @@ def test_no_warning_and_no_error_whatever_the_user_asked_numpy_for(run):
             np.divide(ONE, ZERO)
 
 
-@pytest.mark.parametrize("run", [quiet.run, by_hand])
+@pytest.mark.parametrize("run", RUNNERS)
 def test_a_run_inside_a_run(run):
     assert np.isinf(run(run, run, np.divide, ONE, ZERO)).all()
     assert quiet.run(np.add, 1, 2, dtype=np.float64) == 3.0

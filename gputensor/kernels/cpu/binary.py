@@ -18,7 +18,7 @@ from ...core import errors
 from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, float32
 from . import cast
 from .pointwise import (
-    Input, Loop, arithmetic, number_position, rounded_from_float32, through_float32, with_number,
+    Input, Loop, arithmetic, float32_ufunc, number_position, rounded, through_float32, with_number,
 )  # fmt: skip
 
 
@@ -26,6 +26,12 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(a, b, out=None)`, or `(a, b, alpha, out=None)`, of `op` for these dtypes."""
     builder, function = LOOPS[op]
     return builder(function, inputs, common, out)
+
+
+def _extremum(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """NumPy deprecates a positional `out` of these two ufuncs."""
+    loop = arithmetic(ufunc, inputs, common, out)
+    return lambda a, b, out=None: loop(a, b, out=out)
 
 
 # --- scaled: a + alpha * b ----------------------------------------------------------------------
@@ -40,7 +46,8 @@ def _scaled(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype)
     if common.category in (BOOL, INTEGER):
         return _scaled_integers(multiply, combine, common.np)
     if compute is not common:
-        return rounded_from_float32(lambda a, b, alpha: combine(a, multiply(b, alpha)), common)
+        to = common.np
+        return lambda a, b, alpha, out=None: rounded(combine(a, multiply(b, alpha)), to, out)
     if out is common and all(i is common for i in inputs):
         return lambda a, b, alpha, out=None: ufunc(a, np.multiply(b, alpha), out)
     return lambda a, b, alpha, out=None: combine(a, multiply(b, alpha), out)
@@ -86,9 +93,8 @@ def _trunc(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) 
 
 def _trunc_floating(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common in (float16, bfloat16):
-        signature = (float32.np,) * 3
-        divide = partial(np.true_divide, signature=signature, casting="unsafe")
-        return rounded_from_float32(lambda a, b: np.trunc(divide(a, b)), common)
+        wide, to = float32_ufunc(np.true_divide), common.np
+        return lambda a, b, out=None: rounded(np.trunc(wide(a, b)), to, out)
     divide = arithmetic(np.true_divide, inputs, common, common)
     return lambda a, b, out=None: np.trunc(divide(a, b), out)
 
@@ -113,8 +119,8 @@ LOOPS = {
     "div": (_true, np.true_divide),
     "div_floor": (_floor, np.floor_divide),
     "div_trunc": (_trunc, np.floor_divide),
-    "maximum": (arithmetic, np.maximum),
-    "minimum": (arithmetic, np.minimum),
+    "maximum": (_extremum, np.maximum),
+    "minimum": (_extremum, np.minimum),
     "mul": (arithmetic, np.multiply),
     "sub": (arithmetic, np.subtract),
     "sub_alpha": (_scaled, np.subtract),

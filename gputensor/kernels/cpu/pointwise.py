@@ -1,7 +1,7 @@
 """How a ufunc becomes the loop of one plan: bare where it can be, wrapped where a number or a cast asks.
 
 Shared by the pointwise families; it knows no operator. The loops it returns take the operands
-positionally and then `out`.
+positionally and then `out`, positionally too or by name.
 """
 
 from __future__ import annotations
@@ -54,20 +54,25 @@ def through_float32(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     return arithmetic(ufunc, inputs, common, out)
 
 
-def rounded_from_float32(function: Loop, common: dtype) -> Loop:
-    """A loop that computes in f32 and rounds its result to `common`."""
-    if isinstance(function, np.ufunc):
-        signature = (float32.np,) * function.nargs
-        function = partial(function, signature=signature, casting="unsafe")
+def float32_ufunc(ufunc: np.ufunc) -> Loop:
+    """`ufunc` with every operand cast to f32."""
+    return partial(ufunc, signature=(float32.np,) * ufunc.nargs, casting="unsafe")
 
-    def loop(*operands: Any, out: np.ndarray | None = None) -> np.ndarray:
-        wide = function(*operands)
-        if out is None:
-            return wide.astype(common.np)
-        np.copyto(out, wide if out.dtype == common.np else wide.astype(common.np), casting="unsafe")
-        return out
 
-    return loop
+def rounded_from_float32(ufunc: np.ufunc, common: dtype) -> Loop:
+    """A loop of two operands that computes in f32 and rounds its result to `common`."""
+    wide = float32_ufunc(ufunc)
+    to = common.np
+    return lambda a, b, out=None: rounded(wide(a, b), to, out)
+
+
+def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarray:
+    """The f32 array `wide` as dtype `to`, new or, cast further, in `out`."""
+    narrow = wide.astype(to)
+    if out is None:
+        return narrow
+    np.copyto(out, narrow, casting="unsafe")
+    return out
 
 
 def number_position(inputs: Sequence[Input]) -> int | None:

@@ -14,18 +14,16 @@ before its loop has begun, and `again` gives it a spare Context. The hot path of
     except RuntimeError as error:
         result = again(error, loop, a, b)
 
-and `run` is the same as a function. `local.run` is a Context per thread: it needs no try block, but
-fails where a loop is interrupted by Python code that runs another one (a signal handler, a
-finalizer). Asyncio needs nothing more: a loop cannot await.
+and `run` is the same as a function. Asyncio needs nothing more: a loop cannot await.
 
-Measured, ns over a bare `np.add` of 4 elements (256): `enter` with the try block 4 to 10,
-`local.run` 50, `run` 140, a ContextVar that holds a per-thread Context 20 inline but wrong once a
-context is copied to another thread, a list of free Contexts 160, `np.errstate` 990.
+Measured, ns over a bare `np.add` of 4 elements (256): `enter` with the try block 4 to 10, `run`
+140; a Context per thread in a `threading.local` 50, and it would still be taken where a signal
+handler or a finalizer interrupts a loop; in a ContextVar 20, and wrong once a context is copied to
+another thread; a list of free Contexts 160; `np.errstate` 990.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
@@ -43,15 +41,6 @@ _shared = _quiet_context()
 _spares: list[Context] = []
 
 enter = _shared.run
-
-class _Local(threading.local):
-    """run: enters a Context of this thread alone."""
-
-    def __init__(self) -> None:
-        self.run = _quiet_context().run
-
-
-local = _Local()
 
 try:
     enter(enter, int)

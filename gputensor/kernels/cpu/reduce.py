@@ -104,5 +104,5 @@ def _sums_of_runs(array: np.ndarray, axis: int, compute: np.dtype) -> np.ndarray
     np.add.reduce(runs, axis + 1, compute, sums[(*lead, slice(whole))])
     if rest:
         tail = array[(*lead, slice(whole * _CHAIN, None))]
-        np.add.reduce(tail, axis, compute, sums[(*lead, whole)])
+        np.add.reduce(tail, axis, compute, sums[(*lead, slice(whole, None))], True)
     return sums

@@ -1,0 +1,59 @@
+"""Chooses the devices of a test run before gputensor is imported, and says which in the header.
+
+A real GPU is used where one answers, else the emulator with two devices; an explicit GPUTENSOR_CUDA
+wins. GPUTENSOR_REQUIRE_CUDA=1 asks for a real GPU, GPUTENSOR_REQUIRE_EMULATOR=1 for the emulator:
+tests that would be skipped for want of it fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+
+import pytest
+
+
+def _choose() -> str:
+    """What GPUTENSOR_CUDA is to be, without importing gputensor or CuPy where that can be avoided."""
+    if os.environ.get("GPUTENSOR_REQUIRE_CUDA") == "1":
+        return "required"
+    if os.environ.get("GPUTENSOR_REQUIRE_EMULATOR") == "1" or not _has_gpu():
+        return "emulator"
+    return "auto"
+
+
+def _has_gpu() -> bool:
+    if find_spec("cupy") is None or not (shutil.which("nvidia-smi") or os.path.exists("/dev/nvidia0")):
+        return False
+    try:
+        import cupy
+
+        return int(cupy.cuda.runtime.getDeviceCount()) > 0
+    except Exception:  # an installed CuPy also fails to import for want of a driver or a cache folder
+        return False
+
+
+if not os.environ.get("GPUTENSOR_CUDA"):
+    os.environ["GPUTENSOR_CUDA"] = _choose()
+os.environ.setdefault("GPUTENSOR_EMULATOR_DEVICES", "2")
+
+
+def pytest_report_header() -> str:
+    from gputensor import cuda
+
+    if not cuda.is_available():
+        from gputensor import runtime
+
+        return f"gputensor: CPU only ({runtime.cuda().unavailable_reason()})"
+    kind = "emulated CUDA" if cuda.is_emulated() else "CUDA"
+    names = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
+    return f"gputensor: CPU and {cuda.device_count()} {kind} devices ({names})"
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Tests draw from the same streams whichever ran before them."""
+    import gputensor as gt
+
+    gt.manual_seed(0)

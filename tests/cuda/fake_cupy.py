@@ -1,0 +1,203 @@
+"""A `cupy` module in a few lines: host memory, streams that run at once, and a record of calls.
+
+It has the signatures of CuPy 14.2 for the names that `runtime/cuda.py` uses, no more; that those
+names exist in the real one is checked by test_runtime_cuda.py where CuPy is installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from typing import Any
+
+
+class RuntimeFailure(RuntimeError):
+    pass
+
+
+class DriverFailure(RuntimeError):
+    pass
+
+
+class NVRTCFailure(RuntimeError):
+    pass
+
+
+class FakeCupy:
+    """State of the fake, and the module made of it (`.module`)."""
+
+    def __init__(self, devices: int = 2, capacity: int = 1 << 30) -> None:
+        self.devices = devices
+        self.device = 0
+        self.calls: list[tuple[Any, ...]] = []
+        self.current: dict[int, Any] = {}
+        self.fail: Exception | None = None
+        self.capacity = capacity
+        self.in_use = 0
+        self.module = types.ModuleType("cupy")
+        self.module.cuda = self._cuda()  # type: ignore[attr-defined]
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self.calls.append((name, self.device, *arguments))
+        if self.fail is not None:
+            raise self.fail
+
+    def _cuda(self) -> types.SimpleNamespace:
+        fake = self
+
+        class Stream:
+            count = 0
+
+            def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
+                Stream.count += not null
+                self.ptr = 0 if null else 0x1000 + Stream.count
+                self.device_id = -1 if null else fake.device
+                self.done = True
+
+            def use(self):
+                if self.device_id not in (-1, fake.device):
+                    raise RuntimeError("device mismatch")
+                fake.current[fake.device] = self
+
+            def synchronize(self):
+                fake._call("streamSynchronize", self.ptr)
+
+            def wait_event(self, event):
+                fake._call("streamWaitEvent", self.ptr, event)
+
+        Stream.null = Stream(null=True)
+
+        class Event:
+            def __init__(self, block=False, disable_timing=False, interprocess=False):
+                self.device, self.disable_timing, self.done = fake.device, disable_timing, True
+
+            def record(self, stream):
+                assert self.device == fake.device
+                fake._call("eventRecord", stream.ptr)
+
+            def synchronize(self):
+                fake._call("eventSynchronize")
+
+        class Chunk:
+            def __init__(self, size):
+                self.buffer = ctypes.create_string_buffer(size)
+                self.ptr = ctypes.addressof(self.buffer)
+                self.size = size
+                fake.in_use += size
+
+            def __del__(self):
+                fake.in_use -= self.size
+
+        class MemoryPool:
+            def malloc(self, size):
+                fake._call("malloc", size, fake.get_current_stream(fake.device).ptr)
+                if fake.in_use + size > fake.capacity:
+                    raise MemoryError("pool")
+                return Chunk(size)
+
+            def free_all_blocks(self, stream=None):
+                fake._call("free_all_blocks")
+
+        class Pinned(bytearray):
+            @property
+            def ptr(self):
+                return ctypes.addressof((ctypes.c_char * len(self)).from_buffer(self))
+
+        class Function:
+            def __init__(self, ptr):
+                self.ptr = ptr
+
+        class Module:
+            def load(self, image):
+                fake._call("moduleLoadData", image)
+
+            def get_function(self, name):
+                fake._call("moduleGetFunction", name)
+                return Function(0xF00 + fake.device)
+
+        def launch_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
+            address = ctypes.c_void_p.from_address(params).value
+            fake._call("launchKernel", f, (gx, gy, gz), (bx, by, bz), shared, stream, ctypes.string_at(address, 8))
+            assert extra == 0
+
+        def set_device(index):
+            fake.device = index
+
+        runtime = types.SimpleNamespace(
+            CUDARuntimeError=RuntimeFailure,
+            getDeviceCount=lambda: fake.devices,
+            getDevice=lambda: fake.device,
+            setDevice=set_device,
+            memGetInfo=lambda: (fake.capacity - fake.in_use, fake.capacity),
+            deviceSynchronize=lambda: fake._call("deviceSynchronize"),
+            deviceGetAttribute=lambda attribute, device: {75: 9, 76: 0}[attribute],
+            getDeviceProperties=lambda device: {"name": b"Fake"},
+            deviceCanAccessPeer=lambda a, b: 1,
+            memcpyAsync=lambda *a: fake._call("memcpyAsync", *a),
+            memcpyPeerAsync=lambda *a: fake._call("memcpyPeerAsync", *a),
+            memsetAsync=lambda *a: fake._call("memsetAsync", *a),
+            memcpyDeviceToHost=2,
+            memcpyHostToDevice=1,
+            memcpyDeviceToDevice=3,
+        )
+        driver = types.SimpleNamespace(
+            CUDADriverError=DriverFailure,
+            launchKernel=launch_kernel,
+            funcSetAttribute=lambda f, attribute, value: fake._call("funcSetAttribute", f, attribute, value),
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+        )
+        return types.SimpleNamespace(
+            runtime=runtime,
+            driver=driver,
+            nvrtc=FakeNvrtc(),
+            is_available=lambda: fake.devices > 0,
+            Stream=Stream,
+            Event=Event,
+            MemoryPool=MemoryPool,
+            Module=Module,
+            get_current_stream=fake.get_current_stream,
+            get_elapsed_time=lambda a, b: 2.5,
+            alloc_pinned_memory=lambda size: Pinned(max(64, size)),
+        )
+
+    def get_current_stream(self, device_id: int = -1) -> Any:
+        device = self.device if device_id == -1 else device_id
+        return self.current.get(device, self.module.cuda.Stream.null)
+
+
+class FakeNvrtc:
+    """Programs are their sources; a source with `#error` does not compile."""
+
+    NVRTCError = NVRTCFailure
+
+    def __init__(self) -> None:
+        self.programs: dict[int, list[Any]] = {}
+        self.compiled = 0
+
+    def getVersion(self):
+        return (12, 9)
+
+    def getSupportedArchs(self):
+        return (75, 80, 86, 90)
+
+    def createProgram(self, source, name, headers, include_names):
+        self.programs[len(self.programs) + 1] = [source, name]
+        return len(self.programs)
+
+    def compileProgram(self, program, options):
+        self.compiled += 1
+        self.programs[program].append(options)
+        if "#error" in self.programs[program][0]:
+            raise NVRTCFailure("NVRTC_ERROR_COMPILATION (6)")
+
+    def getProgramLog(self, program):
+        return f"{self.programs[program][1]}(3): error: #error\n"
+
+    def getCUBIN(self, program):
+        return b"CUBIN" + repr(self.programs[program]).encode()
+
+    def getPTX(self, program):
+        return b"PTX"
+
+    def destroyProgram(self, program):
+        self.programs[program] = [None]

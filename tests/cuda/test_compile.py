@@ -1,0 +1,179 @@
+"""Every kernel variant through NVRTC, which needs no GPU: it compiles, spills nothing, fits its registers.
+
+sm_80 in full; on the other architectures one variant per entry and item size. Variants of a family
+are compiled as one program, each in a namespace, since a program's start costs more than a kernel.
+Run as a script it prints the register table: python -m tests.cuda.test_compile [sm_80].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+
+from gputensor.kernels.cuda import module, variants
+
+try:
+    from cupy.cuda import nvrtc
+
+    nvrtc.getVersion()
+    REASON = ""
+except Exception as error:  # cupy raises errors of many classes where parts of CUDA are absent
+    nvrtc, REASON = None, f"NVRTC is not usable: {type(error).__name__}"
+
+requires_nvrtc = pytest.mark.skipif(bool(REASON), reason=REASON)
+
+OPTIONS = ("--std=c++17", "-fmad=false", "--ptxas-options=-v")
+ARCHITECTURES = ("sm_70", "sm_90", "sm_100", "sm_120")
+# The most registers an entry may take on sm_80. 256 threads of 64 registers are four blocks per SM.
+REGISTERS = {
+    "unary_contiguous": 48, "unary_strided": 64, "binary_contiguous": 56, "binary_strided": 80,
+    "comparison_contiguous": 48, "comparison_strided": 80, "where_contiguous": 56,
+    "where_strided": 80, "where_cast": 80, "fill_contiguous": 40, "fill_strided": 48,
+    "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_transposed": 40,
+    "range_strided": 72, "random_contiguous": 40, "random_strided": 56, "reduce_rows": 64,
+    "reduce_strided": 48, "reduce_cast": 64, "matmul_strided": 128,
+}  # fmt: skip
+
+_MANGLED = re.compile(r" '_ZN\d+v(\d+)_\d+([a-z_]+)E")
+_FACTS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+
+
+def program(family: str, group: Sequence[variants.Defines]) -> str:
+    """The family's text with the body once per variant, variant i in namespace v<i>_."""
+    once, body = module.text(family).split(module.BODY)
+    # C names would collide between namespaces; the mangled ones tell the variants apart.
+    body = body.replace('extern "C" ', "")
+    defined = sorted(set(re.findall(r"^#define (\w+)", body, re.MULTILINE)))
+    parts = [once]
+    for number, defines in enumerate(group):
+        parts += [f"#define {name} {value}\n" for name, value in defines.items()]
+        parts += [f"namespace v{number}_ {{\n", body, f"\n}}  // namespace v{number}_\n"]
+        parts += [f"#undef {name}\n" for name in {*defined, *defines}]
+    return "".join(parts)
+
+
+def compiled(family: str, group: Sequence[variants.Defines], arch: str) -> list[dict[str, Any]]:
+    """One record per kernel: entry, defines, registers, stack, spills."""
+    made = nvrtc.createProgram(program(family, group), f"{family}.cu", (), ())
+    try:
+        nvrtc.compileProgram(made, (*OPTIONS, f"-arch={arch}"))
+    except nvrtc.NVRTCError:
+        pytest.fail(f"{family} for {arch}:\n{nvrtc.getProgramLog(made)}")
+    log = nvrtc.getProgramLog(made)
+    nvrtc.destroyProgram(made)
+    records = []
+    for block in log.split("Compiling entry function")[1:]:
+        name = _MANGLED.match(block)
+        assert name, block
+        stack, stores, loads = map(int, _FACTS.search(block).groups())
+        records.append({
+            "entry": name[2], "defines": group[int(name[1])], "stack": stack, "spills": stores + loads,
+            "registers": int(_USED.search(block)[1]),
+        })  # fmt: skip
+    return records
+
+
+@cache
+def whole_group(family: str, dims: int) -> tuple[dict[str, Any], ...]:
+    group = variants.group(family, dims)
+    return tuple(compiled(family, group, "sm_80")) if group else ()
+
+
+def representatives(family: str) -> list[variants.Defines]:
+    """One variant per entry and item size."""
+    found: dict[tuple[str, str], variants.Defines] = {}
+    for defines in variants.group(family):
+        size = re.sub(r"[a-z]+", "", defines["SCALAR"])
+        found.setdefault((defines["LAYOUT"], size), defines)
+    return list(found.values())
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("family", variants.FAMILIES)
+def test_every_variant_compiles_without_spills(family: str) -> None:
+    group, records = variants.group(family), whole_group(family, variants.FEW_DIMS)
+    assert len(records) == len(group)
+    for record in records:
+        assert not record["spills"], record
+        assert record["registers"] <= REGISTERS[record["entry"]], record
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("family", variants.FAMILIES)
+def test_layouts_of_many_dimensions_compile(family: str) -> None:
+    group = [v | {"DIMS": str(variants.MANY_DIMS)} for v in representatives(family) if "DIMS" in v]
+    if not group:
+        pytest.skip("no entry has dimensions")
+    for record in compiled(family, group, "sm_80"):
+        assert not record["spills"], record
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("family", variants.FAMILIES)
+def test_other_architectures(family: str, arch: str) -> None:
+    group = representatives(family)
+    records = compiled(family, group, arch)
+    assert len(records) == len(group)
+    assert not any(record["spills"] for record in records)
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("family", variants.FAMILIES)
+def test_a_bare_file_compiles(family: str) -> None:
+    """With its defaults, as in an editor; messages name the file and the line in it."""
+    made = nvrtc.createProgram(module.text(family), "kernel.cu", (), ())
+    nvrtc.compileProgram(made, ("--std=c++17", "-arch=sm_80"))
+    nvrtc.destroyProgram(made)
+    wrong = module.text(family).replace(module.BODY, module.BODY + "\nwrong;")
+    made = nvrtc.createProgram(wrong, "kernel.cu", (), ())
+    with pytest.raises(nvrtc.NVRTCError):
+        nvrtc.compileProgram(made, ("--std=c++17", "-arch=sm_80"))
+    assert f"{family}.cu(" in nvrtc.getProgramLog(made)
+    nvrtc.destroyProgram(made)
+
+
+@requires_nvrtc
+def test_contiguous_entries_move_sixteen_bytes_at_a_time() -> None:
+    for family in ("unary", "binary", "comparison", "where", "fill", "copy", "random"):
+        for defines in variants.group(family):
+            if defines["LAYOUT"] != "CONTIGUOUS" or defines["SCALAR"] in ("f64", "c128", "w128"):
+                continue
+            if family == "random" and defines["SCALAR"] != "f32":
+                continue
+            made = nvrtc.createProgram(program(family, [defines]), "kernel.cu", (), ())
+            nvrtc.compileProgram(made, ("--std=c++17", "-fmad=false", "-arch=compute_80"))
+            text = nvrtc.getPTX(made).decode()
+            nvrtc.destroyProgram(made)
+            wide = re.findall(r"(?:ld|st)\.global\S*\.(?:v4\.[ufb]32|v2\.[ufb]64)", text)
+            assert wide, (family, defines)
+            break
+
+
+def test_the_lists_are_not_empty() -> None:
+    for family in variants.FAMILIES:
+        assert variants.group(family) and representatives(family)
+
+
+def print_table(arch: str) -> None:
+    """Registers by entry: how many variants, the least, the most, and which takes the most."""
+    for family in variants.FAMILIES:
+        records = compiled(family, variants.group(family), arch)
+        for entry in dict.fromkeys(r["entry"] for r in records):
+            used = sorted((r for r in records if r["entry"] == entry), key=lambda r: r["registers"])
+            stack = max(r["stack"] for r in used)
+            print(
+                f"{entry:24}{len(used):4} variants  {used[0]['registers']:3} to "
+                f"{used[-1]['registers']:3} registers  stack {stack:3}  {used[-1]['defines']}"
+            )
+
+
+if __name__ == "__main__":
+    import sys
+
+    print_table(sys.argv[1] if len(sys.argv) > 1 else "sm_80")

@@ -1,0 +1,265 @@
+"""The CuPy runtime over a fake CuPy: devices are switched and restored, nothing else is asked."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+
+from gputensor.core import errors
+from gputensor.runtime import kernel_cache
+
+from .fake_cupy import DriverFailure, FakeCupy, RuntimeFailure
+
+
+@pytest.fixture
+def fake():
+    return FakeCupy()
+
+
+@pytest.fixture
+def cuda(fake, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "cupy", fake.module)
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "_known", {})
+    spec = importlib.util.find_spec("gputensor.runtime.cuda")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.device_count() == 2
+    return module
+
+
+def calls(fake):
+    taken = list(fake.calls)
+    fake.calls.clear()
+    return taken
+
+
+def test_devices(cuda, fake):
+    assert cuda.is_available() and cuda.unavailable_reason() is None
+    assert (cuda.device_name(1), cuda.capability(1), cuda.arch(1)) == ("Fake", (9, 0), "sm_90")
+    assert cuda.exchange_device(1) == 0 and cuda.current_device() == 1 == fake.device
+    cuda.set_device(0)
+    assert cuda.mem_get_info(1) == (1 << 30, 1 << 30) and fake.device == 0
+    assert cuda.can_access_peer(0, 1) and cuda.can_access_peer(1, 1)
+    with pytest.raises(errors.DeviceError, match=r"device_name: 'device' must be in \[0, 1\] \(got 2\)"):
+        cuda.device_name(2)
+    with pytest.raises(errors.DeviceError, match=r"allocate: 'device' must be in \[0, 1\] \(got 7\)"):
+        cuda.allocate(4, 7)
+
+
+def test_the_reason_is_the_drivers(cuda, fake, monkeypatch):
+    monkeypatch.setattr(cuda._runtime, "getDeviceCount", lambda: 0)
+    assert cuda.unavailable_reason() == "the driver sees no GPU"
+
+    def fails():
+        raise RuntimeFailure("cudaErrorInsufficientDriver: too old")
+
+    monkeypatch.setattr(cuda._runtime, "getDeviceCount", fails)
+    assert cuda.unavailable_reason() == "cudaErrorInsufficientDriver: too old"
+
+
+def test_memory_is_allocated_with_its_own_stream_current(cuda, fake):
+    side = cuda.Stream(1)
+    previous = cuda.set_stream(side)
+    assert previous.ptr == 0 and cuda.current_stream(1).ptr == side.ptr and fake.device == 0
+    calls(fake)
+    memory = cuda.allocate(1000, 1)
+    assert calls(fake) == [("malloc", 1, 1024, side.ptr)] and fake.device == 0
+    cuda.set_stream(previous)
+    assert cuda.allocate(1000, 1).ptr != memory.ptr
+    assert calls(fake) == [("malloc", 1, 1024, 0)]
+    ptr = memory.ptr
+    cuda.set_stream(side)
+    del memory
+    assert cuda.allocate(1000, 1).ptr == ptr and calls(fake) == []
+    assert cuda.memory_allocated(1) == 0 and cuda.memory_reserved(1) == 2048
+    cuda.empty_cache()
+    assert fake.in_use == 0 and [c[:2] for c in calls(fake)] == [("free_all_blocks", 0), ("free_all_blocks", 1)]
+
+
+def test_the_current_stream_is_cupys(cuda, fake):
+    theirs = fake.module.cuda.Stream()
+    theirs.use()
+    ours = cuda.current_stream(0)
+    assert ours.ptr == theirs.ptr and ours.cupy is theirs
+    assert cuda.current_stream(0) is ours
+    assert cuda.default_stream(0).ptr == 0
+
+
+def test_out_of_memory_climbs_the_ladder(cuda, fake):
+    fake.capacity = 4096
+    first = cuda.allocate(4096, 0)
+    calls(fake)
+    with pytest.raises(errors.OutOfMemoryError, match=r"cuda:0: cannot allocate 512 bytes \(in tensors 4\.00 KiB"):
+        cuda.allocate(1, 0)
+    names = [c[0] for c in calls(fake)]
+    assert names == ["malloc", "free_all_blocks", "malloc", "deviceSynchronize", "free_all_blocks", "malloc"]
+    del first
+    cuda.set_memory_limit(0, 100)
+    with pytest.raises(errors.OutOfMemoryError, match="limit 100 bytes"):
+        cuda.allocate(1, 0)
+
+
+def test_record_stream_waits_for_an_event_of_that_stream(cuda, fake):
+    side = cuda.Stream(0)
+    memory = cuda.allocate(8, 0)
+    cuda.record_stream(memory, side)
+    calls(fake)
+    del memory
+    cuda.memory_allocated(0)
+    assert calls(fake) == [("eventRecord", 0, side.ptr)]
+
+
+def test_streams_and_events_switch_to_their_device(cuda, fake):
+    a, b = cuda.Stream(0), cuda.Stream(1, priority=-1)
+    calls(fake)
+    b.wait_stream(a)
+    recorded, waited = calls(fake)
+    assert recorded == ("eventRecord", 0, a.ptr) and waited[:3] == ("streamWaitEvent", 1, b.ptr)
+    b.synchronize()
+    assert calls(fake) == [("streamSynchronize", 1, b.ptr)] and fake.device == 0
+    event, never = cuda.Event(enable_timing=True), cuda.Event()
+    event.record(b)
+    event.record(a)  # on another device: a new event of CuPy
+    assert event.query() and event.elapsed_time(event) == 2.5 and event.cupy.disable_timing is False
+    assert never.query()
+    never.wait(a)
+    never.synchronize()
+    with pytest.raises(errors.GpuTensorError, match="got no timing"):
+        event.elapsed_time(never)
+
+
+def test_failures_of_the_device_surface_when_waiting(cuda, fake):
+    fake.fail = RuntimeFailure("cudaErrorIllegalAddress: an illegal memory access was encountered")
+    for wait in (lambda: cuda.synchronize(1), cuda.Stream(1).synchronize):
+        with pytest.raises(errors.KernelError, match="cuda:1: a kernel or copy before this point failed: cudaErrorIllegal"):
+            wait()
+    assert fake.device == 0
+
+
+def test_copies(cuda, fake):
+    stream = cuda.Stream(1)
+    calls(fake)
+    cuda.copy_async(10, 1, 20, 1, 5, stream)
+    cuda.copy_async(10, 1, 20, -1, 5, stream)
+    cuda.copy_async(10, -1, 20, 1, 5, stream)
+    cuda.copy_async(10, 0, 20, 1, 5, stream)
+    cuda.copy_async(10, 0, 20, 1, 0, stream)
+    cuda.memset_async(10, 255, 5, 1, stream)
+    assert calls(fake) == [
+        ("memcpyAsync", 1, 10, 20, 5, 3, stream.ptr),
+        ("memcpyAsync", 1, 10, 20, 5, 1, stream.ptr),
+        ("memcpyAsync", 1, 10, 20, 5, 2, stream.ptr),
+        ("memcpyPeerAsync", 1, 10, 0, 20, 1, 5, stream.ptr),
+        ("memsetAsync", 1, 10, 255, 5, stream.ptr),
+    ]
+
+
+def test_pinned_memory_lives_until_its_stream_has_passed_it(cuda, fake):
+    stream = cuda.Stream(0)
+    pinned = cuda.pinned_allocate(10)
+    pinned.array[:] = 7
+    assert pinned.nbytes == 10 and pinned.array.dtype == np.uint8 and pinned._owner[:10] == b"\7" * 10
+    cuda.copy_async(1, 0, pinned.ptr + 3, -1, 5, stream)
+    ((event, owner),) = cuda._in_flight
+    event.cupy.done = False
+    assert owner is pinned._owner
+    cuda.copy_async(1, 0, pinned.ptr + 64, -1, 5, stream)  # not ours
+    assert len(cuda._in_flight) == 1
+    del pinned
+    assert cuda.pinned_allocate(0).array.size == 0 and len(cuda._in_flight) == 1
+    event.cupy.done = True
+    cuda.pinned_allocate(1)
+    assert not cuda._in_flight and not cuda._pinned and not cuda._pinned_begins
+
+
+TEXT = '#line 1 "family.cu"\nextern "C" __global__ void k(P p) {}'
+
+
+def test_compile_goes_through_nvrtc_with_our_options_and_the_cache(cuda, fake, monkeypatch):
+    image = cuda.compile(TEXT, [{"OP": "add", "N": 3}], "sm_90")
+    assert image.endswith(b"\0")
+    options = "('--std=c++17', '-fmad=false', '-arch=sm_90', '-DOP=add', '-DN=3')"
+    assert f"'family.cu', {options}]".encode() in image
+    monkeypatch.setattr(kernel_cache, "_known", {})
+    assert cuda.compile(TEXT, [{"OP": "add", "N": 3}], "sm_90") == image
+    assert fake.module.cuda.nvrtc.compiled == 1
+    assert cuda.compile(TEXT, [{}], "compute_90") == b"PTX\0"
+    (entry, *_) = [e for e in kernel_cache.entries() if "OP" in e.label]
+    assert entry.label == "family.cu -arch=sm_90 -DOP=add -DN=3"
+    with pytest.raises(errors.KernelError, match=r"family\.cu: does not compile with -DOP=add\nfamily\.cu\(3\): error"):
+        cuda.compile(TEXT + "\n#error", [{"OP": "add"}], "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("number", "arch"), [(90, "sm_90"), (89, "sm_86"), (88, "sm_86"), (100, "compute_90"), (75, "sm_75")]
+)
+def test_the_nearest_architecture(fake, number, arch):
+    from gputensor.runtime import nvrtc
+
+    assert nvrtc.nearest_arch(fake.module.cuda.nvrtc, number) == arch
+
+
+def test_an_architecture_that_is_too_old(fake):
+    from gputensor.runtime import nvrtc
+
+    with pytest.raises(errors.DeviceError, match=r"sm_70 is too old: NVRTC 12\.9 knows sm_75 and newer"):
+        nvrtc.nearest_arch(fake.module.cuda.nvrtc, 70)
+
+
+def test_launch_packs_the_struct_and_switches_the_device(cuda, fake):
+    function = cuda.load(b"image", "k", 1)
+    assert cuda.load(b"image", "other", 1).device_index == 1
+    assert [c[:2] for c in calls(fake)] == [("moduleLoadData", 1), ("moduleGetFunction", 1), ("moduleGetFunction", 1)]
+    stream = cuda.Stream(1)
+    cuda.launch(function, (2, 3, 4), (32, 2, 1), 0, stream, b"abcdefgh")
+    cuda.launch(function, (1, 1, 1), (1, 1, 1), 60000, stream, b"hgfedcba")
+    cuda.launch(function, (1, 1, 1), (1, 1, 1), 60000, stream, b"hgfedcba")
+    assert calls(fake) == [
+        ("launchKernel", 1, 0xF01, (2, 3, 4), (32, 2, 1), 0, stream.ptr, b"abcdefgh"),
+        ("funcSetAttribute", 1, 0xF01, 8, 60000),
+        ("launchKernel", 1, 0xF01, (1, 1, 1), (1, 1, 1), 60000, stream.ptr, b"hgfedcba"),
+        ("launchKernel", 1, 0xF01, (1, 1, 1), (1, 1, 1), 60000, stream.ptr, b"hgfedcba"),
+    ]
+    assert fake.device == 0
+
+
+def test_a_launch_that_fails_names_its_grid(cuda, fake):
+    function, stream = cuda.load(b"image", "k", 0), cuda.Stream(0)
+    with pytest.raises(errors.KernelError, match="k: 'params' must have at most 4096 bytes"):
+        cuda.launch(function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(5000))
+    fake.fail = DriverFailure("CUDA_ERROR_INVALID_VALUE: invalid argument")
+    what = r"k: launch with grid \(0, 1, 1\), block \(1, 1, 1\), 0 bytes of shared memory failed: CUDA_ERROR_INV"
+    with pytest.raises(errors.KernelError, match=what):
+        cuda.launch(function, (0, 1, 1), (1, 1, 1), 0, stream, bytes(8))
+    with pytest.raises(errors.KernelError, match="k: 'stream' must be of cuda:0"):
+        fake.fail = None
+        other = cuda.Stream(1)
+        fake.fail = DriverFailure("CUDA_ERROR_INVALID_HANDLE")
+        cuda.launch(function, (1, 1, 1), (1, 1, 1), 0, other, bytes(8))
+    with pytest.raises(errors.KernelError, match="k: cannot be loaded on cuda:1: CUDA_ERROR"):
+        cuda.load(b"other image", "k", 1)
+    assert fake.device == 0
+
+
+def test_every_name_used_of_cupy_exists_there():
+    cupy = pytest.importorskip("cupy")
+    spec = importlib.util.find_spec("gputensor.runtime.cuda")
+    with open(spec.origin) as file:
+        tree = ast.parse(file.read())
+    aliases = {"_runtime": cupy.cuda.runtime, "_driver": cupy.cuda.driver}
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            text = ast.unparse(node).split(".")
+            if text[0] in aliases and len(text) == 2:
+                used.add((aliases[text[0]].__name__, text[1]))
+                assert hasattr(aliases[text[0]], text[1]), text
+            elif text[:2] == ["cupy", "cuda"] and len(text) == 3:
+                used.add(("cupy.cuda", text[2]))
+                assert hasattr(cupy.cuda, text[2]), text
+    assert len(used) > 20

@@ -1,0 +1,78 @@
+"""Checks of results: equal bits, or within so many units in the last place. They raise, with a case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gputensor.core.dtype import BOOL, COMPLEX, FLOATING, dtype
+
+
+def to_numpy(tensor: Any) -> np.ndarray:
+    return tensor.cpu()._get_array()
+
+
+def cast(wide: Any, to: dtype) -> np.ndarray:
+    """A reference in float64, complex128 or int64 rounded to a dtype; integers keep the low bits."""
+    wide = np.asarray(wide)
+    if wide.dtype == to.np:
+        return wide
+    with np.errstate(all="ignore"):
+        if to.category == BOOL:
+            return wide != 0
+        if wide.dtype.kind == "c" and to.category < COMPLEX:
+            wide = wide.real
+        return wide.astype(to.np)
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether dtype, sizes and bits agree; any NaN equals any NaN."""
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return False
+    x, y = _parts(found), _parts(expected)
+    if x.tobytes() == y.tobytes():
+        return True
+    if x.dtype.kind in "biu":
+        return False
+    x_is_nan, y_is_nan = np.isnan(x), np.isnan(y)
+    bits = f"u{x.dtype.itemsize}"
+    return bool(((x.view(bits) == y.view(bits)) | x_is_nan & y_is_nan).all() and (x_is_nan == y_is_nan).all())
+
+
+def _parts(array: np.ndarray) -> np.ndarray:
+    """Real numbers in a row, so that real and imaginary parts are looked at one by one."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray, case: Any, what: str = "") -> None:
+    if not same(found, expected):
+        raise AssertionError(f"{case}: {what} got\n{found!r}\nwanted\n{expected!r}")
+
+
+def assert_within(found: np.ndarray, wide: Any, of: dtype, ulp: float, case: Any) -> None:
+    """Raise unless `found` lies within `ulp` units of the reference; 0 is its correct rounding.
+
+    The unit is the spacing at the reference's magnitude; of a complex number, at its modulus.
+    """
+    expected = cast(wide, of)
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        raise AssertionError(
+            f"{case}: got {found.dtype}{found.shape}, wanted {expected.dtype}{expected.shape}"
+        )
+    if ulp == 0 or of.category < FLOATING:
+        assert_same(found, expected, case)
+        return
+    with np.errstate(all="ignore"):
+        if _far(found, expected, np.asarray(wide), of, ulp):
+            raise AssertionError(f"{case}: got\n{found!r}\nwanted within {ulp} ulp\n{expected!r}")
+
+
+def _far(found: np.ndarray, expected: np.ndarray, wide: np.ndarray, of: dtype, ulp: float) -> bool:
+    kind = np.complex128 if of.category == COMPLEX else np.float64
+    x, y, z = found.astype(kind), expected.astype(kind), wide.astype(kind)
+    magnitude = np.abs(z).astype(of.to_real.np)
+    unit = np.spacing(magnitude).astype(np.float64)
+    equal = (x == y) | np.isnan(x) & np.isnan(y)
+    return not (equal | (np.abs(x - z) <= ulp * unit)).all()

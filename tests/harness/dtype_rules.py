@@ -1,0 +1,93 @@
+"""What the YAML's `dtypes:` promises of a call: the dtype it computes in and that of its result.
+
+Written apart from the kernels, from PyTorch's rules (facts of `codegen/model.py`, DTYPES).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gputensor.core import dtype as dtypes
+from gputensor.core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from gputensor.core.errors import DtypeError
+from gputensor.core.geometry import contiguous_geometry
+from gputensor.core.promotion import result_type
+
+DEFAULT = dtypes.float32
+
+
+class Expected:
+    """compute: the dtype operands are brought to first. result: of the result."""
+
+    __slots__ = ("compute", "result")
+
+    def __init__(self, compute: dtype, result: dtype) -> None:
+        self.compute, self.result = compute, result
+
+
+def promoted(operands: list[Any]) -> dtype | None:
+    """The dtype in which (sizes, dtype) pairs and Python numbers meet; None where they do not."""
+    specs = tuple(
+        [(contiguous_geometry(*x), None) if type(x) is tuple else type(x) for x in operands]
+    )
+    try:
+        return result_type("test", specs, DEFAULT)
+    except DtypeError:
+        return None
+
+
+def expected(rule: str, family: str, operands: list[Any], wanted: dtype | None) -> Expected | None:
+    """The dtypes of a call by its rule in the YAML; None where the call must be refused.
+
+    operands: (sizes, dtype) of a tensor or a Python number. wanted: the argument `dtype`.
+    """
+    common = promoted(operands)
+    if common is None:
+        return None
+    result = _RULES[rule](common, wanted)
+    if result is None:
+        return None
+    if family == "comparison":
+        return Expected(result, dtypes.bool_)
+    if rule == "complex_to_real":
+        return Expected(result, result.to_real)
+    if rule == "any":
+        return Expected(result, dtypes.uint8 if result is dtypes.uint8 else dtypes.bool_)
+    return Expected(result, result)
+
+
+def _floating(common: dtype, wanted: dtype | None) -> dtype:
+    return common if common.category >= FLOATING else DEFAULT
+
+
+def _unless(category: int) -> Any:
+    return lambda common, wanted: None if common.category == category else common
+
+
+def _sums(common: dtype, wanted: dtype | None) -> dtype:
+    return wanted or (dtypes.int64 if common.category <= INTEGER else common)
+
+
+def _floating_only(common: dtype, wanted: dtype | None) -> dtype | None:
+    found = wanted or common
+    return found if found.category >= FLOATING else None
+
+
+def _itself(common: dtype, wanted: dtype | None) -> dtype:
+    return common
+
+
+_RULES = {
+    "any": _itself,
+    "same": _itself,
+    "real": _unless(COMPLEX),
+    "no_bool": _unless(BOOL),
+    "floating": _floating,
+    "floating_only": _floating_only,
+    "sums": _sums,
+    "complex_to_real": _itself,
+    "promoted": _itself,
+    "promoted_float": _floating,
+    "promoted_no_bool": _unless(BOOL),
+    "promoted_real": _unless(COMPLEX),
+}

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gputensor.core.dtype import ALL, COMPLEX, bool_
+from gputensor.kernels.cpu import cast, matmul, quiet
+
+from .cpu_arrays import HALVES, INTEGERS, same_bits, small, wide
+
+LAYOUTS = {
+    "row": lambda x: np.ascontiguousarray(x),
+    "column": lambda x: np.asfortranarray(x),
+    "stepped": lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1)[::2, ::3],
+    "reversed": lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1],
+}
+
+
+@pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
+def test_every_layout(of):
+    a, b = small(of, (3, 5), 1), small(of, (5, 4), 2)
+    exact = wide(a) @ wide(b)
+    if of in INTEGERS:
+        expected = np.array([[cast.wrap(x, of.np) for x in row] for row in exact], of.np)
+    else:
+        expected = exact.astype(np.float32).astype(of.np) if of in HALVES else exact.astype(of.np)
+    for la, lb, lo in itertools.product(LAYOUTS.values(), repeat=3):
+        out = lo(np.full((3, 4), 7, of.np))
+        assert matmul.mm(la(a), lb(b), out) is out
+        np.testing.assert_array_equal(wide(out), wide(expected))
+
+
+def test_sizes_of_zero_and_one():
+    for m, k, n in itertools.product((0, 1, 3), repeat=3):
+        for of in ALL:
+            a, b, out = np.ones((m, k), of.np), np.ones((k, n), of.np), np.full((m, n), 1, of.np)
+            quiet.run(matmul.mm, a, b, out)
+            assert (wide(out) == (min(k, 1) if of is bool_ else k)).all()
+
+
+def test_integers_stay_exact_beyond_2_to_53():
+    a = np.array([[2**62 + 1, 1]])
+    same_bits(matmul.mm(a, a.T.copy(), np.empty((1, 1), np.int64)), np.array([[cast.wrap((2**62 + 1) ** 2 + 1, a.dtype)]]))
+
+
+def test_halves_accumulate_in_f32():
+    a = np.full((1, 4096), 1, np.float16)
+    same_bits(matmul.mm(a, a.T, np.empty((1, 1), np.float16)), np.array([[4096]], np.float16))
+    assert COMPLEX == 3
