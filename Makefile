@@ -25,12 +25,13 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 	echo "setup: installing gputensor[$$extras] into $(VENV)"; \
 	$(bin)/python -m pip install -qq --editable ".[$$extras]" && touch $@
 
-.PHONY: help demo test oracle lint bench wheel clean
+.PHONY: help demo test oracle nvrtc lint bench wheel clean
 
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (writes demo.png)"
 	@echo "make test    set up and run the tests"
 	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
+	@echo "make nvrtc   install CuPy and NVRTC and compile every kernel for every architecture; needs no GPU"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the benchmark $(BENCH); BENCH=NAME for another"
 	@echo "make wheel   build dist/gputensor-*.whl"
@@ -44,6 +45,9 @@ test: $(VENV)/.test
 
 oracle: $(VENV)/.oracle
 	@$(bin)/python -m pytest -q -m oracle $(PYTEST)
+
+nvrtc: $(VENV)/.nvrtc
+	@$(bin)/python -m pytest -q tests/cuda/test_compile.py $(PYTEST)
 
 lint: $(VENV)/.test
 	@$(bin)/ruff check .
@@ -78,3 +82,10 @@ $(VENV)/.test: pyproject.toml | $(bin)/python
 $(VENV)/.oracle: $(VENV)/.test
 	@echo "setup: installing torch==2.13.0 into $(VENV), for the oracle tests only"
 	@$(bin)/python -m pip install -qq torch==2.13.0 && touch $@
+
+# Where a GPU's extra is installed, CuPy and NVRTC are there already.
+$(VENV)/.nvrtc: $(VENV)/.test
+	@$(bin)/python -c 'import cupy' 2>/dev/null || { \
+	echo "setup: installing CuPy and NVRTC into $(VENV)"; \
+	$(bin)/python -m pip install -qq cupy-cuda12x nvidia-cuda-nvrtc-cu12; }
+	@touch $@

@@ -6,7 +6,6 @@ frame between the user and the kernel.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import docstring, gather
 from .merge import MERGES, Case, Merge
 from .model import Model, Op, parameter, schema
-from .text import indent, module, wrap
+from .text import indent, module, pruned, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
@@ -52,7 +51,7 @@ BINARY_DUNDERS = (
     ("__radd__", "add.Tensor", ("1",), False),
     ("__iadd__", "add_.Tensor", ("1",), False),
     ("__sub__", "sub.Tensor", ("1",), False),
-    ("__rsub__", "rsub.Tensor", ("1",), False),
+    ("__rsub__", "sub.Tensor", ("1",), True),
     ("__isub__", "sub_.Tensor", ("1",), False),
     ("__mul__", "mul.Tensor", (), False),
     ("__rmul__", "mul.Tensor", (), False),
@@ -83,7 +82,7 @@ def functions(model: Model) -> str:
     listed = wrap("__all__ = [", [f'"{name}"' for name in names], "]")
     parts = [IMPORTS + "\n\n" + "\n".join(listed)]
     parts += ["\n".join(public(model, name, "function")) for name in names]
-    return module(FUNCTIONS_DOC, *_prune(parts))
+    return module(FUNCTIONS_DOC, *pruned(parts))
 
 
 def methods(model: Model) -> str:
@@ -109,15 +108,7 @@ def methods(model: Model) -> str:
         "    # A class that defines __eq__ loses its hash; tensors are hashed by identity.",
     ]
     lines += ["    __hash__ = object.__hash__"]
-    return module(METHODS_DOC, *_prune([IMPORTS, "\n".join(lines)]))
-
-
-def _prune(parts: list[str]) -> list[str]:
-    """Drop the import lines whose name the rest of the module does not use."""
-    used = set(re.findall(r"\w+", "\n".join(parts[1:])))
-    lines = parts[0].split("\n")
-    kept = [line for line in lines if not line.startswith("from ") or line.split()[-1] in used]
-    return ["\n".join(kept), *parts[1:]]
+    return module(METHODS_DOC, *pruned([IMPORTS, "\n".join(lines)]))
 
 
 # --- one public name ----------------------------------------------------------------------------

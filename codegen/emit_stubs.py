@@ -10,7 +10,7 @@ from typing import Any
 
 from .emit_functions import BINARY_DUNDERS, UNARY_DUNDERS, Public, default, gathered
 from .model import Model, Op, parameter
-from .text import HEADER, indent, wrap
+from .text import HEADER, indent, pruned, wrap
 
 _TYPES = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
@@ -38,7 +38,7 @@ def functions(model: Model) -> str:
     lines: list[str] = []
     for name in model.bases("function"):
         lines += _public(gathered(model, name, "function"))
-    return "\n".join([HEADER + IMPORTS, *lines, ""])
+    return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 
 
 def methods(model: Model) -> str:
@@ -55,7 +55,7 @@ def methods(model: Model) -> str:
             other = "Tensor | _Number" if known[overload].numbers else "Tensor"
             ignore = "  # type: ignore[override]" if dunder in ("__eq__", "__ne__") else ""
             lines.append(f"    def {dunder}(self, other: {other}) -> Tensor: ...{ignore}")
-    return "\n".join([HEADER + IMPORTS, *lines, ""])
+    return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 
 
 def _public(it: Public) -> list[str]:

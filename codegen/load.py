@@ -64,7 +64,7 @@ def _derived(entry: Op) -> Iterable[Op]:
             schema=schema,
             line=entry.line,
             family=entry.family,
-            doc=entry.doc,
+            doc=f"In place: {entry.doc.partition(chr(10))[0]}" if in_place else entry.doc,
             variants=("method",) if in_place else ("function",),
             factory=entry.factory,
             loops=entry.loops,

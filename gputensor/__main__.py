@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 COMMANDS = {
-    "demo": "a photograph through the layouts of a model's input, with sizes, strides, trace and GB/s",
+    "demo": "a photograph through a model's input layouts: sizes, strides, trace and GB/s",
     "doctor": "what gputensor finds on this machine, with a reason and a remedy for what it misses",
     "ops": "the operators and the files that implement them",
     "trace": "the dispatcher's hops of a line of Python",
@@ -31,7 +31,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"gputensor {__version__}")
         return 0
     if argv[0] not in COMMANDS:
-        print(f"gputensor: no command '{argv[0]}'; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(
+            f"gputensor: no command '{argv[0]}'; there are {', '.join(COMMANDS)}", file=sys.stderr
+        )
         return 2
     from .cli.output import Refusal
 

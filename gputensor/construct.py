@@ -44,13 +44,23 @@ def tensor(
             [3.0000, 4.0000]])
     """
     if requires_grad:
-        raise errors.must("tensor", "requires_grad", "be False", True, remedy="autograd is not part of this version")
+        raise errors.must(
+            "tensor",
+            "requires_grad",
+            "be False",
+            True,
+            remedy="autograd is not part of this version",
+        )
     if dtype is not None and not hasattr(dtype, "short"):
-        raise errors.must("tensor", "dtype", "be a gputensor dtype", dtype, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "tensor", "dtype", "be a gputensor dtype", dtype, kind=errors.ArgumentTypeError
+        )
     made, is_fresh = _from(data, dtype)
     element = made._geometry.dtype if dtype is None else dtype
     # A tensor keeps its device; anything else goes to the default one.
-    place = made._device if device is None and not is_fresh else backend_select.resolve(_device(device))
+    place = (
+        made._device if device is None and not is_fresh else backend_select.resolve(_device(device))
+    )
     if place is not made._device:
         made = calls.to_device(made, place, element)
     elif element is not made._geometry.dtype:
@@ -60,9 +70,7 @@ def tensor(
     return _pinned(made) if pin_memory else made
 
 
-def as_tensor(
-    data: Any, dtype: dtype | None = None, device: device | str | None = None
-) -> Tensor:
+def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
     """`data` as a tensor that shares its memory where it can; PyTorch's name for `asarray`."""
     from .interop import numpy_bridge
 
@@ -97,7 +105,7 @@ def _pinned(made: Tensor) -> Tensor:
     return calls.copy_(result, made, False)
 
 
-# --- numbers and nested sequences -------------------------------------------------------------------
+# --- numbers and nested sequences ---------------------------------------------------------------
 
 
 def _is_sequence(x: Any) -> bool:
@@ -125,7 +133,9 @@ class _Numbers:
                 break
             x = x[0]
             if len(sizes) > 64:
-                raise errors.must("tensor", "data", "have at most 64 dimensions", errors.Got("deeper lists"))
+                raise errors.must(
+                    "tensor", "data", "have at most 64 dimensions", errors.Got("deeper lists")
+                )
         self.sizes = tuple(sizes)
         self.flat: list[Any] = []
         self.kinds: set[type] = set()
@@ -153,14 +163,22 @@ class _Numbers:
         kind = type(x)
         if kind in _PLAIN:
             self.kinds.add(kind)
-        elif isinstance(x, np.generic) or getattr(x, "ndim", None) == 0 and isinstance(x, np.ndarray):
+        elif (
+            isinstance(x, np.generic) or getattr(x, "ndim", None) == 0 and isinstance(x, np.ndarray)
+        ):
             from .interop.numpy_bridge import element_of
 
             self.dtypes.add(element_of("tensor", x.dtype))
             x = x.item()
         elif hasattr(x, "_geometry"):
             if x._geometry.numel != 1:
-                raise errors.must("tensor", "data", "hold tensors of one element in lists", x, remedy="use stack(...)")
+                raise errors.must(
+                    "tensor",
+                    "data",
+                    "hold tensors of one element in lists",
+                    x,
+                    remedy="use stack(...)",
+                )
             self.dtypes.add(x._geometry.dtype)
             x = calls.item(x)
         elif isinstance(x, int):
@@ -170,26 +188,34 @@ class _Numbers:
             if _is_sequence(x):
                 raise errors.ragged(1, len(self.sizes), f"a sequence of length {len(x)}")
             raise errors.must(
-                "tensor", "data", "be made of numbers", errors.Got(type(x).__name__), kind=errors.ArgumentTypeError
+                "tensor",
+                "data",
+                "be made of numbers",
+                errors.Got(type(x).__name__),
+                kind=errors.ArgumentTypeError,
             )
         self.flat.append(x)
 
-    def dtype(self) -> dtype:
+    def meet(self) -> dtype:
         """The dtype in which all numbers meet; the default for none at all."""
         default = defaults.get_default_dtype()
         if len(self.kinds) == 1 and not self.dtypes:
-            return number_dtype(*self.kinds, default)
+            return number_dtype(next(iter(self.kinds)), default)
         found: dtype | None = None
-        # Sorted, so that the outcome of promotions that PyTorch leaves open does not depend on sets.
-        for d in sorted({number_dtype(k, default) for k in self.kinds} | self.dtypes, key=lambda d: d.code):
+        # Sorted, so that no outcome depends on the order of a set.
+        for d in sorted(
+            {number_dtype(k, default) for k in self.kinds} | self.dtypes, key=lambda d: d.code
+        ):
             found = d if found is None else promote_types(found, d, "tensor")
         return default if found is None else found
 
 
 def _from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     numbers = _Numbers(data)
-    element = numbers.dtype() if wanted is None else wanted
-    given = max([d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL)
+    element = numbers.meet() if wanted is None else wanted
+    given = max(
+        [d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL
+    )
     if given == COMPLEX and element.category in (INTEGER, FLOATING):
         raise errors.must(
             "tensor", "data", f"hold no complex numbers for dtype {element.name}",

@@ -1,7 +1,7 @@
-"""x[index] and x[index] = value: Python's indices become view operators, and what is written a copy_ or fill_.
+"""x[index] becomes view operators, and x[index] = value a copy_ or fill_ of such a view.
 
-Basic indexing only: ints, slices, None, Ellipsis, bools, 0-d integer and bool tensors, and tuples of
-these. Lists, arrays and tensors with dimensions as indices are refused in one sentence.
+Basic indexing only: ints, slices, None, Ellipsis, a bool, 0-d integer and bool tensors, and tuples
+of these. Lists, arrays and tensors with dimensions as indices are refused in one sentence.
 Source of the semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from ._generated import calls
 from ._generated import operators as _ops
 from .core import errors
+from .core.arguments import NUMBERS, number
 from .core.dtype import BOOL, INTEGER, uint8
 from .dispatch.tls import state as _state
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 _BOUND = frozenset((int, type(None)))
-_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def get(tensor: Tensor, index: Any) -> Tensor:
@@ -35,8 +35,14 @@ def get(tensor: Tensor, index: Any) -> Tensor:
     if kind is int:
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
-        return _ops.select_int.table[key_set](key_set, tensor, 0, index)  # type: ignore[no-any-return]
-    if kind is slice and index.step is None and type(index.start) in _BOUND and type(index.stop) in _BOUND:
+        view: Tensor = _ops.select_int.table[key_set](key_set, tensor, 0, index)
+        return view
+    if (
+        kind is slice
+        and index.step is None
+        and type(index.start) in _BOUND
+        and type(index.stop) in _BOUND
+    ):
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
         return _ops.slice_Tensor.table[key_set](  # type: ignore[no-any-return]
@@ -56,19 +62,15 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
     The tensor may be on another device, as in copy_. Leading dimensions of size 1 that the target
     does not have are dropped from it.
     """
-    kind = type(index)
-    if kind is int:
-        view, flipped = calls.select_int(tensor, 0, index), ()
+    view, flipped, _ = _basic(tensor, index if type(index) is tuple else (index,))
+    if type(value) in NUMBERS:
+        calls.fill__Scalar(view, value)
+    elif hasattr(value, "_geometry"):
+        _copy(view, flipped, value)
+    elif (plain := number(value)) is not None:  # a scalar of NumPy, an enum
+        calls.fill__Scalar(view, plain)
     else:
-        view, flipped, _ = _basic(tensor, index if kind is tuple else (index,))
-    if type(value) not in _NUMBERS:
-        if hasattr(value, "_geometry"):
-            _copy(view, flipped, value)
-            return
-        if not isinstance(value, np.generic) or value.dtype.kind not in "biufc":
-            raise errors.cannot_assign(value)
-        value = value.item()
-    calls.fill__Scalar(view, value)
+        raise errors.cannot_assign(value)
 
 
 def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
@@ -85,7 +87,7 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
 
 
 def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...], bool]:
-    """The view that `index` names, the dimensions of it that are yet to be flipped, and whether a bool took part."""
+    """The view that `index` names, its dimensions that are yet to be flipped, and if it has a bool."""
     index = tuple([_plain(i) for i in index])
     ndim = tensor._geometry.ndim
     specified = ellipses = bools = 0
@@ -129,14 +131,14 @@ def _plain(i: Any) -> Any:
         return i
     geometry = getattr(i, "_geometry", None)
     if geometry is not None:
-        # PyTorch reads a 0-d uint8 as an old-style mask and NumPy as a number, so it is neither here.
+        # PyTorch reads a 0-d uint8 as a mask and NumPy as a number, so it is neither here.
         if geometry.ndim or geometry.dtype.category > INTEGER or geometry.dtype is uint8:
             raise errors.unsupported_index(i)
         number = calls.item(i)
         return bool(number) if geometry.dtype.category == BOOL else int(number)
     if isinstance(i, np.bool_):
         return bool(i)
-    if isinstance(i, (str, bytes, np.ndarray)) and getattr(i, "ndim", 1):
+    if isinstance(i, (str, bytes, np.ndarray)) and getattr(i, "ndim", True):
         raise errors.unsupported_index(i)
     try:
         return operator.index(i)

@@ -1,4 +1,4 @@
-"""Pickling and copying of tensors: storages that tensors share stay shared, and each is copied once.
+"""Pickling and copying of tensors: shared storages stay shared, and each is copied once.
 
 Tensors of other devices travel through the host and return to their device when they are unpickled.
 Pickle needs nothing to be known here about its protocol: a storage travels as a NumPy array, which
@@ -44,7 +44,13 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
     if tensor.requires_grad:
         raise errors.must("pickle", "self", "not require grad", tensor, remedy="use .detach()")
     shape = tensor._geometry
-    return _rebuild, (tensor._get_storage(), tensor._offset, shape.sizes, shape.strides, shape.dtype)
+    return _rebuild, (
+        tensor._get_storage(),
+        tensor._offset,
+        shape.sizes,
+        shape.strides,
+        shape.dtype,
+    )
 
 
 def _rebuild(
@@ -66,11 +72,11 @@ def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: devi
     return storage_from(data if data.flags.writeable else data.copy(), place)
 
 
-copyreg.pickle(Storage, _reduce_storage)  # type: ignore[arg-type]
+copyreg.pickle(Storage, _reduce_storage)
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`Tensor.__deepcopy__`: a copy of the whole storage, on its device, once for all its tensors."""
+    """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors."""
     if tensor.requires_grad:
         raise errors.must("deepcopy", "self", "not require grad", tensor, remedy="use .detach()")
     storage = tensor._get_storage()

@@ -51,7 +51,12 @@ def set_printoptions(
                 kind=errors.ArgumentValueError,
             )  # fmt: skip
         _options.update(_PROFILES[profile])
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    given = {
+        "precision": precision,
+        "threshold": threshold,
+        "edgeitems": edgeitems,
+        "linewidth": linewidth,
+    }
     _options.update({name: value for name, value in given.items() if value is not None})
     _options["sci_mode"] = sci_mode
 
@@ -73,7 +78,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 def tensor_repr(tensor: Tensor) -> str:
-    """`tensor([1., 2.])`, with device, dtype and size named where they are not the expected ones."""
+    """`tensor([1., 2.])`, with device, dtype and size where they are not the expected ones."""
     geometry, place = tensor._geometry, tensor._device
     name = type(tensor).__name__
     prefix = "tensor(" if name == "Tensor" else f"{name}("

@@ -1,4 +1,4 @@
-"""save and load: tensors and plain Python values in one file; storages that tensors share stay shared.
+"""save and load: tensors and plain Python values in one file; shared storages stay shared.
 
 A file is a zip archive that any zip tool opens: `header.json` says what was saved, and
 `storages/<n>` holds the bytes of each storage, uncompressed and checked by the archive's CRC.
@@ -15,11 +15,9 @@ bits), complex, dtype, device.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import zipfile
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +32,10 @@ from .pickling import host_bytes, storage_from
 from .storage import Storage, allocate_storage
 from .tensor import Tensor, from_storage
 
+# json and zipfile are imported where they are used: 7 ms that `import gputensor` does without.
+if TYPE_CHECKING:
+    import zipfile
+
 FORMAT, VERSION = "gputensor", 1
 _HEADER = "header.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal files
@@ -41,7 +43,7 @@ _DTYPES = {d.name: d for d in dtypes.ALL}
 _LARGEST = 1 << 63
 
 
-# --- save --------------------------------------------------------------------------------------------
+# --- save ---------------------------------------------------------------------------------------
 
 
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -73,11 +75,16 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 
 
 def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> None:
+    import json
+    import zipfile
+
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_HEADER, _EPOCH), json.dumps(header, allow_nan=False))
         for number, storage in enumerate(storages):
             if storage.device is not META:
-                with archive.open(zipfile.ZipInfo(f"storages/{number}", _EPOCH), "w", force_zip64=True) as entry:
+                with archive.open(
+                    zipfile.ZipInfo(f"storages/{number}", _EPOCH), "w", force_zip64=True
+                ) as entry:
                     entry.write(memoryview(host_bytes(storage)))
 
 
@@ -119,7 +126,11 @@ class _Writer:
             if type(value) in (list, tuple):
                 items = [self.encode(v, f"{where}[{i}]") for i, v in enumerate(value)]
                 return items if type(value) is list else {"tuple": items}
-            if type(value) is dict or type(value).__name__ == "OrderedDict" and isinstance(value, dict):
+            if (
+                type(value) is dict
+                or type(value).__name__ == "OrderedDict"
+                and isinstance(value, dict)
+            ):
                 return {"dict": [
                     [self.encode(k, f"a key of {where}"), self.encode(v, f"{where}[{k!r}]")]
                     for k, v in value.items()
@@ -127,7 +138,8 @@ class _Writer:
         finally:
             self._open.discard(id(value))
         raise errors.must(
-            "save", where, "be a tensor, number, string, list, tuple or dict", errors.Got(type(value).__name__),
+            "save", where, "be a tensor, number, string, list, tuple or dict",
+            errors.Got(type(value).__name__),
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
 
@@ -135,7 +147,13 @@ class _Writer:
         number = self._numbers.get(id(tensor))
         if number is None:
             if tensor.requires_grad:
-                raise errors.must("save", "obj", "hold no tensors that require grad", tensor, remedy="use .detach()")
+                raise errors.must(
+                    "save",
+                    "obj",
+                    "hold no tensors that require grad",
+                    tensor,
+                    remedy="use .detach()",
+                )
             shape = tensor._geometry
             self._alive.append(tensor)  # an id is a name only while its object lives
             self.tensors.append({
@@ -153,7 +171,7 @@ class _Writer:
         return number
 
 
-# --- load ----------------------------------------------------------------------------------------------
+# --- load ---------------------------------------------------------------------------------------
 
 
 class _Damaged(Exception):
@@ -169,6 +187,8 @@ def load(
     them back where they were.
     Raises: FileFormatError for a file that is damaged, cut short or not of this format.
     """
+    import zipfile
+
     try:
         with zipfile.ZipFile(f) as archive:
             header = _read_header(archive)
@@ -179,18 +199,22 @@ def load(
     ) as error:  # fmt: skip
         if isinstance(error, errors.GpuTensorError):
             raise
-        name = getattr(f, "name", None) if hasattr(f, "read") else os.fspath(f)  # type: ignore[arg-type]
+        name = getattr(f, "name", None) if hasattr(f, "read") else os.fspath(f)
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None
 
 
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
+    import json
+
     if _HEADER not in archive.NameToInfo:
         raise _Damaged(f"there is no {_HEADER} in it")
     header = json.loads(archive.read(_HEADER))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise _Damaged("its header is another format's")
     if header["version"] != VERSION:
-        raise _Damaged(f"it has version {header['version']} of the format and this is version {VERSION}")
+        raise _Damaged(
+            f"it has version {header['version']} of the format and this is version {VERSION}"
+        )
     if header["byteorder"] != sys.byteorder:
         raise _Damaged(f"its bytes are in {header['byteorder']}-endian order")
     return header
@@ -233,7 +257,10 @@ class _Reader:
             described = self._header["tensors"][_natural("tensor", number)]
             storage = self._storage(_natural("storage", described["storage"]))
             element = _DTYPES[described["dtype"]]
-            sizes, strides = _naturals("sizes", described["sizes"]), _naturals("strides", described["strides"])
+            sizes, strides = (
+                _naturals("sizes", described["sizes"]),
+                _naturals("strides", described["strides"]),
+            )
             offset = _natural("offset", described["offset"])
             if len(sizes) != len(strides):
                 raise _Damaged(f"tensor {number} has {len(sizes)} sizes and {len(strides)} strides")
@@ -266,8 +293,10 @@ class _Reader:
 
     def _read(self, number: int, nbytes: int) -> np.ndarray[Any, Any]:
         entry = self._archive.getinfo(f"storages/{number}")
-        if entry.file_size != nbytes or entry.compress_type != zipfile.ZIP_STORED:
-            raise _Damaged(f"storage {number} has {entry.file_size} bytes where the header says {nbytes}")
+        if entry.file_size != nbytes or entry.compress_type != 0:  # stored as it is
+            raise _Damaged(
+                f"storage {number} has {entry.file_size} bytes where the header says {nbytes}"
+            )
         if entry.header_offset + nbytes > self._archive.start_dir:
             raise _Damaged(f"storage {number} reaches beyond the file")
         data = allocate_storage(nbytes, CPU).data

@@ -1,4 +1,4 @@
-"""gt.testing.assert_close: are two tensors, or two structures of them, as equal as their dtypes allow?
+"""gt.testing.assert_close: are tensors, or structures of them, as equal as their dtypes allow?
 
 Tolerances, checks and messages are PyTorch's, so that a test suite moves over unchanged. Values are
 compared on the host. Source: torch/testing/_comparison.py.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .core import dtype as dtypes
-from .core.dtype import COMPLEX, FLOATING, dtype
+from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
 from .interop import numpy_bridge
 from .kernels.cpu import quiet
@@ -47,7 +47,9 @@ def assert_close(
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
         missing = "rtol" if rtol is None else "atol"
-        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+        raise ValueError(
+            f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."
+        )
     check = _Check(rtol, atol, equal_nan, check_device, check_dtype, check_stride)
     for where, a, b in _pairs(actual, expected, ()):
         found = check.compare(a, b)
@@ -61,14 +63,17 @@ def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any
     """The leaves of two structures, side by side, with the indices that lead to them."""
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
-            raise AssertionError(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
+            raise AssertionError(
+                f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
+            )
         keys: Any = range(len(actual))
     elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
             missing = sorted(expected.keys() - actual.keys(), key=str)
             additional = sorted(actual.keys() - expected.keys(), key=str)
             raise AssertionError(
-                f"The keys of the mappings do not match:\nMissing keys in the actual mapping: {missing}\n"
+                "The keys of the mappings do not match:\n"
+                f"Missing keys in the actual mapping: {missing}\n"
                 f"Additional keys in the actual mapping: {additional}"
             )
         keys = sorted(actual.keys(), key=str)
@@ -91,7 +96,11 @@ class _Check:
         check_dtype: bool, check_stride: bool,
     ) -> None:  # fmt: skip
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
-        self.check_device, self.check_dtype, self.check_stride = check_device, check_dtype, check_stride
+        self.check_device, self.check_dtype, self.check_stride = (
+            check_device,
+            check_dtype,
+            check_stride,
+        )
 
     def compare(self, a: Any, b: Any) -> str | None:
         if a is None or b is None:
@@ -102,12 +111,15 @@ class _Check:
         numbers = (int, float, complex, np.number)
         if isinstance(a, numbers) and isinstance(b, numbers):
             return self._numbers(
-                a.item() if isinstance(a, np.number) else a, b.item() if isinstance(b, np.number) else b
+                a.item() if isinstance(a, np.number) else a,
+                b.item() if isinstance(b, np.number) else b,
             )
         is_tensor = isinstance(a, Tensor), isinstance(b, Tensor)
         is_array = isinstance(a, np.ndarray), isinstance(b, np.ndarray)
         if not all(is_tensor) and not all(is_array):
-            raise TypeError(f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}.")
+            raise TypeError(
+                f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}."
+            )
         return self._tensors(_as_tensor(a), _as_tensor(b))
 
     def _tolerances(self, *both: dtype) -> tuple[float, float]:
@@ -139,9 +151,14 @@ class _Check:
         if a.is_meta or b.is_meta:
             return None
         rtol, atol = self._tolerances(a.dtype, b.dtype)
-        common = a.dtype if a.dtype is b.dtype else promote_types(_signed(a.dtype), _signed(b.dtype), "assert_close")
+        common = (
+            a.dtype
+            if a.dtype is b.dtype
+            else promote_types(_signed(a.dtype), _signed(b.dtype), "assert_close")
+        )
         x, y = _host(a, common), _host(b, common)
-        return quiet.run(_differences, x, y, common, rtol, atol, self.equal_nan)  # type: ignore[no-any-return]
+        found: str | None = quiet.run(_differences, x, y, common, rtol, atol, self.equal_nan)
+        return found
 
 
 def _as_tensor(x: Any) -> Tensor:
@@ -160,7 +177,12 @@ def _host(x: Tensor, common: dtype) -> np.ndarray[Any, Any]:
 
 
 def _differences(
-    x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], element: dtype, rtol: float, atol: float, equal_nan: bool
+    x: np.ndarray[Any, Any],
+    y: np.ndarray[Any, Any],
+    element: dtype,
+    rtol: float,
+    atol: float,
+    equal_nan: bool,
 ) -> str | None:
     """What differs, with the greatest differences and where they are.
 
@@ -178,7 +200,9 @@ def _differences(
         matches |= np.isnan(x) & np.isnan(y)
     if rtol or atol:
         # Integers meet a tolerance in the default float, a difference of them in float64 here.
-        z, w = (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
+        z, w = (
+            (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
+        )
         allowed = rounded(atol + np.abs(rounded(rtol * w)))
         error = rounded(np.abs(rounded(z - w)))
         matches |= np.isfinite(error) & (error <= allowed)
@@ -195,7 +219,9 @@ def _differences(
     if element.category < FLOATING:
         # PyTorch divides integers in the default float type.
         relative = relative.astype(np.float32)
-    lines = [f"Mismatched elements: {(~matches).sum()} / {x.size} ({(~matches).sum() / x.size:.1%})"]
+    lines = [
+        f"Mismatched elements: {(~matches).sum()} / {x.size} ({(~matches).sum() / x.size:.1%})"
+    ]
     for name, values, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
         # argmax takes the first NaN for the greatest, as PyTorch's max does.
         where = np.unravel_index(int(np.argmax(values)), values.shape)
@@ -213,6 +239,7 @@ def _scalar_message(a: Any, b: Any, rtol: float, atol: float) -> str:
     lines = [f"Expected {b} but got {a}."]
     for name, value, tolerance in (("Absolute", absolute, atol), ("Relative", relative, rtol)):
         lines.append(
-            f"{name} difference: {value}" + (f" (up to {tolerance} allowed)" if rtol or atol else "")
+            f"{name} difference: {value}"
+            + (f" (up to {tolerance} allowed)" if rtol or atol else "")
         )
     return f"Scalars are not {'close' if rtol or atol else 'equal'}!\n\n" + "\n".join(lines)

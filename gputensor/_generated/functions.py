@@ -62,6 +62,9 @@ def add(self, other, *, alpha=1, out=None):
         self: grad
         other: grad * alpha
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.add.
+
+    >>> gt.add(gt.tensor([1, 2]), gt.tensor([10, 20]), alpha=2)
+    tensor([21, 42])
     """
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
@@ -208,6 +211,9 @@ def arange(
         requires_grad: bool, default False.
         out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.arange.
+
+    >>> gt.arange(4), gt.arange(1, 8, 3), gt.arange(0, 1, 0.5)
+    (tensor([0, 1, 2, 3]), tensor([1, 4, 7]), tensor([0.0000, 0.5000]))
     """
     if requires_grad:
         return arange(
@@ -289,6 +295,9 @@ def cat(tensors, dim=0, *, out=None):
     Gradient:
         tensors: grad.split_with_sizes([x.shape[dim] for x in tensors], dim)
     Native: native/join.py. Matches torch.cat.
+
+    >>> gt.cat([gt.arange(2), gt.arange(3)])
+    tensor([0, 1, 0, 1, 2])
     """
     include, keep = _state.get()
     try:
@@ -383,6 +392,9 @@ def div(self, other, *, rounding_mode=None, out=None):
         self: div_self_backward(grad, other, rounding_mode)
         other: div_other_backward(grad, self, other, rounding_mode)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.div.
+
+    >>> gt.div(gt.tensor([7, -7]), 2), gt.div(gt.tensor([7, -7]), 2, rounding_mode="floor")
+    (tensor([ 3.5000, -3.5000]), tensor([ 3, -4]))
     """
     try:
         key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
@@ -663,6 +675,9 @@ def flip(self, dims):
         dims: ints.
     Gradient: grad.flip(dims)
     Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.flip.
+
+    >>> gt.flip(gt.arange(3), (0,))
+    tensor([2, 1, 0])
     """
     include, keep = _state.get()
     try:
@@ -687,6 +702,9 @@ def full(
         pin_memory: bool, optional.
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.full.
+
+    >>> gt.full((2,), 7)
+    tensor([7, 7])
     """
     if dtype is not None and type(dtype) is not _dtype:
         raise _not_a_dtype("full", dtype)
@@ -958,6 +976,9 @@ def mm(self, mat2, *, out=None):
         self: grad.mm(mat2.t())
         mat2: self.t().mm(grad)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.mm.
+
+    >>> gt.mm(gt.ones(2, 3), gt.ones(3, 1)).tolist()
+    [[3.0], [3.0]]
     """
     include, keep = _state.get()
     try:
@@ -1151,6 +1172,9 @@ def permute(self, dims):
     Returns: a view of self.
     Gradient: permute_backward(grad, dims)
     Native: native/view.py. Matches torch.permute.
+
+    >>> gt.permute(gt.empty(2, 3, 4), (2, 0, 1)).shape
+    gputensor.Size([4, 2, 3])
     """
     include, keep = _state.get()
     try:
@@ -1239,6 +1263,9 @@ def reshape(self, shape):
         shape: ints.
     Returns: a view of self.
     Native: native/view.py. Matches torch.reshape.
+
+    >>> gt.reshape(gt.arange(6), (2, -1)).shape
+    gputensor.Size([2, 3])
     """
     include, keep = _state.get()
     try:
@@ -1361,6 +1388,9 @@ def split(self, split_size, dim=0):
     Returns: a list of views.
     Gradient: cat(grads, dim)
     Native: native/view.py. Matches torch.split.
+
+    >>> [piece.tolist() for piece in gt.split(gt.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
     """
     include, keep = _state.get()
     try:
@@ -1423,6 +1453,9 @@ def stack(tensors, dim=0, *, out=None):
     Gradient:
         tensors: grad.unbind(dim)
     Native: native/join.py. Matches torch.stack.
+
+    >>> gt.stack([gt.arange(2), gt.arange(2)], 1).shape
+    gputensor.Size([2, 2])
     """
     include, keep = _state.get()
     try:
@@ -1470,6 +1503,10 @@ def sum(self, dim=None, keepdim=False, *, dtype=None, out=None):
         out: Tensor that takes the result, optional.
     Gradient: sum_backward(grad, self.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.sum.
+
+    >>> x = gt.arange(6).reshape(2, 3)
+    >>> gt.sum(x), gt.sum(x, 0), gt.sum(x, 1, keepdim=True).shape
+    (tensor(15), tensor([3, 5, 7]), gputensor.Size([2, 1]))
     """
     if dtype is not None and type(dtype) is not _dtype:
         raise _not_a_dtype("sum", dtype)
@@ -1607,6 +1644,10 @@ def where(condition, self, other, *, out=None):
         self: where(condition, grad, 0)
         other: where(condition, 0, grad)
     Kernels: kernels/cpu/where.py, kernels/cuda/where.cu. Matches torch.where.
+
+    >>> x = gt.arange(4)
+    >>> gt.where(x > 1, x, -1)
+    tensor([-1, -1,  2,  3])
     """
     try:
         key_set = (

@@ -6,8 +6,6 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout
 from ..core.memory_format import memory_format
-from ..native.random import Generator
-from ..storage import Storage
 from ..tensor import Tensor
 
 _Number: TypeAlias = int | float | complex

@@ -31,7 +31,7 @@ class GeneratedMethods:
         return _ops.abs.table[key_set](key_set, self)
 
     def abs_(self):
-        """Absolute value of each element.
+        """In place: Absolute value of each element.
 
         Args:
             self: (*), any dtype; the result of complex is real.
@@ -55,7 +55,7 @@ class GeneratedMethods:
         return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
 
     def add_(self, other, *, alpha=1):
-        """self + alpha * other of each pair of elements.
+        """In place: self + alpha * other of each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype.
@@ -216,7 +216,8 @@ class GeneratedMethods:
         return _ops.div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
 
     def div_(self, other, *, rounding_mode=None):
-        """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
+        """In place: Quotient of each pair of elements; rounding_mode may be 'trunc' or
+        'floor'.
 
         Args:
             self: (*), promoted to a common dtype, integers and bool to the default float.
@@ -251,7 +252,7 @@ class GeneratedMethods:
         return _ops.eq_Tensor.table[key_set](key_set, self, other)
 
     def eq_(self, other):
-        """Whether self == other for each pair of elements.
+        """In place: Whether self == other for each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype.
@@ -275,7 +276,7 @@ class GeneratedMethods:
         return _ops.exp.table[key_set](key_set, self)
 
     def exp_(self):
-        """e to the power of each element.
+        """In place: e to the power of each element.
 
         Args:
             self: (*), floating or complex; integers and bool promote to the default float.
@@ -375,7 +376,7 @@ class GeneratedMethods:
         return _ops.ge_Tensor.table[key_set](key_set, self, other)
 
     def ge_(self, other):
-        """Whether self >= other for each pair of elements.
+        """In place: Whether self >= other for each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype, which is not complex.
@@ -404,7 +405,7 @@ class GeneratedMethods:
         return _ops.gt_Tensor.table[key_set](key_set, self, other)
 
     def gt_(self, other):
-        """Whether self > other for each pair of elements.
+        """In place: Whether self > other for each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype, which is not complex.
@@ -445,7 +446,7 @@ class GeneratedMethods:
         return _ops.le_Tensor.table[key_set](key_set, self, other)
 
     def le_(self, other):
-        """Whether self <= other for each pair of elements.
+        """In place: Whether self <= other for each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype, which is not complex.
@@ -474,7 +475,7 @@ class GeneratedMethods:
         return _ops.lt_Tensor.table[key_set](key_set, self, other)
 
     def lt_(self, other):
-        """Whether self < other for each pair of elements.
+        """In place: Whether self < other for each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype, which is not complex.
@@ -577,7 +578,7 @@ class GeneratedMethods:
         return _ops.mul_Tensor.table[key_set](key_set, self, other)
 
     def mul_(self, other):
-        """Product of each pair of elements.
+        """In place: Product of each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype.
@@ -615,7 +616,7 @@ class GeneratedMethods:
         return _ops.ne_Tensor.table[key_set](key_set, self, other)
 
     def ne_(self, other):
-        """Whether self != other for each pair of elements.
+        """In place: Whether self != other for each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype.
@@ -639,7 +640,7 @@ class GeneratedMethods:
         return _ops.neg.table[key_set](key_set, self)
 
     def neg_(self):
-        """Minus each element.
+        """In place: Minus each element.
 
         Args:
             self: (*), any dtype but bool.
@@ -1030,7 +1031,7 @@ class GeneratedMethods:
         return _ops.sub_Tensor.table[key_set](key_set, self, other, alpha)
 
     def sub_(self, other, *, alpha=1):
-        """self - alpha * other of each pair of elements.
+        """In place: self - alpha * other of each pair of elements.
 
         Args:
             self: (*), promoted to a common dtype, which is not bool.
@@ -1378,7 +1379,7 @@ class GeneratedMethods:
             key_set = self._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        return _ops.rsub_Tensor.table[key_set](key_set, self, other, 1)
+        return _ops.sub_Tensor.table[key_set](key_set, other, self, 1)
 
     def __isub__(self, other):
         try:

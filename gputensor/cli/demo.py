@@ -15,7 +15,16 @@ import gputensor as gt
 from gputensor.core import errors
 
 from . import demo_report, layouts, photograph, pipelines, timing
-from .output import BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json
+from .output import (
+    BAD_INPUT,
+    CHECK_FAILED,
+    DEVICE_ABSENT,
+    FINE,
+    Arguments,
+    Progress,
+    Refusal,
+    print_json,
+)
 from .pipelines import STEPS, VIEWS, Pipeline, State
 
 # Images in the batch: enough to leave the caches, little enough to be done in seconds.
@@ -25,23 +34,35 @@ _ROUNDS = 7
 
 def main(argv: list[str]) -> int:
     parser = Arguments("demo", __doc__ or "")
-    parser.add_argument("image", nargs="?", type=Path, help="PNG or JPEG (default: matplotlib's sample photograph)")
-    parser.add_argument("--device", help="cpu, cuda or cuda:N (default: the GPU where there is one, else cpu)")
+    parser.add_argument(
+        "image", nargs="?", type=Path, help="PNG or JPEG (default: matplotlib's sample photograph)"
+    )
+    parser.add_argument(
+        "--device", help="cpu, cuda or cuda:N (default: the GPU where there is one, else cpu)"
+    )
     parser.add_argument("--batch", help="how many images the batch holds")
-    parser.add_argument("--peers", help="comma-separated: numpy, cupy, torch (default: all that are installed)")
-    parser.add_argument("--output", type=Path, default=Path("demo.png"), help="the image to write (default: %(default)s)")
+    parser.add_argument(
+        "--peers", help="comma-separated: numpy, cupy, torch (default: all that are installed)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("demo.png"),
+        help="the image to write (default: %(default)s)",
+    )
     arguments = parser.parse_args(argv)
 
     device = _device(arguments.device)
-    kind = "emulator" if _is_emulated(device) else device.type
-    count = _positive("--batch", arguments.batch, _BATCH[kind])
+    count = _positive("--batch", arguments.batch)
     path = arguments.image or photograph.default()
     image = photograph.read(path)
     photograph.check_writable(arguments.output)
     contestants = _contestants(device, arguments.peers)
 
     progress = Progress()
-    report = run(image, count, device, contestants, progress)
+    kind = "emulator" if _is_emulated(device) else device.type
+    batch = photograph.make_batch(image, count, _BATCH[kind])
+    report = run(batch, device, contestants, progress)
     progress.done()
     photograph.write(arguments.output, report.pop("picture"))
     report |= {"image": str(path), "written": str(arguments.output)}
@@ -51,7 +72,9 @@ def main(argv: list[str]) -> int:
 
 def _device(name: str | None) -> Any:
     if name is None:
-        return gt.device("cuda:0" if gt.cuda.is_available() and not gt.cuda.is_emulated() else "cpu")
+        return gt.device(
+            "cuda:0" if gt.cuda.is_available() and not gt.cuda.is_emulated() else "cpu"
+        )
     try:
         device = gt.device(name)
     except errors.GpuTensorError as error:
@@ -69,9 +92,9 @@ def _is_emulated(device: Any) -> bool:
     return device.type == "cuda" and gt.cuda.is_emulated()
 
 
-def _positive(option: str, given: str | None, default: int) -> int:
+def _positive(option: str, given: str | None) -> int | None:
     if given is None:
-        return default
+        return None
     if not (given.isascii() and given.isdigit() and int(given)):
         raise Refusal(f"'{option}' must be a positive integer (got {given!r})")
     return int(given)
@@ -84,17 +107,29 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
         if name not in found:
             raise Refusal(f"'--peers' must be of {', '.join(found)} here (got {name!r})")
     # NumPy is what every result is compared with, also where it is not shown.
-    return [pipelines.Tensors(gt, "gputensor", device), *(found[n]() for n in dict.fromkeys(("numpy", *names)))]
+    return [
+        pipelines.Tensors(gt, "gputensor", device),
+        *(found[n]() for n in dict.fromkeys(("numpy", *names))),
+    ]
 
 
-def run(image: np.ndarray, count: int, device: Any, contestants: list[Pipeline], progress: Progress) -> dict[str, Any]:
+def run(
+    batch: np.ndarray, device: Any, contestants: list[Pipeline], progress: Progress
+) -> dict[str, Any]:
     """All steps; returns what is reported, and under "picture" the image to write."""
     is_emulated = _is_emulated(device)
-    batch = photograph.make_batch(image, count)
-    window = _window(image.shape[0]), _window(image.shape[1])
+    count = len(batch)
+    window = _window(batch.shape[1]), _window(batch.shape[2])
     states: list[State] = [p.start(batch, window) for p in contestants]
     ours = states[0]
-    rows = [_row("raw", "1 photograph" if count == 1 else f"{count} photographs", ours["raw"], is_view=False)]
+    rows = [
+        _row(
+            "raw",
+            "1 photograph" if count == 1 else f"{count} photographs",
+            ours["raw"],
+            is_view=False,
+        )
+    ]
     for number, step in enumerate(STEPS, 1):
         progress(f"{step.name} ({number} of {len(STEPS)})")
         if step.reads in VIEWS:
@@ -132,11 +167,15 @@ def _row(name: str, code: str, tensor: Any, is_view: bool) -> dict[str, Any]:
     return {"name": name, "code": code, "is_view": is_view} | layouts.describe(tensor)
 
 
-def _measure(step: Any, contestants: list[Pipeline], states: list[State], rounds: int) -> dict[str, Any]:
+def _measure(
+    step: Any, contestants: list[Pipeline], states: list[State], rounds: int
+) -> dict[str, Any]:
     """Run a step in every library, compare the results with NumPy's and time it."""
     for pipeline, state in zip(contestants, states):
         state[step.name] = pipeline.run(step, state)
-    nbytes = sum(states[0][name].numel() * states[0][name].element_size() for name in (step.reads, step.name))
+    nbytes = sum(
+        states[0][name].numel() * states[0][name].element_size() for name in (step.reads, step.name)
+    )
     reference = next(s[step.name] for p, s in zip(contestants, states) if p.name == "NumPy")
     equal = {
         p.name: bool(np.array_equal(p.to_numpy(s[step.name]), reference))
@@ -146,10 +185,18 @@ def _measure(step: Any, contestants: list[Pipeline], states: list[State], rounds
     seconds = {}
     if rounds:
         seconds = timing.take_turns(
-            [timing.Contestant(p.name, _work(p, step, s), p.synchronize) for p, s in zip(contestants, states)], rounds
+            [
+                timing.Contestant(p.name, _work(p, step, s), p.synchronize)
+                for p, s in zip(contestants, states)
+            ],
+            rounds,
         )
-    return {"bytes": nbytes, "seconds": seconds, "gb_per_s": {n: nbytes / s / 1e9 for n, s in seconds.items()},
-            "equal": equal}  # fmt: skip
+    return {
+        "bytes": nbytes,
+        "seconds": seconds,
+        "gb_per_s": {n: nbytes / s / 1e9 for n, s in seconds.items()},
+        "equal": equal,
+    }
 
 
 def _work(pipeline: Pipeline, step: Any, state: State) -> Any:

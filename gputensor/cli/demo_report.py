@@ -13,11 +13,15 @@ def text(report: dict[str, Any]) -> str:
         _title(report),
         heading("What each step makes: same numbers, another layout"),
         _layouts(report["steps"]),
-        heading("How fast: GB/s, (bytes read + bytes written) / median time, in alternating rounds"),
+        heading(
+            "How fast: GB/s, (bytes read + bytes written) / median time, in alternating rounds"
+        ),
         _speeds(report),
         heading("What the dispatcher did for as_nchw.contiguous()"),
         "\n".join(report["trace"]),
-        heading("How the TensorIterator walks the copies: fastest dimension first, strides in bytes"),
+        heading(
+            "How the TensorIterator walks the copies: fastest dimension first, strides in bytes"
+        ),
         _walks(report["iterator"]),
         "",
         _verdict(report),
@@ -27,16 +31,25 @@ def text(report: dict[str, Any]) -> str:
 
 def _title(report: dict[str, Any]) -> str:
     libraries = ", ".join(f"{x['name']} on {x['device']}" for x in report["libraries"])
-    return (f"gputensor {report['gputensor']}: {report['image']}\n"
-            f"batch {brackets(report['batch'])} uint8; {libraries}; {report['threads']} CPU threads")  # fmt: skip
+    return (
+        f"gputensor {report['gputensor']}: {report['image']}\n"
+        f"batch {brackets(report['batch'])} uint8; {libraries}; {report['threads']} CPU threads"
+    )
 
 
 def _layouts(steps: list[dict[str, Any]]) -> str:
     rows = [
-        (row["name"], row["code"], row["dtype"], row["device"], brackets(row["sizes"]), brackets(row["strides"]),
-         flag_words(row["flags"], row["is_view"]))
+        (
+            row["name"],
+            row["code"],
+            row["dtype"],
+            row["device"],
+            brackets(row["sizes"]),
+            brackets(row["strides"]),
+            flag_words(row["flags"], row["is_view"]),
+        )
         for row in steps
-    ]  # fmt: skip
+    ]
     return table(("result", "made by", "dtype", "device", "sizes", "strides", "flags"), rows)
 
 
@@ -57,17 +70,21 @@ def _speeds(report: dict[str, Any]) -> str:
     header = ["step", "MB moved", *names, *(["against NumPy"] if names else []), "all equal NumPy"]
     found = table(header, rows, right=range(1, len(header) - 1))
     if report["is_emulated"]:
-        found += "\nThe device is emulated: it checks results, its timing means nothing and is not shown."
+        found += "\nThe device is emulated: it checks results; its timing means nothing."
     return found
 
 
 def _walks(walks: list[dict[str, Any]]) -> str:
-    rows = [(w["copy"], f"{w['dimensions_before']} to {len(w['shape'])}", *walk_cells(w)) for w in walks]
+    rows = [
+        (w["copy"], f"{w['dimensions_before']} to {len(w['shape'])}", *walk_cells(w)) for w in walks
+    ]
     return table(("copy", "dims", "shape", "out strides", "in strides"), rows)
 
 
 def _verdict(report: dict[str, Any]) -> str:
     if not report["all_equal"]:
         return "FAILED: results differ, see the column 'all equal NumPy'."
-    return (f"Every result equals NumPy's bit by bit, and {report['written']} equals the photograph's "
-            "crop pixel by pixel.")  # fmt: skip
+    return (
+        f"Every result equals NumPy's bit by bit, and {report['written']} equals the photograph's "
+        "crop pixel by pixel."
+    )

@@ -21,7 +21,7 @@ OK, ABSENT, BROKEN = "ok", "absent", "broken"
 
 
 class Finding:
-    """One line: what was looked at, its state, what was found, and the remedy where there is one."""
+    """One line: what was looked at, its state, what was found, and a remedy if there is one."""
 
     __slots__ = ("name", "state", "found", "remedy")
 
@@ -34,7 +34,11 @@ class Finding:
 
 def main(argv: list[str]) -> int:
     parser = Arguments("doctor", "What gputensor finds on this machine.")
-    parser.add_argument("--require", metavar="DEVICE", help="exit with 3 unless it answers: cuda (a GPU) or emulator")
+    parser.add_argument(
+        "--require",
+        metavar="DEVICE",
+        help="exit with 3 unless it answers: cuda (a GPU) or emulator",
+    )
     arguments = parser.parse_args(argv)
     if arguments.require not in (None, "cuda", "emulator"):
         raise Refusal(f"'--require' must be cuda or emulator (got {arguments.require!r})")
@@ -58,9 +62,17 @@ def examine() -> list[Finding]:
     answer = driver.find()
     cupy = _cupy(answer)
     return [
-        _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(answer), _emulator(),
-        _cache(), *_devices(),
-    ]  # fmt: skip
+        _python(),
+        *_packages(),
+        _driver(answer),
+        cupy,
+        _nvrtc(cupy),
+        _setting(),
+        _gpu(answer),
+        _emulator(),
+        _cache(),
+        *_devices(),
+    ]
 
 
 def _python() -> Finding:
@@ -77,7 +89,9 @@ def _packages() -> list[Finding]:
         if version is None and name == "gputensor":
             import gputensor
 
-            findings.append(Finding(name, OK, f"{gputensor.__version__}, not installed: run from its folder"))
+            findings.append(
+                Finding(name, OK, f"{gputensor.__version__}, not installed: run from its folder")
+            )
         elif version is None:
             findings.append(Finding(name, BROKEN, "not installed", f"pip install {name}"))
         elif oldest and int(version.split(".")[0]) < int(oldest):
@@ -99,27 +113,46 @@ def _driver(answer: driver.Driver) -> Finding:
     if answer.reason is None:
         return Finding("NVIDIA driver", OK, f"{version}, {answer.device_count} devices")
     if answer.version is None:
-        return Finding("NVIDIA driver", ABSENT, answer.reason, "for a GPU install NVIDIA's driver; without one "
-                       "everything runs in CPU-only mode")  # fmt: skip
-    return Finding("NVIDIA driver", BROKEN, f"{version}, but {answer.reason}", "see what nvidia-smi says; in a "
-                   "container pass --gpus all; CUDA 12 or newer is needed")  # fmt: skip
+        return Finding(
+            "NVIDIA driver",
+            ABSENT,
+            answer.reason,
+            "for a GPU install NVIDIA's driver; without one everything runs in CPU-only mode",
+        )
+    return Finding(
+        "NVIDIA driver",
+        BROKEN,
+        f"{version}, but {answer.reason}",
+        "see what nvidia-smi says; in a container pass --gpus all; CUDA 12 or newer is needed",
+    )
 
 
 def _cupy(answer: driver.Driver) -> Finding:
-    wheels = {w: v for w in ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy") if (v := _version(w))}
+    wheels = {
+        w: v for w in ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy") if (v := _version(w))
+    }
     found = ", ".join(f"{w} {v}" for w, v in wheels.items()) or "not installed"
     extra = answer.extra
     if len(wheels) > 1:
-        return Finding("CuPy", BROKEN, found, f"keep one of them: pip uninstall {' '.join(wheels)}, then "
-                       f"pip install 'gputensor[{extra or 'cuda12'}]'")  # fmt: skip
+        return Finding(
+            "CuPy",
+            BROKEN,
+            found,
+            f"keep one of them: pip uninstall {' '.join(wheels)}, then "
+            f"pip install 'gputensor[{extra or 'cuda12'}]'",
+        )
     if not wheels:
         remedy = f"pip install 'gputensor[{extra}]'" if extra else ""
         return Finding("CuPy", BROKEN if extra else ABSENT, found, remedy)
     (wheel,) = wheels
     # "cupy-cuda13x" is built for CUDA 13; a newer driver runs it, an older one does not.
     if extra and wheel != "cupy" and int(wheel[9:11]) > int(extra[4:]):
-        return Finding("CuPy", BROKEN, f"{found} needs a newer driver", f"pip uninstall {wheel}, then "
-                       f"pip install 'gputensor[{extra}]'")  # fmt: skip
+        return Finding(
+            "CuPy",
+            BROKEN,
+            f"{found} needs a newer driver",
+            f"pip uninstall {wheel}, then pip install 'gputensor[{extra}]'",
+        )
     return Finding("CuPy", OK, found)
 
 
@@ -131,7 +164,9 @@ def _nvrtc(cupy: Finding) -> Finding:
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:
         reason = (asked.stderr.strip().splitlines() or ["no answer"])[-1]
-        return Finding("NVRTC", BROKEN, reason, "install CuPy's wheel with the extra [ctk], which brings NVRTC")
+        return Finding(
+            "NVRTC", BROKEN, reason, "install CuPy's wheel with the extra [ctk], which brings NVRTC"
+        )
     return Finding("NVRTC", OK, asked.stdout.strip())
 
 
@@ -140,7 +175,9 @@ def _setting() -> Finding:
 
     value = os.environ.get("GPUTENSOR_CUDA") or "auto"
     if value not in runtime.CHOICES:
-        return Finding("GPUTENSOR_CUDA", BROKEN, value, f"set it to one of {', '.join(runtime.CHOICES)}")
+        return Finding(
+            "GPUTENSOR_CUDA", BROKEN, value, f"set it to one of {', '.join(runtime.CHOICES)}"
+        )
     return Finding("GPUTENSOR_CUDA", OK, value)
 
 
@@ -161,18 +198,24 @@ def _gpu(answer: driver.Driver) -> Finding:
     if module is None:
         return Finding("GPU", BROKEN, reason)
     if module.is_emulated:
-        return Finding("GPU", ABSENT, "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process")
+        return Finding(
+            "GPU", ABSENT, "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process"
+        )
     if not module.is_available():
         if os.environ.get("GPUTENSOR_CUDA") != "off" and answer.version is None:
             reason = "there is no NVIDIA driver"  # the root of whatever CuPy complains about
-        return Finding("GPU", ABSENT, reason, "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU")
+        return Finding(
+            "GPU", ABSENT, reason, "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU"
+        )
     return Finding("GPU", OK, f"{module.device_count()} devices")
 
 
 def _emulator() -> Finding:
     compiler = shutil.which("g++")
     if compiler is None:
-        return Finding("emulator", ABSENT, "g++ is not found", "install g++ (Debian: apt install g++)")
+        return Finding(
+            "emulator", ABSENT, "g++ is not found", "install g++ (Debian: apt install g++)"
+        )
     asked = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
     return Finding("emulator", OK, f"g++ {asked.stdout.strip()} at {compiler}")
 
@@ -191,8 +234,12 @@ def _cache() -> Finding:
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding("kernel cache", BROKEN, f"{folder} is not writable, so every process compiles anew",
-                       "set GPUTENSOR_CACHE_DIR to a writable folder")  # fmt: skip
+        return Finding(
+            "kernel cache",
+            BROKEN,
+            f"{folder} is not writable, so every process compiles anew",
+            "set GPUTENSOR_CACHE_DIR to a writable folder",
+        )
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)
     return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")
@@ -206,6 +253,12 @@ def _devices() -> list[Finding]:
     for i in range(module.device_count() if module is not None else 0):
         free, total = module.mem_get_info(i)
         capability = ".".join(map(str, module.capability(i)))
-        findings.append(Finding(f"cuda:{i}", OK, f"{module.device_name(i)}, capability {capability}, "
-                                f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"))  # fmt: skip
+        findings.append(
+            Finding(
+                f"cuda:{i}",
+                OK,
+                f"{module.device_name(i)}, capability {capability}, "
+                f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free",
+            )
+        )
     return findings

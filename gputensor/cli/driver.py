@@ -12,11 +12,13 @@ _LIBRARY = "libcuda.so.1"
 
 
 class Driver:
-    """What the driver says: CUDA version as (major, minor), device count; `reason` if it is unusable."""
+    """CUDA version as (major, minor) and device count; `reason` if the driver is unusable."""
 
     __slots__ = ("version", "device_count", "reason")
 
-    def __init__(self, version: tuple[int, int] | None, device_count: int, reason: str | None) -> None:
+    def __init__(
+        self, version: tuple[int, int] | None, device_count: int, reason: str | None
+    ) -> None:
         self.version, self.device_count, self.reason = version, device_count, reason
 
     @property

@@ -1,8 +1,8 @@
 """`gputensor explain copy|view|dispatch`: the rules behind a call, applied to one case.
 
-    gputensor explain copy --sizes 1,64,5,4 --to channels_last
-    gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
-    gputensor explain dispatch add.Tensor --device cuda
+gputensor explain copy --sizes 1,64,5,4 --to channels_last
+gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
+gputensor explain dispatch add.Tensor --device cuda
 """
 
 from __future__ import annotations
@@ -35,9 +35,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--sizes", type=_ints, help="comma-separated sizes")
     parser.add_argument("--strides", type=_ints, help="strides in elements (default: contiguous)")
     parser.add_argument("--dtype", default="float32", help="element type (default: %(default)s)")
-    parser.add_argument("--to", default="contiguous", choices=tuple(layouts.FORMATS), help="copy: the result's memory format")
-    parser.add_argument("--as", dest="target", type=_ints, help="view: the sizes to view as; one may be -1")
-    parser.add_argument("--device", default="cpu", help="dispatch: the tensors' device (default: %(default)s)")
+    parser.add_argument(
+        "--to",
+        default="contiguous",
+        choices=tuple(layouts.FORMATS),
+        help="copy: the result's memory format",
+    )
+    parser.add_argument(
+        "--as", dest="target", type=_ints, help="view: the sizes to view as; one may be -1"
+    )
+    parser.add_argument(
+        "--device", default="cpu", help="dispatch: the tensors' device (default: %(default)s)"
+    )
     arguments = parser.parse_args(argv)
     return {"copy": _copy, "view": _view, "dispatch": _dispatch}[arguments.what](arguments)
 
@@ -46,7 +55,9 @@ def _ints(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be comma-separated integers (got {text!r})") from None
+        raise argparse.ArgumentTypeError(
+            f"must be comma-separated integers (got {text!r})"
+        ) from None
 
 
 def _tensor(arguments: Any) -> Any:
@@ -79,15 +90,28 @@ def _copy(arguments: Any) -> int:
         print_json(result)
         return FINE
     rows = [
-        (name, brackets(found["sizes"]), brackets(found["strides"]), layouts.flag_words(found["flags"], False))
+        (
+            name,
+            brackets(found["sizes"]),
+            brackets(found["strides"]),
+            layouts.flag_words(found["flags"], False),
+        )
         for name, found in (("in", result["in"]), ("out", result["out"]))
     ]
     print(table(("", "sizes", "strides", "flags"), rows))
-    print(heading(f"The walk: {walk['dimensions_before']} dimensions become {len(walk['shape'])}, fastest first"))
+    print(
+        heading(
+            f"The walk: from {out.ndim} dimensions to {len(walk['shape'])}, fastest first"
+        )
+    )
     steps = zip(walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"])
     print(table(("size", "out stride bytes", "in stride bytes"), list(steps), right=(0, 1, 2)))
     if 0 < source.numel() <= _DRAWN_NUMEL:
-        print(heading("Memory, address by address: the number of the element (row-major) that lies there"))
+        print(
+            heading(
+                "Memory, address by address: the number of the element (row-major) that lies there"
+            )
+        )
         print("in   " + _drawn(source))
         print("out  " + _drawn(out))
     return FINE
@@ -102,7 +126,9 @@ def _drawn(tensor: Any) -> str:
             rest, index = divmod(rest, size)
             address += index * stride
         cells[address] = f"{cells[address]}={number}" if address in cells else str(number)
-    return " ".join(cells.get(address, ".") for address in range(min(max(cells) + 1, 4 * _DRAWN_NUMEL)))
+    return " ".join(
+        cells.get(address, ".") for address in range(min(max(cells) + 1, 4 * _DRAWN_NUMEL))
+    )
 
 
 # --- view ----------------------------------------------------------------------------------------
@@ -122,12 +148,26 @@ def _view(arguments: Any) -> int:
     except errors.ShapeError as error:
         view, reason = None, str(error)
     if arguments.json:
-        print_json({"in": layouts.describe(source), "runs": runs, "possible": view is not None,
-                    "out": None if view is None else layouts.describe(view), "reason": reason})  # fmt: skip
+        print_json(
+            {
+                "in": layouts.describe(source),
+                "runs": runs,
+                "possible": view is not None,
+                "out": None if view is None else layouts.describe(view),
+                "reason": reason,
+            }
+        )
         return FINE if view is not None else CHECK_FAILED
-    print(f"sizes {brackets(source.size())}, strides {brackets(source.stride())}: "
-          "dimensions that lie as one, stride[d] == size[d+1] * stride[d+1], can be cut anew")  # fmt: skip
-    print(table(("dims", "elements", "stride"), [(brackets(r["dims"]), r["numel"], r["stride"]) for r in runs]))
+    print(
+        f"sizes {brackets(source.size())}, strides {brackets(source.stride())}: "
+        "dimensions that lie as one, stride[d] == size[d+1] * stride[d+1], can be cut anew"
+    )
+    print(
+        table(
+            ("dims", "elements", "stride"),
+            [(brackets(r["dims"]), r["numel"], r["stride"]) for r in runs],
+        )
+    )
     if view is None:
         print(f"\nno view: {reason}")
         return CHECK_FAILED
@@ -140,7 +180,9 @@ def _runs(tensor: Any) -> list[dict[str, Any]]:
     runs: list[dict[str, Any]] = []
     for dim, (size, stride) in enumerate(zip(tensor.size(), tensor.stride())):
         last = runs[-1] if runs else None
-        if last is not None and (size == 1 or last["numel"] == 1 or last["stride"] == size * stride):
+        if last is not None and (
+            size == 1 or last["numel"] == 1 or last["stride"] == size * stride
+        ):
             last["dims"].append(dim)
             last["stride"] = last["stride"] if size == 1 else stride
             last["numel"] *= size
@@ -166,7 +208,14 @@ def _dispatch(arguments: Any) -> int:
     key_set = ((TENSOR_KEYS[kind] if takes_tensors else 0) | include) & keep
     hops = _hops(operator, key_set)
     if arguments.json:
-        print_json({"operator": name, "schema": str(operator.schema), "key_set": keys.describe(key_set), "hops": hops})
+        print_json(
+            {
+                "operator": name,
+                "schema": str(operator.schema),
+                "key_set": keys.describe(key_set),
+                "hops": hops,
+            }
+        )
         return FINE
     print(f"{operator.schema}\n\nkey set of a call on {kind}: {keys.describe(key_set)}\n")
     rows = [(h["key"], h["does"], h["label"], h["site"]) for h in hops]
@@ -181,7 +230,13 @@ def _hops(operator: Any, key_set: int) -> list[dict[str, str]]:
     while keys.highest(rest) is not keys.UNDEFINED:
         key = keys.highest(rest)
         kernel, label = compute(operator, key)
-        does = "nothing is there" if kernel is None else "falls through" if kernel.is_fallthrough else "kernel"
+        does = (
+            "nothing is there"
+            if kernel is None
+            else "falls through"
+            if kernel.is_fallthrough
+            else "kernel"
+        )
         site = "" if kernel is None else kernel.site.replace(f"{_FOLDER}/", "")
         hops.append({"key": key.name, "does": does, "label": label, "site": site})
         rest = keys.without_highest(rest)

@@ -1,4 +1,4 @@
-"""`gputensor ops [NAME]`: the operators there are; of one, its schema, its words and its kernels."""
+"""`gputensor ops [NAME]`: the operators; of one, its schema, documentation and kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _SHOWN_KEYS = ("CPU", "CUDA", "Meta", "BackendSelect", "ADInplaceOrView", "Autog
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments("ops", "The operators there are; of one, its schema, its words and its kernels.")
+    parser = Arguments(
+        "ops", "The operators there are; of one, its schema, its words and its kernels."
+    )
     parser.add_argument("name", nargs="?", help="such as add, add.Tensor or aten::add.Tensor")
     arguments = parser.parse_args(argv)
     found = [_row(o) for o in _matching(arguments.name)]
@@ -36,7 +38,9 @@ def main(argv: list[str]) -> int:
 
 def _matching(name: str | None) -> list[Operator]:
     """All operators, or the overloads that a name means; in-place and out forms of it included."""
-    known = sorted((o for o in dispatcher.operators() if o.is_defined), key=lambda o: o.qualified_name)
+    known = sorted(
+        (o for o in dispatcher.operators() if o.is_defined), key=lambda o: o.qualified_name
+    )
     if name is None:
         return known
     full = name if "::" in name else f"aten::{name}"

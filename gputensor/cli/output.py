@@ -43,13 +43,17 @@ def heading(text: str) -> str:
     return f"\n{text}\n{'-' * len(text)}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> str:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
+) -> str:
     """Columns as wide as their longest cell; those in `right` are right-aligned."""
     cells = [[str(c) for c in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = []
     for row in cells:
-        parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        parts = [
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))
+        ]
         lines.append("  ".join(parts).rstrip())
     lines.insert(1, "  ".join("-" * w for w in widths))
     return "\n".join(lines)

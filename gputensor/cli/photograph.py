@@ -23,8 +23,10 @@ def default() -> Path:
         path = Path(folder, _DEFAULT)
         if path.is_file():
             return path
-    raise Refusal("the default photograph comes with matplotlib, which is not installed; name an image "
-                  "or run: pip install 'gputensor[demo]'")  # fmt: skip
+    raise Refusal(
+        "the default photograph comes with matplotlib, which is not installed; name an image "
+        "or run: pip install 'gputensor[demo]'"
+    )
 
 
 def read(path: Path) -> np.ndarray:
@@ -45,26 +47,43 @@ def read(path: Path) -> np.ndarray:
     except PermissionError:
         raise Refusal(f"'{path}' must be readable (got permission denied)") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise Refusal(f"'{path}' must have at most {Image.MAX_IMAGE_PIXELS} pixels (got more)") from None
+        raise Refusal(
+            f"'{path}' must have at most {Image.MAX_IMAGE_PIXELS} pixels (got more)"
+        ) from None
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
-        raise Refusal(f"'{path}' must be an image that Pillow reads (got {_first_line(error)})") from None
+        raise Refusal(
+            f"'{path}' must be an image that Pillow reads (got {_first_line(error)})"
+        ) from None
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def make_batch(image: np.ndarray, count: int) -> np.ndarray:
-    """`count` images N,H,W,C, each rolled a little further sideways, so that no two are alike."""
-    need, free = image.nbytes * count * _BYTES_PER_BATCH_BYTE, _free_memory()
-    if need > free:
-        raise Refusal(f"'--batch' must fit into memory (got {count}, which needs some "
-                      f"{need / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are free)")  # fmt: skip
+def make_batch(image: np.ndarray, count: int | None, default: int) -> np.ndarray:
+    """`count` images N,H,W,C, each rolled a little further sideways, so that no two are alike.
+
+    With None it takes the default, or as many as there is memory for.
+    """
+    one, free = image.nbytes * _BYTES_PER_BATCH_BYTE, _available_memory()
+    if count is None:
+        count = max(1, min(default, free // one))
+    elif one * count > free:
+        raise Refusal(
+            f"'--batch' must fit into memory (got {count}, which needs some "
+            f"{one * count / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are available)"
+        )
     return np.stack([np.roll(image, 16 * i, axis=1) for i in range(count)])
 
 
-def _free_memory() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def _available_memory() -> int:
+    """Bytes that can be had without swapping; what is free, where the kernel says no more."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = next(line for line in lines if line.startswith("MemAvailable:"))
+        return int(found.split()[1]) * 1024
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def check_writable(path: Path) -> None:
@@ -72,7 +91,9 @@ def check_writable(path: Path) -> None:
     from PIL import Image
 
     if path.suffix.lower() not in Image.registered_extensions():
-        raise Refusal(f"'--output' must end in an image format's suffix such as .png (got '{path}')")
+        raise Refusal(
+            f"'--output' must end in an image format's suffix such as .png (got '{path}')"
+        )
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise Refusal(f"'--output' must be a file in an existing folder (got '{path}')")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):

@@ -113,7 +113,7 @@ class Tensors(Pipeline):
 
     def synchronize(self) -> None:
         if self.where != "cpu":
-            self.module.cuda.synchronize()
+            self.module.cuda.synchronize(self.device)
 
     def to_numpy(self, value: Any) -> np.ndarray:
         return value.cpu().numpy()
@@ -162,7 +162,7 @@ class Arrays(Pipeline):
 
     def synchronize(self) -> None:
         if self.where != "cpu":
-            self.module.cuda.Device().synchronize()
+            self.module.cuda.Device(int(self.where.partition(":")[2])).synchronize()
 
     def to_numpy(self, value: Any) -> np.ndarray:
         return value if self.where == "cpu" else value.get()

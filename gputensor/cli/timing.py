@@ -19,13 +19,17 @@ class Contestant:
 
     __slots__ = ("name", "work", "synchronize")
 
-    def __init__(self, name: str, work: Callable[[], object], synchronize: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], object], synchronize: Callable[[], None]
+    ) -> None:
         self.name, self.work, self.synchronize = name, work, synchronize
 
 
 def take_turns(contestants: list[Contestant], rounds: int) -> dict[str, float]:
     """Median seconds of one call by name; every round runs each contestant once, in turn."""
-    calls = {c.name: max(1, math.ceil(_SAMPLE_SECONDS / max(_sample(c, 1), 1e-7))) for c in contestants}
+    calls = {
+        c.name: max(1, math.ceil(_SAMPLE_SECONDS / max(_sample(c, 1), 1e-7))) for c in contestants
+    }
     samples: dict[str, list[float]] = {c.name: [] for c in contestants}
     for i in range(rounds):
         # every other round backwards: none always comes after the same one

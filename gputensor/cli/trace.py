@@ -14,10 +14,19 @@ from .output import FINE, Arguments, Refusal, print_json
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments("trace", "The dispatcher's hops of a line of Python; `gt` and `np` are imported.")
+    parser = Arguments(
+        "trace", "The dispatcher's hops of a line of Python; `gt` and `np` are imported."
+    )
     parser.add_argument("code", help="such as: gt.rand(2, 3).t().contiguous()")
-    parser.add_argument("--level", choices=("1", "2"), default="1", help="2 adds each argument's keys and the reasons")
-    parser.add_argument("--setup", default="", metavar="CODE", help="Python to run before, untraced")
+    parser.add_argument(
+        "--level",
+        choices=("1", "2"),
+        default="1",
+        help="2 adds each argument's keys and the reasons",
+    )
+    parser.add_argument(
+        "--setup", default="", metavar="CODE", help="Python to run before, untraced"
+    )
     arguments = parser.parse_args(argv)
     names = {"gt": gt, "np": np}
     _run(arguments.setup, "--setup", names)

@@ -181,15 +181,16 @@ def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
     return RegistrationError(f"{key}: a backend fallback is registered at {first}, and again at {second}")
 
 
-def unknown_key(name: Any, known: Any) -> ArgumentError:
+def unknown_key(name: Any, known: Any) -> GpuTensorError:
     """A dispatch key that does not exist, with the nearest one that does."""
     import difflib
 
     near = difflib.get_close_matches(str(name), known, 1)
-    return must("dispatch", "dispatch_key", "name a dispatch key", name, remedy=f"did you mean {near[0]}" if near else "")
+    remedy = f"did you mean {near[0]}" if near else ""
+    return must("dispatch", "dispatch_key", "name a dispatch key", name, remedy=remedy)
 
 
-def alias_key(name: str) -> ArgumentError:
+def alias_key(name: str) -> GpuTensorError:
     return must(
         "dispatch", "dispatch_key", "be a run-time key; alias keys exist at registration only", Got(name)
     )

@@ -9,6 +9,7 @@ Source: torch/csrc/jit/frontend/function_schema_parser.cpp, torchgen/model.py.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -17,13 +18,18 @@ from . import errors
 # Source: c10::utils::bitset, aten/src/ATen/core/dispatch/DispatchKeyExtractor.h.
 MAX_ARGUMENTS = 64
 
-_TOKEN = re.compile(
-    r"""\s*(?: (?P<string>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
-          | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?)
-          | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
-          | (?P<symbol>->|::|\.\.\.|[()\[\],*?!|=]) )""",
-    re.VERBOSE,
-)
+
+@functools.cache
+def _token() -> re.Pattern[str]:
+    # Compiled when first needed: every import would pay half a millisecond for it.
+    return re.compile(
+        r"""\s*(?: (?P<string>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
+              | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?)
+              | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
+              | (?P<symbol>->|::|\.\.\.|[()\[\],*?!|=]) )""",
+        re.VERBOSE,
+    )
+
 
 # What an identifier may stand for as a default, by the type it is given to.
 _ENUM_DEFAULTS = {
@@ -341,9 +347,9 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[tuple[str, str, int]] = []
-        at, end = 0, len(text.rstrip())
+        token, at, end = _token(), 0, len(text.rstrip())
         while at < end:
-            match = _TOKEN.match(text, at)
+            match = token.match(text, at)
             if match is None:
                 at += len(text[at:]) - len(text[at:].lstrip())
                 raise errors.bad_schema(text, at, "be a name, number, string or mark", text[at])
@@ -426,12 +432,8 @@ class _Reader:
                 argument = self.argument(keyword_only)
                 if argument.name in names:
                     raise self.fault(f"be an argument of a new name, not '{argument.name}'", start)
-                if (
-                    found
-                    and not argument.has_default
-                    and not keyword_only
-                    and found[-1].has_default
-                ):
+                needs_default = bool(found) and found[-1].has_default and not keyword_only
+                if needs_default and not argument.has_default:
                     raise self.fault("have a default, as the argument before it has one", start)
                 names.add(argument.name)
                 found.append(argument)
@@ -443,7 +445,6 @@ class _Reader:
     def argument(self, keyword_only: bool) -> Argument:
         type = self.type()
         name = self.take("name", "be an argument's name")
-        # PyTorch also takes a list's size after the name: `int x[2]` prints as `int[2] x`.
         if not self.accept("="):
             return Argument(type, name, None, None, keyword_only)
         start = self.next

@@ -46,7 +46,7 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
         def simple(key_set: int, *args: Any) -> Any:
             result = function(*args)
             try:
-                result._keys
+                result._keys  # noqa: B018 - cheaper than hasattr, and this is every call
             except AttributeError:
                 raise errors.wrong_return(operator, kernel.site, result) from None
             return result
@@ -54,11 +54,14 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
         return simple
     head = (visible,) if kernel.convention == "keyset" else ()
     positional, keywords = signature.n_positional, signature.names[signature.n_positional :]
+    one_keyword = keywords[0] if len(keywords) == 1 else None
     fits, with_lists = signature.returns_fit, signature.with_lists if signature.has_lists else None
 
     def user(key_set: int, *args: Any) -> Any:
         given = args if with_lists is None else with_lists(args)
-        if keywords:
+        if one_keyword is not None:
+            result = function(*head, *given[:-1], **{one_keyword: given[-1]})
+        elif keywords:
             result = function(*head, *given[:positional], **dict(zip(keywords, given[positional:])))
         else:
             result = function(*head, *given)

@@ -61,7 +61,7 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 
     def undo() -> None:
         for table in (TENSOR_KEYS, _DENSE_KEYS, BACKEND_OF_TYPE):
-            table.pop(device_type, None)  # type: ignore[attr-defined]
+            table.pop(device_type, None)
 
     return undo
 

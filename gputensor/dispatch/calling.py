@@ -81,7 +81,14 @@ class Signature:
                 except AttributeError:
                     arguments[number] = self._converted(operator, number, value)
             elif take is _TENSORS:
-                key_set |= keys_of_list(self._converted(operator, number, value))
+                if type(value) is list or type(value) is tuple:
+                    try:
+                        for item in value:
+                            key_set |= item._keys
+                    except AttributeError:
+                        key_set |= keys_of_list(self._converted(operator, number, value))
+                else:
+                    key_set |= keys_of_list(self._converted(operator, number, value) or ())
             elif type(value) is not take and value is not self._defaults[number]:
                 arguments[number] = self._converted(operator, number, value)
             number += 1

@@ -125,7 +125,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         # np.float64 is a Python float too; its plain value is what kernels expect.
         return value if type(value) in _NUMBERS or not hasattr(value, "item") else value.item()
-    if not hasattr(value, "item") or getattr(value, "ndim", 0):
+    if not hasattr(value, "item") or getattr(value, "ndim", False):
         raise Refused
     try:
         number = value.item()
@@ -188,7 +188,7 @@ def checker_of(types: list[Type]) -> Callable[[Any], bool]:
         return _checker(types[0])
     if not types:
         return lambda result: result is None
-    checkers = [_checker(type) for type in types]
+    checkers = [_checker(declared) for declared in types]
     return lambda result: (
         isinstance(result, (list, tuple)) and len(result) == len(checkers)
         and all(fits(value) for fits, value in zip(checkers, result))

@@ -101,17 +101,18 @@ CompositeExplicitAutogradNonFunctional = AliasKey(
 CompositeImplicitAutograd = AliasKey(
     "CompositeImplicitAutograd", (UNDEFINED, *_dense, *_quantized, *_sparse, *_autograd)
 )
-ALIAS_KEYS = (
+ALIAS_KEYS: tuple[AliasKey, ...] = (
     Autograd, CompositeExplicitAutograd, CompositeExplicitAutogradNonFunctional,
     CompositeImplicitAutograd,
 )  # fmt: skip
 # PyTorch's older names, still accepted where a key is named.
-_OLDER = {
+_OLDER: dict[str, DispatchKey | AliasKey] = {
     "DefaultBackend": CompositeExplicitAutograd,
     "CatchAll": CompositeImplicitAutograd,
     "Autocast": next(k for k in RUNTIME_KEYS if k.name == "AutocastCUDA"),
 }
-_by_name: dict[str, DispatchKey | AliasKey] = {k.name: k for k in (*RUNTIME_KEYS, *ALIAS_KEYS)}
+ALL_KEYS: tuple[DispatchKey | AliasKey, ...] = (*RUNTIME_KEYS, *ALIAS_KEYS)
+_by_name: dict[str, DispatchKey | AliasKey] = {k.name: k for k in ALL_KEYS}
 _by_name.update(_OLDER)
 
 

@@ -129,7 +129,8 @@ class Table(dict[int, Callable[..., Any]]):
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
         """The callable for a key set and the key whose slot it is; fallthroughs are stepped over."""
-        rest, skipped = key_set, []
+        rest = key_set
+        skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
             key = keys.highest(rest)
             kernel, _ = self.slot(key)
@@ -229,8 +230,8 @@ class Operator:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
-        # Tensors only, all given: nothing to arrange, nothing to convert. One and two of them are
-        # written out, as `*args` costs 0.1 us (bench/dispatch.py).
+        # Tensors only, all given: nothing to arrange, nothing to convert. Two of them are written
+        # out, since `*args` costs 0.1 of 0.4 us (timeit, Python 3.11, 2 tensors, null kernel).
         n = len(args)
         if n == table.n_tensors and not kwargs:
             try:

@@ -30,7 +30,7 @@ def dump(name: str) -> str:
             f"alias analysis kind: {definition.alias_analysis}",
         ]
         lines += [f"tags: {', '.join(definition.tags)}"] if definition.tags else []
-    for key in (*keys.RUNTIME_KEYS, *keys.ALIAS_KEYS):
+    for key in keys.ALL_KEYS:
         for number, kernel in enumerate(operator.kernels.get(key, ())):
             alias = "[alias]" if isinstance(key, AliasKey) else ""
             active = "" if number == 0 else " (inactive)"

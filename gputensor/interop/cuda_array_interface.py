@@ -20,7 +20,9 @@ def describe(tensor: Tensor) -> dict[str, Any]:
     if place.type != "cuda" or runtime.cuda().is_emulated:
         raise errors.no_cuda_array_interface(tensor)
     if tensor.requires_grad:
-        raise errors.must("__cuda_array_interface__", "self", "not require grad", tensor, remedy="use .detach()")
+        raise errors.must(
+            "__cuda_array_interface__", "self", "not require grad", tensor, remedy="use .detach()"
+        )
     stream = runtime.cuda().current_stream(place.index).ptr
     return {
         "shape": geometry.sizes,

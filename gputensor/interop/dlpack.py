@@ -68,7 +68,7 @@ for _name in _USED.values():
     # A capsule keeps the pointer, not the object, and may outlive this module.
     _api.Py_IncRef(ctypes.py_object(_name))
 
-# (code, bits) of dlpack.h <-> dtype: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
+# dtype <-> (code, bits): kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
 _CODES = {
     d: (
         4 if d is dtypes.bfloat16 else 6 if d is dtypes.bool_ else 5 if d.is_complex
@@ -112,18 +112,26 @@ def export(
     copies to the host. copy: True copies, False raises where a copy is needed.
     """
     if tensor.requires_grad:
-        raise errors.not_exchangeable("__dlpack__", "self", "not require grad", tensor, remedy="use .detach()")
+        raise errors.not_exchangeable(
+            "__dlpack__", "self", "not require grad", tensor, remedy="use .detach()"
+        )
     flags = 0
     if dl_device is not None and tuple(dl_device) == (CPU_DEVICE, 0) and tensor._device is not CPU:
         if copy is False:
             raise errors.not_exchangeable(
-                "__dlpack__", "copy", "not be False where the device changes", errors.Got("dl_device=kDLCPU")
+                "__dlpack__",
+                "copy",
+                "not be False where the device changes",
+                errors.Got("dl_device=kDLCPU"),
             )
         tensor, stream, flags = tensor.cpu(), None, IS_COPIED
     where = device_of(tensor)
     if dl_device is not None and tuple(dl_device) != where:
         raise errors.not_exchangeable(
-            "__dlpack__", "dl_device", f"be {where} or (1, 0)", errors.Got(str(tuple(map(int, dl_device))))
+            "__dlpack__",
+            "dl_device",
+            f"be {where} or (1, 0)",
+            errors.Got(str(tuple(map(int, dl_device)))),
         )
     if copy and not flags:
         tensor, flags = calls.clone(tensor), IS_COPIED
@@ -151,9 +159,10 @@ class _Keeper:
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # Two elements at one place: NumPy leaves strides out of a capsule only where they say nothing.
+        # Two elements at one place: no dense array, so NumPy puts strides into the capsule.
         self.__array_interface__ = {
-            "data": (ctypes.addressof(_byte), False), "shape": (2, *(1,) * (ndim - 1)) if ndim else (),
+            "data": (ctypes.addressof(_byte), False),
+            "shape": (2, *(1,) * (ndim - 1)) if ndim else (),
             "strides": (0,) * ndim, "typestr": "|u1", "version": 3,
         }  # fmt: skip
         self.memory = memory
@@ -208,14 +217,18 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
         found = _take(_ask(ext))
     else:
         raise errors.must(
-            "from_dlpack", "ext", "have __dlpack__ or be a DLPack capsule", errors.Got(type(ext).__name__),
+            "from_dlpack", "ext", "have __dlpack__ or be a DLPack capsule",
+            errors.Got(type(ext).__name__),
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
     target = found._device if device is None else _as_device(device)
     if target is not found._device:
         if copy is False:
             raise errors.not_exchangeable(
-                "from_dlpack", "copy", "not be False where the device changes", errors.Got(f"device={target}")
+                "from_dlpack",
+                "copy",
+                "not be False where the device changes",
+                errors.Got(f"device={target}"),
             )
         return calls.to_device(found, target, found._geometry.dtype)
     return calls.clone(found) if copy else found
@@ -274,7 +287,7 @@ class _ForeignMemory:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. Until all is checked it stays whole, so an error leaves it to its producer."""
+    """Consume a capsule; it stays whole until all is checked, so an error leaves it to its producer."""
     name = _get_name(capsule)
     if name not in _STRUCTS:
         raise errors.not_exchangeable(
@@ -286,7 +299,10 @@ def _take(capsule: Any) -> Tensor:
     is_versioned = name == b"dltensor_versioned"
     if is_versioned and managed.major != VERSION[0]:
         raise errors.not_exchangeable(
-            "from_dlpack", "ext", "speak DLPack 1", errors.Got(f"version {managed.major}.{managed.minor}")
+            "from_dlpack",
+            "ext",
+            "speak DLPack 1",
+            errors.Got(f"version {managed.major}.{managed.minor}"),
         )
     described = managed.tensor
     shape = _geometry_of(described)
@@ -297,7 +313,10 @@ def _take(capsule: Any) -> Tensor:
         _real_cuda()
     elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
         raise errors.not_exchangeable(
-            "from_dlpack", "ext", "be on the CPU or a CUDA device", errors.Got(f"DLPack device type {kind}")
+            "from_dlpack",
+            "ext",
+            "be on the CPU or a CUDA device",
+            errors.Got(f"DLPack device type {kind}"),
         )
     is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
     _set_name(capsule, _USED[name])

@@ -1,6 +1,6 @@
 """NumPy arrays over a tensor's memory and tensors over a NumPy array's memory.
 
-Sharing goes both ways for CPU tensors; memory of other devices is never fetched without being asked.
+Sharing goes both ways for CPU tensors; that of other devices is never fetched unasked.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
     remedy = ""
     if np_type.fields is None and dtypes.from_numpy(np_type.newbyteorder("=")) is not None:
         remedy = f"use .astype('{np_type.newbyteorder('=').name}') for native byte order"
-    elif np_type == object:
+    elif np_type.kind == "O":
         remedy = "use .astype(...) to a numeric dtype"
     raise errors.must(
         op, "array", "have a dtype that tensors have", errors.Got(f"numpy dtype {np_type.str}"),
@@ -110,7 +110,8 @@ def element_strides(
     for size, stride in zip(sizes, stride_bytes):
         if size > 1 and stride < 0:
             raise errors.must(
-                op, arg, "have no negative strides", errors.Got(f"strides {tuple(stride_bytes)} in bytes"),
+                op, arg, "have no negative strides",
+                errors.Got(f"strides {tuple(stride_bytes)} in bytes"),
                 kind=errors.ArgumentValueError, remedy="use .copy() first",
             )  # fmt: skip
         if size > 1 and stride % itemsize:
@@ -124,7 +125,11 @@ def element_strides(
 
 
 def asarray(
-    obj: Any, *, dtype: dtypes.dtype | None = None, device: device | str | None = None, copy: bool | None = None
+    obj: Any,
+    *,
+    dtype: dtypes.dtype | None = None,
+    device: device | str | None = None,
+    copy: bool | None = None,
 ) -> Tensor:
     """A tensor of `obj`, sharing its memory where it can.
 
@@ -132,7 +137,7 @@ def asarray(
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
             sequences of numbers.
         dtype, device: what the result must have; None keeps what `obj` has.
-        copy: True always copies, False raises where sharing is impossible, None copies where needed.
+        copy: True always copies, False raises where that is needed, None copies where it is.
     """
     found, is_fresh = _shared(obj, dtype, device)
     target = found._device if device is None else backend_select.resolve(_device(device))
@@ -140,7 +145,8 @@ def asarray(
     is_changed = target is not found._device or element is not found._geometry.dtype
     if copy is False and (is_fresh or is_changed):
         raise errors.must(
-            "asarray", "copy", "not be False where memory cannot be shared", errors.Got(type(obj).__name__),
+            "asarray", "copy", "not be False where memory cannot be shared",
+            errors.Got(type(obj).__name__),
             kind=errors.ArgumentValueError,
         )  # fmt: skip
     if is_changed:

@@ -20,12 +20,7 @@ from . import arguments, transfer
 def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
     """Give `out` the geometry of a result; a warning says so unless it was empty."""
     if out._geometry.numel:
-        warnings.warn(
-            f"{op}: 'out' was resized from {tuple(out._geometry.sizes)} to {tuple(wanted.sizes)}; "
-            "give an empty tensor, or one of the result's size",
-            UserWarning,
-            stacklevel=4,
-        )
+        warnings.warn(errors.output_resized(op, out, wanted), UserWarning, stacklevel=4)
     set_geometry(out, wanted)
 
 

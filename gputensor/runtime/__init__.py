@@ -53,13 +53,15 @@ def _choose() -> ModuleType:
         if module.is_available():
             module.start()
         else:
-            module = no_cuda.because(module.unavailable_reason())
+            module = no_cuda.because(str(module.unavailable_reason()))
     elif choice == "off":
         module = no_cuda.because("GPUTENSOR_CUDA=off")
     else:
         module = _real_or_none()
         if choice == "required" and not module.is_available():
-            raise errors.no_device("cuda", f"GPUTENSOR_CUDA=required, but {module.reason}")
+            raise errors.no_device(
+                "cuda", f"GPUTENSOR_CUDA=required, but {module.unavailable_reason()}"
+            )
     _chosen = module
     return module
 
@@ -90,7 +92,7 @@ def reset_after_fork() -> None:
 
 
 class _Package(ModuleType):
-    """Importing the submodule `cuda` must not replace the function `cuda`, which users of this have."""
+    """Importing the submodule `cuda` must not replace the function `cuda`, which users have."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "cuda" or not isinstance(value, ModuleType):
@@ -100,7 +102,10 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 os.register_at_fork(after_in_child=reset_after_fork)
 
-if os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") == "1":
+if (
+    os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") == "1"
+    and os.environ.get("GPUTENSOR_CUDA") == "emulator"
+):
     # libasan must be in the process from its start, so this is the one thing done at import
     from .emulator import sanitizer
 

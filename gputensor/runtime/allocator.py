@@ -14,7 +14,7 @@ A backend has
   malloc(size, stream) -> (ptr, handle)   raises MemoryError where there is none
   free(ptr, handle, stream)               the block was allocated on `stream`; work queued on it
                                           before this call may still use the block
-  record(stream) -> event                 `event.query()` is True once all work queued so far is done
+  record(stream) -> event                 `event.query()`: all work queued so far is done
   release()                               give back to the system what the backend itself keeps
   synchronize()                           wait for all work of the device
   mem_get_info() -> (free, total)
@@ -66,7 +66,7 @@ class Memory:
 
 
 class Allocator:
-    """The allocator of one device. `keeps_blocks=False` hands every block straight to the backend."""
+    """The allocator of one device; `keeps_blocks=False` hands blocks straight to the backend."""
 
     def __init__(self, device_index: int, backend: Any, *, keeps_blocks: bool = True) -> None:
         self.device_index = device_index
@@ -166,7 +166,7 @@ class Allocator:
     # --- taking back ----------------------------------------------------------------------------
 
     def _give_back_now(self, block: Block) -> None:
-        """Where blocks are not kept: free at once, unless this finaliser interrupted the allocator."""
+        """Free at once (blocks are not kept), unless this finaliser interrupted the allocator."""
         self._returned.append(block)
         if self.is_closed:
             return

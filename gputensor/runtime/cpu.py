@@ -43,13 +43,15 @@ _inside = threading.local()
 
 
 def get_num_threads() -> int:
-    """How many threads a kernel may use; `GPUTENSOR_NUM_THREADS`, else the CPUs this process has."""
+    """How many threads a kernel may use: `GPUTENSOR_NUM_THREADS`, else the process's CPUs."""
     global _num_threads
     if not _num_threads:
         given = os.environ.get("GPUTENSOR_NUM_THREADS")
         if given is None:
-            _num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (
-                os.cpu_count() or 1
+            _num_threads = (
+                len(os.sched_getaffinity(0))
+                if hasattr(os, "sched_getaffinity")
+                else (os.cpu_count() or 1)
             )
         elif given.isdecimal() and int(given):
             _num_threads = int(given)

@@ -75,7 +75,7 @@ def _start() -> int:
 
 
 class _On:
-    """`with _On(index)`: the device is current inside. Not for the hot path, which does it inline."""
+    """`with _On(index)`: the device is current inside. The hot path does it inline."""
 
     __slots__ = ("_index", "_previous")
 
@@ -340,7 +340,7 @@ def _of_cupy(index: int, of: Any) -> Stream:
 
 
 def set_stream(stream: Stream) -> Stream:
-    """Make a stream current for its device in this thread, in CuPy too; returns the one that was."""
+    """Make a stream current for its device in this thread; returns the one that was."""
     previous = current_stream(stream.device_index)
     with _On(stream.device_index):
         stream.cupy.use()
@@ -398,7 +398,7 @@ class PinnedMemory:
         self._owner = cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
         self.ptr = int(self._owner.ptr)
         self.nbytes = nbytes
-        self.array = np.frombuffer(self._owner, np.uint8, nbytes) if nbytes else np.empty(0, np.uint8)
+        self.array = np.frombuffer(self._owner, np.uint8, max(nbytes, 1))[:nbytes]
         with _lock:
             _pinned[self.ptr] = self._owner, nbytes
             _pinned_begins.insert(bisect_right(_pinned_begins, self.ptr), self.ptr)
@@ -474,7 +474,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 class _Launcher:
-    """What a thread launches with: a parameter block at a fixed address, and where it has contexts."""
+    """What a thread launches with: a parameter block at a fixed address; where it has contexts."""
 
     __slots__ = ("address", "array", "block", "devices", "view")
 
@@ -528,15 +528,24 @@ def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None
 
 
 def _launch_error(
-    error: Exception, function: Function, grid: Any, block: Any, shared: int, stream: Stream, params: bytes
+    error: Exception,
+    function: Function,
+    grid: Any,
+    block: Any,
+    shared: int,
+    stream: Stream,
+    params: bytes,
 ) -> Exception:
     if len(params) > _MAX_PARAMS:
         got = f"{len(params)} bytes"
-        return errors.cannot_launch(function.name, "params", f"have at most {_MAX_PARAMS} bytes", got)
+        return errors.cannot_launch(
+            function.name, "params", f"have at most {_MAX_PARAMS} bytes", got
+        )
     if stream.device_index != function.device_index:
         rule = f"be of cuda:{function.device_index}"
         return errors.cannot_launch(function.name, "stream", rule, stream)
-    what = f"launch with grid {grid}, block {block}, {shared} bytes of shared memory failed: {error}"
+    given = f"grid {grid}, block {block}, {shared} bytes of shared memory"
+    what = f"launch with {given} failed: {error}"
     return errors.kernel_failed(function.name, what)
 
 
@@ -544,4 +553,3 @@ def reset_after_fork() -> None:
     """In a forked child nothing of the parent's CUDA state can be used or given back."""
     for allocator in _allocators:
         allocator.is_closed = True
-

@@ -4,8 +4,9 @@ A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py),
 `GPUTENSOR_EMULATOR_ORDER` chooses; it runs there on the engine (emulator/engine.cpp). Every
 allocation stands alone between guard bytes. What a kernel does wrong is a KernelError at the next
 synchronisation, or at the launch itself where the order is eager. `GPUTENSOR_EMULATOR_DEVICES` and
-`GPUTENSOR_EMULATOR_MEMORY` (bytes per device) say what there is; `GPUTENSOR_EMULATOR_CHECK=0` leaves
-out guards and poison. It shows no races, no memory model, no timing and not libdevice's last bits.
+`GPUTENSOR_EMULATOR_MEMORY` (bytes per device) say what there is; `GPUTENSOR_EMULATOR_CHECK=0`
+leaves out guards and poison. It shows no races, no memory model, no timing and not libdevice's
+last bits.
 """
 
 from __future__ import annotations
@@ -335,7 +336,7 @@ def synchronize(index: int) -> None:
 def copy_async(
     dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
 ) -> None:
-    """Queue a copy; device -1 is the host. Pageable host memory is read or written before return."""
+    """Queue a copy; device -1 is the host, whose pageable memory is done with before return."""
     if nbytes == 0:
         return
     for arg, ptr, device in (("dst", dst_ptr, dst_device), ("src", src_ptr, src_device)):
@@ -363,7 +364,11 @@ def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: S
     """Queue a fill with one byte value."""
     if nbytes:
         _check_range("memset", "ptr", ptr, nbytes, device_index)
-        _scheduler.add(stream.queue, lambda: ctypes.memset(ptr, value, nbytes) and None)
+
+        def run() -> None:
+            ctypes.memset(ptr, value, nbytes)
+
+        _scheduler.add(stream.queue, run)
 
 
 def _check_range(op: str, arg: str, ptr: int, nbytes: int, device_index: int) -> None:
@@ -460,7 +465,9 @@ def _check_launch(
     if not 0 <= shared_bytes <= MAX_SHARED:
         raise fail(kernel.name, "shared_bytes", f"be in [0, {MAX_SHARED}]", shared_bytes)
     if len(params) != kernel.params_size:
-        raise fail(kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes")
+        raise fail(
+            kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes"
+        )
 
 
 def reset_after_fork() -> None:

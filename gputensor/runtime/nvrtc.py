@@ -20,7 +20,7 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 
 def nearest_arch(binding: Any, number: int) -> str:
-    """`sm_90` for 90, else what such a device also runs: an older cubin of its generation, or PTX."""
+    """`sm_90` for 90, else what it also runs: an older cubin of its generation, or PTX."""
     known = [k for k in binding.getSupportedArchs() if k <= number]
     if not known:
         oldest = f"NVRTC {_version(binding)} knows sm_{min(binding.getSupportedArchs())} and newer"
@@ -30,7 +30,7 @@ def nearest_arch(binding: Any, number: int) -> str:
 
 
 def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
-    """The cubin (PTX for a `compute_` arch) of one variant of a `.cu` text, from the cache if it is there."""
+    """The cubin (PTX for a `compute_` arch) of one variant of a text, cached."""
     options = (*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items()))
     given = _TITLE.search(text)
     title = given[1] if given else "kernel.cu"
@@ -45,7 +45,9 @@ def _version(binding: Any) -> str:
     try:
         return ".".join(map(str, binding.getVersion()))
     except Exception as error:  # pathfinder's DynamicLibNotFoundError, by CuPy's way of loading
-        raise errors.no_device("cuda", f"NVRTC does not load: {str(error).splitlines()[0]}") from error
+        raise errors.no_device(
+            "cuda", f"NVRTC does not load: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _build(

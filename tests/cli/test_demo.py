@@ -27,7 +27,18 @@ def picture(tmp_path: Path) -> Path:
 @pytest.fixture
 def report(picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     output = tmp_path / "out.png"
-    arguments = [str(picture), "--device", "cpu", "--batch", "2", "--peers", "numpy", "--json", "--output", str(output)]
+    arguments = [
+        str(picture),
+        "--device",
+        "cpu",
+        "--batch",
+        "2",
+        "--peers",
+        "numpy",
+        "--json",
+        "--output",
+        str(output),
+    ]
     assert main(["demo", *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -76,13 +87,23 @@ def test_the_written_image_is_the_crop(report: dict, picture: Path) -> None:
 
 def test_the_seeds_example_is_coalesced_to_two_dimensions(report: dict) -> None:
     walk = report["iterator"][0]
-    assert (walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"]) == ([64, 20], [4, 256], [80, 4])
+    assert (walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"]) == (
+        [64, 20],
+        [4, 256],
+        [80, 4],
+    )
 
 
 def test_trace_of_one_contiguous(report: dict) -> None:
     hops = [line.strip() for line in report["trace"]]
     names = [hop.split("op=[")[1].split("]")[0] for hop in hops]
-    order = ["aten::contiguous", "aten::clone", "aten::empty_like", "aten::empty.memory_format", "aten::copy_"]
+    order = [
+        "aten::contiguous",
+        "aten::clone",
+        "aten::empty_like",
+        "aten::empty.memory_format",
+        "aten::copy_",
+    ]
     assert [n for i, n in enumerate(names) if n not in names[:i]] == order
     of_empty = [h for h in hops if "empty.memory_format" in h]
     assert of_empty == [
@@ -92,10 +113,33 @@ def test_trace_of_one_contiguous(report: dict) -> None:
 
 
 def test_text_for_people(picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", str(picture), "--device", "cpu", "--batch", "1", "--peers", "numpy",
-                 "--output", str(tmp_path / "o.png")]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "demo",
+                str(picture),
+                "--device",
+                "cpu",
+                "--batch",
+                "1",
+                "--peers",
+                "numpy",
+                "--output",
+                str(tmp_path / "o.png"),
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
-    for expected in ("channels_last", "[64,20]", "[4,256]", "[80,4]", "aten::clone", "NumPy", "bit by bit"):
+    for expected in (
+        "channels_last",
+        "[64,20]",
+        "[4,256]",
+        "[80,4]",
+        "aten::clone",
+        "NumPy",
+        "bit by bit",
+    ):
         assert expected in printed
 
 
@@ -112,7 +156,10 @@ def test_the_readme_shows_what_the_demonstration_prints(
 ) -> None:
     pytest.importorskip("matplotlib", reason="the default photograph comes with matplotlib")
     output = str(tmp_path / "o.png")
-    assert main(["demo", "--device", "cpu", "--batch", "8", "--peers", "numpy", "--output", output]) == 0
+    assert (
+        main(["demo", "--device", "cpu", "--batch", "8", "--peers", "numpy", "--output", output])
+        == 0
+    )
     printed = capsys.readouterr().out.splitlines()
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     shown = readme.split("```text\n")[1].split("```")[0].splitlines()
@@ -120,11 +167,29 @@ def test_the_readme_shows_what_the_demonstration_prints(
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 9)])
-def test_tiny_images(size: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tiny_images(
+    size: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "tiny.png"
     Image.new("L", size, 200).save(path)
-    assert main(["demo", str(path), "--device", "cpu", "--batch", "1", "--peers", "numpy", "--json",
-                 "--output", str(tmp_path / "o.png")]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "demo",
+                str(path),
+                "--device",
+                "cpu",
+                "--batch",
+                "1",
+                "--peers",
+                "numpy",
+                "--json",
+                "--output",
+                str(tmp_path / "o.png"),
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["all_equal"]
 
 
@@ -159,9 +224,13 @@ BAD = [
 
 @pytest.mark.parametrize("arguments, status, sentence", BAD, ids=[str(row[2]) for row in BAD])
 def test_bad_input_is_one_sentence(
-    arguments: list, status: int, sentence: str, picture: Path, capsys: pytest.CaptureFixture[str],
+    arguments: list,
+    status: int,
+    sentence: str,
+    picture: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(picture.parent)
     given = [a(picture.parent) if callable(a) else a for a in arguments]
     if given[0].startswith("--"):
@@ -177,9 +246,13 @@ def test_bad_input_is_one_sentence(
 def test_an_absent_device_is_status_3(picture: Path) -> None:
     # a process of its own: which runtime answers for CUDA is chosen once
     done = subprocess.run(
-        [sys.executable, "-m", "gputensor", "demo", str(picture), "--device", "cuda:0"], cwd=picture.parent,
+        [sys.executable, "-m", "gputensor", "demo", str(picture), "--device", "cuda:0"],
+        cwd=picture.parent,
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "GPUTENSOR_CUDA": "off", "PATH": ""},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 3, done.stderr
-    assert done.stdout == "" and done.stderr.count("\n") == 1 and "GPUTENSOR_CUDA=off" in done.stderr
+    assert (
+        done.stdout == "" and done.stderr.count("\n") == 1 and "GPUTENSOR_CUDA=off" in done.stderr
+    )

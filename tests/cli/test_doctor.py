@@ -19,17 +19,32 @@ ROOT = Path(__file__).parents[2]
 def examine(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
     """Exit status and findings by name, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "gputensor", "doctor", "--json"], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", "gputensor", "doctor", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment},
-    )  # fmt: skip
+    )
     found = json.loads(done.stdout)["findings"]
     return done.returncode, {f["name"]: f for f in found}
 
 
 def test_it_names_everything() -> None:
     _, found = examine()
-    assert {"Python", "gputensor", "numpy", "ml_dtypes", "NVIDIA driver", "CuPy", "NVRTC", "GPUTENSOR_CUDA", "GPU",
-            "emulator", "kernel cache", "cpu"} <= set(found)  # fmt: skip
+    assert {
+        "Python",
+        "gputensor",
+        "numpy",
+        "ml_dtypes",
+        "NVIDIA driver",
+        "CuPy",
+        "NVRTC",
+        "GPUTENSOR_CUDA",
+        "GPU",
+        "emulator",
+        "kernel cache",
+        "cpu",
+    } <= set(found)
     for finding in found.values():
         assert finding["state"] in ("ok", "absent", "broken") and finding["found"]
         if finding["state"] == "broken":
@@ -44,7 +59,10 @@ def test_off_is_not_broken() -> None:
 def test_a_wrong_setting_is_broken() -> None:
     status, found = examine(GPUTENSOR_CUDA="maybe")
     assert status == 1
-    assert found["GPUTENSOR_CUDA"]["state"] == "broken" and "emulator" in found["GPUTENSOR_CUDA"]["remedy"]
+    assert (
+        found["GPUTENSOR_CUDA"]["state"] == "broken"
+        and "emulator" in found["GPUTENSOR_CUDA"]["remedy"]
+    )
 
 
 def test_an_unwritable_cache_is_broken(tmp_path: Path) -> None:
@@ -52,7 +70,10 @@ def test_an_unwritable_cache_is_broken(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, found = examine(GPUTENSOR_CACHE_DIR=str(tmp_path / "file" / "cache"))
     assert status == 1
-    assert found["kernel cache"]["state"] == "broken" and "GPUTENSOR_CACHE_DIR" in found["kernel cache"]["remedy"]
+    assert (
+        found["kernel cache"]["state"] == "broken"
+        and "GPUTENSOR_CACHE_DIR" in found["kernel cache"]["remedy"]
+    )
 
 
 def test_without_a_compiler_the_emulator_is_absent() -> None:
@@ -66,7 +87,9 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "NVIDIA driver" in printed and "kernel cache" in printed
 
 
-def test_require_what_there_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_require_what_there_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("GPU", doctor.ABSENT, "none")])
     assert main(["doctor", "--require", "cuda"]) == 3
     assert main(["doctor"]) == 0
@@ -102,7 +125,11 @@ WHEELS = [
 
 @pytest.mark.parametrize("wheels, version, state, remedy", WHEELS)
 def test_which_cupy_fits(
-    wheels: dict[str, str], version: tuple[int, int] | None, state: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+    wheels: dict[str, str],
+    version: tuple[int, int] | None,
+    state: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(doctor, "_version", wheels.get)
     reason = None if version else "libcuda.so.1 is not found"
@@ -115,5 +142,7 @@ def test_the_makefile_and_pyproject_know_the_same_extras() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {"cuda12", "cuda13", "demo", "test", "nvtx"} <= set(project["optional-dependencies"])
-    done = subprocess.run([sys.executable, "-I", ROOT / "gputensor/cli/driver.py"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-I", ROOT / "gputensor/cli/driver.py"], capture_output=True, text=True
+    )
     assert done.stdout.strip() in ("none", "cuda12", "cuda13")

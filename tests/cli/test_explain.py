@@ -48,7 +48,9 @@ VIEWS = [
 
 
 @pytest.mark.parametrize("arguments, status, strides", VIEWS)
-def test_views(arguments: tuple[str, ...], status: int, strides: list[int] | None, answer: Any) -> None:
+def test_views(
+    arguments: tuple[str, ...], status: int, strides: list[int] | None, answer: Any
+) -> None:
     got, found = answer("explain", "view", *arguments)
     assert got == status and found["possible"] == (strides is not None)
     assert (found["out"] and found["out"]["strides"]) == strides
@@ -95,7 +97,9 @@ BAD = [
 
 
 @pytest.mark.parametrize("arguments, sentence", BAD, ids=[" ".join(row[0]) for row in BAD])
-def test_bad_input(arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input(
+    arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(list(arguments)) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and sentence in captured.err and captured.err.count("\n") == 1
@@ -119,6 +123,11 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    done = subprocess.run(f"{sys.executable} -m gputensor ops | head -1", shell=True, capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    done = subprocess.run(
+        f"{sys.executable} -m gputensor ops | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert done.returncode == 0 and done.stderr == ""

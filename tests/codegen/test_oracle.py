@@ -16,6 +16,8 @@ yaml = pytest.importorskip("yaml")
 
 # Registered by PyTorch and refused here: two arguments of one name.
 REFUSED = {"static_runtime::clamp_nan_to_num"}
+# Composed of another operator here, with a kernel of its own there.
+IMPLICIT_HERE = {"rsub.Tensor"}
 
 
 def registered() -> list[str]:
@@ -36,11 +38,12 @@ def test_every_registered_schema_gives_its_text_back() -> None:
 
 
 def test_our_schemas_are_registered_as_they_are() -> None:
-    model = load.load()
-    for op in model.ops:
-        found = torch._C._get_schema(f"aten::{op.base}", op.schema.name.overload)
-        # The runtime prints `float from=0` as `float from=0.`; the YAML text is compared below.
-        assert str(found).replace("0.,", "0,").replace("1.,", "1,") == op.full_schema
+    for op in load.load().ops:
+        found = str(torch._C._get_schema(f"aten::{op.base}", op.schema.name.overload))
+        # The runtime prints defaults its own way; those of the YAML are compared below.
+        for ours, printed in (("from=0,", "from=0.,"), ("to=1,", "to=1.,"), ("=contiguous_format", "=0")):
+            found = found.replace(printed, ours) if ours in op.full_schema else found
+        assert found == op.full_schema
 
 
 def words(value: Any) -> set[str]:
@@ -71,7 +74,7 @@ def test_operators_are_implicit_where_pytorch_s_are() -> None:
                 entry.get("structured") or entry.get("structured_delegate")
             )
             is_implicit = is_implicit or "CompositeImplicitAutograd" in (dispatch or {})
-            assert op.is_implicit == is_implicit, op.name
+            assert op.is_implicit == (is_implicit or op.name in IMPLICIT_HERE), op.name
 
 
 def test_kinds_agree_with_torchgen() -> None:

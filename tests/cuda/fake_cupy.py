@@ -117,7 +117,15 @@ class FakeCupy:
 
         def launch_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
             address = ctypes.c_void_p.from_address(params).value
-            fake._call("launchKernel", f, (gx, gy, gz), (bx, by, bz), shared, stream, ctypes.string_at(address, 8))
+            fake._call(
+                "launchKernel",
+                f,
+                (gx, gy, gz),
+                (bx, by, bz),
+                shared,
+                stream,
+                ctypes.string_at(address, 8),
+            )
             assert extra == 0
 
         def set_device(index):
@@ -143,7 +151,9 @@ class FakeCupy:
         driver = types.SimpleNamespace(
             CUDADriverError=DriverFailure,
             launchKernel=launch_kernel,
-            funcSetAttribute=lambda f, attribute, value: fake._call("funcSetAttribute", f, attribute, value),
+            funcSetAttribute=lambda f, attribute, value: fake._call(
+                "funcSetAttribute", f, attribute, value
+            ),
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
         )
         return types.SimpleNamespace(

@@ -58,9 +58,7 @@ class Device:
     def get(self, memory, dtype=np.float32, stream=None) -> np.ndarray:
         array = np.empty(memory.nbytes // np.dtype(dtype).itemsize, dtype)
         stream = stream or self.stream
-        self.runtime.copy_async(
-            array.ctypes.data, -1, memory.ptr, self.index, array.nbytes, stream
-        )
+        self.runtime.copy_async(array.ctypes.data, -1, memory.ptr, self.index, array.nbytes, stream)
         stream.synchronize()
         return array
 

@@ -120,7 +120,9 @@ def test_zero_bytes_need_no_memory(allocator):
     memory = allocator.allocate(0, S)
     assert (memory.ptr, memory.nbytes) == (0, 0)
     allocator.record_stream(memory, T)
-    with pytest.raises(errors.GpuTensorError, match=r"allocate: 'nbytes' must not be negative \(got -1\)"):
+    with pytest.raises(
+        errors.GpuTensorError, match=r"allocate: 'nbytes' must not be negative \(got -1\)"
+    ):
         allocator.allocate(-1, S)
 
 
@@ -269,7 +271,11 @@ class AllocatorModel(RuleBasedStateMachine):
     @invariant()
     def sums_agree(self):
         snapshot = self.allocator.snapshot()
-        assert sum(b["size"] for b in snapshot) == self.allocator.reserved == sum(self.backend.live.values())
+        assert (
+            sum(b["size"] for b in snapshot)
+            == self.allocator.reserved
+            == sum(self.backend.live.values())
+        )
         in_use = {b["address"]: b["size"] for b in snapshot if b["state"] == "active_allocated"}
         assert in_use == {m.ptr: m.block.size for m in self.live}
         assert self.allocator.allocated == sum(in_use.values())

@@ -76,18 +76,26 @@ FINDINGS = {
         17,
         r"wrote past the 64 bytes of dynamic shared memory of its launch, block \(0,0,0\)",
     ),
-    "null": ("*(float*)nullptr = 1;", 2, r"(null pointer at wrong\.cu:4|illegal address).*, block \(0,0,0\), thread \(0,0,0\)"),
+    "null": (
+        "*(float*)nullptr = 1;",
+        2,
+        r"(null pointer at wrong\.cu:4|illegal address).*, block \(0,0,0\), thread \(0,0,0\)",
+    ),
     "far away": (
         "p.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"illegal address 0x[0-9a-f]+ .*, block \(0,0,0\), thread \(3,0,0\)",
+        r"illegal address 0x[0-9a-f]+ .* at wrong\.cu:4, block \(0,0,0\), thread \(3,0,0\)",
     ),
     "far away in a fiber": (
         "__syncthreads();\np.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"illegal address 0x[0-9a-f]+ .*, block \(0,0,0\), thread \(3,0,0\)",
+        r"illegal address 0x[0-9a-f]+ .* at wrong\.cu:5, block \(0,0,0\), thread \(3,0,0\)",
     ),
-    "trap": ("if (threadIdx.x == 2) __trap();", 4, r"__trap\(\) at wrong\.cu:4, .*thread \(2,0,0\)"),
+    "trap": (
+        "if (threadIdx.x == 2) __trap();",
+        4,
+        r"__trap\(\) at wrong\.cu:4, .*thread \(2,0,0\)",
+    ),
     "assert": (
         "__syncthreads();\nassert(threadIdx.x < p.n);",
         4,
@@ -152,9 +160,14 @@ def test_a_pointer_kept_after_its_memory_was_dropped(monkeypatch):
 def test_copies_are_checked_against_the_allocation(device):
     runtime, host = device.runtime, np.zeros(100, np.uint8)
     memory = runtime.allocate(64, 0)
-    with pytest.raises(errors.DeviceError, match=r"copy: 'dst' must be 100 bytes of memory of cuda:0 \(got byte 0 of 64 bytes"):
+    with pytest.raises(
+        errors.DeviceError,
+        match=r"copy: 'dst' must be 100 bytes of memory of cuda:0 \(got byte 0 of 64 bytes",
+    ):
         runtime.copy_async(memory.ptr, 0, host.ctypes.data, -1, 100, device.stream)
-    with pytest.raises(errors.DeviceError, match=r"copy: 'src' must be 8 bytes of memory of cuda:1"):
+    with pytest.raises(
+        errors.DeviceError, match=r"copy: 'src' must be 8 bytes of memory of cuda:1"
+    ):
         runtime.copy_async(memory.ptr, 0, memory.ptr, 1, 8, device.stream)
     with pytest.raises(errors.DeviceError, match="which is no device memory"):
         runtime.memset_async(host.ctypes.data, 0, 8, 0, device.stream)
@@ -166,7 +179,9 @@ def test_a_write_before_the_free_is_found_at_the_free(monkeypatch):
     device.runtime._machine.check = lambda: None  # as if no launch came after it
     device.launch(device.kernel(HEAD + "p.out[40] = 1;\n}", "wrong"), 1, 1, "Qi", memory, 0)
     del memory
-    with pytest.raises(errors.KernelError, match="96 bytes past the end of an allocation of 64 bytes"):
+    with pytest.raises(
+        errors.KernelError, match="96 bytes past the end of an allocation of 64 bytes"
+    ):
         device.runtime.synchronize(0)
 
 
@@ -203,7 +218,9 @@ def test_a_sanitized_run_reports_file_line_block_and_thread(tmp_path):
     )
     assert answer.returncode == 0, answer.stderr
     lines = answer.stdout.splitlines()
-    overflow = "wrong: heap-buffer-overflow, {} of 4 bytes at wrong.cu:4, block (0,0,0), thread ({},0,0)"
+    overflow = (
+        "wrong: heap-buffer-overflow, {} of 4 bytes at wrong.cu:4, block (0,0,0), thread ({},0,0)"
+    )
     assert lines[0] == overflow.format("read", 17)
     assert lines[1] == overflow.format("write", 14)
     assert lines[2] == (

@@ -121,7 +121,9 @@ def test_shuffles_votes_and_counting_barriers(device):
     assert (got[:, 7] == 1).all()
     assert (got[:, 8] == 22).all()
     assert (got[:, 9] == 1).all()
-    np.testing.assert_array_equal(got[:, 10], (1 << lane % 16) | (1 << lane % 16 + 16).astype(np.int32))
+    np.testing.assert_array_equal(
+        got[:, 10], (1 << lane % 16) | (1 << lane % 16 + 16).astype(np.int32)
+    )
     np.testing.assert_array_equal(got[:, 11], np.where(lane < 8, lane ^ 1, 0))
 
 
@@ -208,7 +210,9 @@ def test_variants_of_one_text_live_side_by_side(device):
         device.launch(runtime.load(image, "value", 0, number), 1, 1, "Q", target)
         assert device.get(target)[0] == expected
     runtime.load(image, "only_large", 0, 1)
-    with pytest.raises(errors.KernelError, match=r"only_large: 'entry' must be a kernel of variant 0 \(got value"):
+    with pytest.raises(
+        errors.KernelError, match=r"only_large: 'entry' must be a kernel of variant 0 \(got value"
+    ):
         runtime.load(image, "only_large", 0, 0)
 
 
@@ -277,3 +281,42 @@ def test_launch_bounds_and_parameter_size_are_checked(device):
         device.runtime.launch(kernel, (1, 1, 1), (512, 1, 1), 0, device.stream, bytes(24))
     with pytest.raises(errors.KernelError, match=r"'params' must have 24 bytes \(got 16 bytes\)"):
         device.runtime.launch(kernel, (1, 1, 1), (32, 1, 1), 0, device.stream, bytes(16))
+
+
+def test_shared_memory_in_functions_and_templates(device):
+    text = """
+    struct P { float* out; };
+    template <class T> __device__ T* scratch() { __shared__ T slots[4]; return slots; }
+    __device__ inline int* counts() { __shared__ int slots[4]; return slots; }
+    extern "C" __global__ void use(const __grid_constant__ P p) {
+      scratch<float>()[1] = 1.5f;
+      scratch<double>()[1] = 2.5;
+      counts()[1] = 3;
+      p.out[0] = scratch<float>()[1] + (float)scratch<double>()[1] + (float)counts()[1];
+    }"""
+    image = device.runtime.compile(text, [{}, {"X": 1}])
+    target = device.runtime.allocate(4, 0)
+    for variant in (0, 1):
+        device.launch(device.runtime.load(image, "use", 0, variant), 1, 1, "Q", target)
+        assert device.get(target)[0] == 7
+
+
+def test_a_barrier_behind_functions_and_macros_is_seen():
+    from gputensor.runtime.emulator import source
+
+    text = """
+    #define MEET() \\
+      __syncthreads()
+    namespace op { struct scan { __device__ static void step() { MEET(); } }; }
+    template <class T> __device__ T through(T x) { op::scan::step(); return x; }
+    // __syncthreads() in a comment
+    extern "C" __global__ void plain(const P p) { if (p.n) { p.out[0] = 1; } }
+    extern "C" __global__ void __launch_bounds__(32) meets(const P p) { through(1); }
+    #if X
+    extern "C" __global__ void hidden(const P p) {
+    #else
+    extern "C" __global__ void hidden2(const P p) {
+    #endif
+    }"""
+    assert source.entries_with_collectives(text) & {"plain", "meets"} == {"meets"}
+    assert not source.entries_with_collectives("__global__ void k(P p) { /* __syncthreads() */ }")

@@ -183,7 +183,10 @@ def test_a_late_write_to_freed_memory_is_named(monkeypatch):
     run("put", memory, 4, side)
     del memory
     device.stream.synchronize()
-    with pytest.raises(errors.KernelError, match="written to after it was freed; a stream used it without record_stream"):
+    with pytest.raises(
+        errors.KernelError,
+        match="written to after it was freed; a stream used it without record_stream",
+    ):
         device.runtime.synchronize(0)
 
 
@@ -255,7 +258,9 @@ def test_current_streams_belong_to_a_device_and_a_thread(monkeypatch):
     thread.join()
     assert seen == [runtime.default_stream(1), 0]
     assert runtime.current_device() == 1
-    with pytest.raises(errors.DeviceError, match=r"set_device: 'device' must be in \[0, 1\] \(got 2\)"):
+    with pytest.raises(
+        errors.DeviceError, match=r"set_device: 'device' must be in \[0, 1\] \(got 2\)"
+    ):
         runtime.set_device(2)
 
 
@@ -264,7 +269,9 @@ def test_out_of_memory_has_the_figures_and_waits_for_queued_frees(monkeypatch):
     runtime = device.runtime
     first = runtime.allocate(3000, 0)
     run("put", first, 1)
-    with pytest.raises(errors.OutOfMemoryError, match=r"cuda:0: cannot allocate 2\.00 KiB \(in tensors 3\.00 KiB"):
+    with pytest.raises(
+        errors.OutOfMemoryError, match=r"cuda:0: cannot allocate 2\.00 KiB \(in tensors 3\.00 KiB"
+    ):
         runtime.allocate(2000, 0)
     assert runtime.mem_get_info(0) == (1096, 4096)
     del first

@@ -66,19 +66,30 @@ def test_a_damaged_entry_is_built_again(monkeypatch, damage):
 def test_a_key_covers_every_part_and_their_borders():
     keys = {
         kernel_cache.key(*parts)
-        for parts in (("a", "b"), ("ab",), ("a", "b", ""), ({"OP": "add"},), ({"OP": "sub"},), (b"a", "b"))
+        for parts in (
+            ("a", "b"),
+            ("ab",),
+            ("a", "b", ""),
+            ({"OP": "add"},),
+            ({"OP": "sub"},),
+            (b"a", "b"),
+        )
     }
     assert len(keys) == 6
     assert kernel_cache.key("a", {"x": 1}) == kernel_cache.key("a", {"x": 1})
 
 
 @pytest.mark.filterwarnings("default")
-def test_an_unwritable_directory_warns_once_and_keeps_entries_in_this_process(tmp_path, monkeypatch):
+def test_an_unwritable_directory_warns_once_and_keeps_entries_in_this_process(
+    tmp_path, monkeypatch
+):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(blocked / "below"))
     build = Builder()
-    with pytest.warns(RuntimeWarning, match="cannot be written .*; set GPUTENSOR_CACHE_DIR") as caught:
+    with pytest.warns(
+        RuntimeWarning, match="cannot be written .*; set GPUTENSOR_CACHE_DIR"
+    ) as caught:
         for name in ("a", "b", "a"):
             payload, path = kernel_cache.fetch(name, ".so", build)
             assert payload == build.payload and os.path.exists(path)

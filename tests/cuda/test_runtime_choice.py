@@ -20,7 +20,10 @@ from .support import requires_emulator
 def run(code: str, **settings: str) -> str:
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPUTENSOR_CUDA")}
     answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env={**env, **settings}, capture_output=True, text=True
+        [sys.executable, "-W", "error", "-c", code],
+        env={**env, **settings},
+        capture_output=True,
+        text=True,
     )
     assert answer.returncode == 0, answer.stderr
     return answer.stdout.strip()
@@ -89,14 +92,19 @@ def test_required_without_a_device_is_an_error():
     code = BLOCKED.replace("ERROR", "ModuleNotFoundError('no', name='cupy')") + (
         "from gputensor import runtime\ntry: runtime.cuda()\nexcept RuntimeError as e: print(e)"
     )
-    expected = "cuda: no device (GPUTENSOR_CUDA=required, but cupy is not installed); use device='cpu'"
+    expected = (
+        "cuda: no device (GPUTENSOR_CUDA=required, but cupy is not installed); use device='cpu'"
+    )
     assert run(code, GPUTENSOR_CUDA="required") == expected
 
 
 def test_a_choice_that_does_not_exist(monkeypatch):
     monkeypatch.setattr(runtime, "_chosen", None)
     monkeypatch.setenv("GPUTENSOR_CUDA", "yes")
-    with pytest.raises(ValueError, match=r"GPUTENSOR_CUDA: must be one of auto, emulator, off, required \(got 'yes'\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"GPUTENSOR_CUDA: must be one of auto, emulator, off, required \(got 'yes'\)",
+    ):
         runtime.cuda()
 
 
@@ -118,7 +126,9 @@ def test_the_function_survives_the_import_of_the_module():
 def test_without_cuda_every_entry_gives_the_reason(monkeypatch):
     monkeypatch.setattr(no_cuda, "reason", "the driver is missing")
     assert (no_cuda.is_available(), no_cuda.device_count()) == (False, 0)
-    answered = "name is_emulated is_available unavailable_reason device_count reset_after_fork".split()
+    answered = (
+        "name is_emulated is_available unavailable_reason device_count reset_after_fork".split()
+    )
     others = [name for name in runtime.INTERFACE if name not in answered]
     assert others
     for name in others:

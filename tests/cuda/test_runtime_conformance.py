@@ -52,7 +52,9 @@ extern "C" __global__ void __launch_bounds__(256) reverse(const __grid_constant_
 """
 
 
-@pytest.mark.parametrize("count", [100, 20000])  # 20000 floats need more than 48 KiB of shared memory
+@pytest.mark.parametrize(
+    "count", [100, 20000]
+)  # 20000 floats need more than 48 KiB of shared memory
 def test_launch(device, count):
     kernel = device.kernel(TEXT, "reverse", FACTOR="2.0f")
     x = np.arange(count, dtype=np.float32)
@@ -90,7 +92,11 @@ def test_copies_and_fills(device):
 def test_pinned_memory(device):
     runtime = device.runtime
     pinned, memory = runtime.pinned_allocate(100), runtime.allocate(100, 0)
-    assert pinned.nbytes == 100 and pinned.array.shape == (100,) and pinned.array.ctypes.data == pinned.ptr
+    assert (
+        pinned.nbytes == 100
+        and pinned.array.shape == (100,)
+        and pinned.array.ctypes.data == pinned.ptr
+    )
     pinned.array[:] = np.arange(100)
     runtime.copy_async(memory.ptr, 0, pinned.ptr, -1, 100, device.stream)
     back = runtime.pinned_allocate(100)
@@ -164,7 +170,9 @@ def test_event_timing(device):
 
 
 def test_errors_of_compile_load_and_launch(device):
-    with pytest.raises(errors.KernelError, match=r"kernel\.cu: does not compile with -DFACTOR=oops\n"):
+    with pytest.raises(
+        errors.KernelError, match=r"kernel\.cu: does not compile with -DFACTOR=oops\n"
+    ):
         device.kernel(TEXT, "reverse", FACTOR="oops")
     with pytest.raises(errors.KernelError, match="absent"):
         device.kernel(TEXT, "absent", FACTOR="1")

@@ -34,7 +34,9 @@ def test_large_memory_is_aligned(nbytes):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize(("length", "grain"), [(0, 1), (1, 1), (10, 100), (1000, 1), (1000, 333), (7, 0)])
+@pytest.mark.parametrize(
+    ("length", "grain"), [(0, 1), (1, 1), (10, 100), (1000, 1), (1000, 333), (7, 0)]
+)
 def test_parts_cover_the_range_once(threads, length, grain):
     cpu.set_num_threads(threads)
     parts = []
@@ -77,7 +79,9 @@ def test_a_failure_in_any_part_is_raised():
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_a_count_that_is_no_count(count):
-    with pytest.raises(errors.GpuTensorError, match="set_num_threads: 'count' must be a positive integer"):
+    with pytest.raises(
+        errors.GpuTensorError, match="set_num_threads: 'count' must be a positive integer"
+    ):
         cpu.set_num_threads(count)
 
 

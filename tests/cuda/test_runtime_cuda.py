@@ -45,9 +45,13 @@ def test_devices(cuda, fake):
     cuda.set_device(0)
     assert cuda.mem_get_info(1) == (1 << 30, 1 << 30) and fake.device == 0
     assert cuda.can_access_peer(0, 1) and cuda.can_access_peer(1, 1)
-    with pytest.raises(errors.DeviceError, match=r"device_name: 'device' must be in \[0, 1\] \(got 2\)"):
+    with pytest.raises(
+        errors.DeviceError, match=r"device_name: 'device' must be in \[0, 1\] \(got 2\)"
+    ):
         cuda.device_name(2)
-    with pytest.raises(errors.DeviceError, match=r"allocate: 'device' must be in \[0, 1\] \(got 7\)"):
+    with pytest.raises(
+        errors.DeviceError, match=r"allocate: 'device' must be in \[0, 1\] \(got 7\)"
+    ):
         cuda.allocate(4, 7)
 
 
@@ -78,7 +82,10 @@ def test_memory_is_allocated_with_its_own_stream_current(cuda, fake):
     assert cuda.allocate(1000, 1).ptr == ptr and calls(fake) == []
     assert cuda.memory_allocated(1) == 0 and cuda.memory_reserved(1) == 2048
     cuda.empty_cache()
-    assert fake.in_use == 0 and [c[:2] for c in calls(fake)] == [("free_all_blocks", 0), ("free_all_blocks", 1)]
+    assert fake.in_use == 0 and [c[:2] for c in calls(fake)] == [
+        ("free_all_blocks", 0),
+        ("free_all_blocks", 1),
+    ]
 
 
 def test_the_current_stream_is_cupys(cuda, fake):
@@ -94,10 +101,19 @@ def test_out_of_memory_climbs_the_ladder(cuda, fake):
     fake.capacity = 4096
     first = cuda.allocate(4096, 0)
     calls(fake)
-    with pytest.raises(errors.OutOfMemoryError, match=r"cuda:0: cannot allocate 512 bytes \(in tensors 4\.00 KiB"):
+    with pytest.raises(
+        errors.OutOfMemoryError, match=r"cuda:0: cannot allocate 512 bytes \(in tensors 4\.00 KiB"
+    ):
         cuda.allocate(1, 0)
     names = [c[0] for c in calls(fake)]
-    assert names == ["malloc", "free_all_blocks", "malloc", "deviceSynchronize", "free_all_blocks", "malloc"]
+    assert names == [
+        "malloc",
+        "free_all_blocks",
+        "malloc",
+        "deviceSynchronize",
+        "free_all_blocks",
+        "malloc",
+    ]
     del first
     cuda.set_memory_limit(0, 100)
     with pytest.raises(errors.OutOfMemoryError, match="limit 100 bytes"):
@@ -136,7 +152,10 @@ def test_streams_and_events_switch_to_their_device(cuda, fake):
 def test_failures_of_the_device_surface_when_waiting(cuda, fake):
     fake.fail = RuntimeFailure("cudaErrorIllegalAddress: an illegal memory access was encountered")
     for wait in (lambda: cuda.synchronize(1), cuda.Stream(1).synchronize):
-        with pytest.raises(errors.KernelError, match="cuda:1: a kernel or copy before this point failed: cudaErrorIllegal"):
+        with pytest.raises(
+            errors.KernelError,
+            match="cuda:1: a kernel or copy before this point failed: cudaErrorIllegal",
+        ):
             wait()
     assert fake.device == 0
 
@@ -163,7 +182,9 @@ def test_pinned_memory_lives_until_its_stream_has_passed_it(cuda, fake):
     stream = cuda.Stream(0)
     pinned = cuda.pinned_allocate(10)
     pinned.array[:] = 7
-    assert pinned.nbytes == 10 and pinned.array.dtype == np.uint8 and pinned._owner[:10] == b"\7" * 10
+    assert (
+        pinned.nbytes == 10 and pinned.array.dtype == np.uint8 and pinned._owner[:10] == b"\7" * 10
+    )
     cuda.copy_async(1, 0, pinned.ptr + 3, -1, 5, stream)
     ((event, owner),) = cuda._in_flight
     event.cupy.done = False
@@ -191,12 +212,16 @@ def test_compile_goes_through_nvrtc_with_our_options_and_the_cache(cuda, fake, m
     assert cuda.compile(TEXT, [{}], "compute_90") == b"PTX\0"
     (entry, *_) = [e for e in kernel_cache.entries() if "OP" in e.label]
     assert entry.label == "family.cu -arch=sm_90 -DOP=add -DN=3"
-    with pytest.raises(errors.KernelError, match=r"family\.cu: does not compile with -DOP=add\nfamily\.cu\(3\): error"):
+    with pytest.raises(
+        errors.KernelError,
+        match=r"family\.cu: does not compile with -DOP=add\nfamily\.cu\(3\): error",
+    ):
         cuda.compile(TEXT + "\n#error", [{"OP": "add"}], "sm_90")
 
 
 @pytest.mark.parametrize(
-    ("number", "arch"), [(90, "sm_90"), (89, "sm_86"), (88, "sm_86"), (100, "compute_90"), (75, "sm_75")]
+    ("number", "arch"),
+    [(90, "sm_90"), (89, "sm_86"), (88, "sm_86"), (100, "compute_90"), (75, "sm_75")],
 )
 def test_the_nearest_architecture(fake, number, arch):
     from gputensor.runtime import nvrtc
@@ -207,14 +232,20 @@ def test_the_nearest_architecture(fake, number, arch):
 def test_an_architecture_that_is_too_old(fake):
     from gputensor.runtime import nvrtc
 
-    with pytest.raises(errors.DeviceError, match=r"sm_70 is too old: NVRTC 12\.9 knows sm_75 and newer"):
+    with pytest.raises(
+        errors.DeviceError, match=r"sm_70 is too old: NVRTC 12\.9 knows sm_75 and newer"
+    ):
         nvrtc.nearest_arch(fake.module.cuda.nvrtc, 70)
 
 
 def test_launch_packs_the_struct_and_switches_the_device(cuda, fake):
     function = cuda.load(b"image", "k", 1)
     assert cuda.load(b"image", "other", 1).device_index == 1
-    assert [c[:2] for c in calls(fake)] == [("moduleLoadData", 1), ("moduleGetFunction", 1), ("moduleGetFunction", 1)]
+    assert [c[:2] for c in calls(fake)] == [
+        ("moduleLoadData", 1),
+        ("moduleGetFunction", 1),
+        ("moduleGetFunction", 1),
+    ]
     stream = cuda.Stream(1)
     cuda.launch(function, (2, 3, 4), (32, 2, 1), 0, stream, b"abcdefgh")
     cuda.launch(function, (1, 1, 1), (1, 1, 1), 60000, stream, b"hgfedcba")

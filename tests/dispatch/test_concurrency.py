@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +14,13 @@ import pytest
 from gputensor import dispatch
 from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys
+from gputensor.dispatch.keys import KeySet
 from gputensor.dispatch.operator import Operator
 from gputensor.library import Library
 
 from .operands import CPU
 
-THREADS, CALLS = 8, 100_000
+THREADS, CALLS, CHANGES = 8, 100_000, 50
 
 
 @pytest.fixture
@@ -33,19 +35,16 @@ def hammer(operator: Operator, change: Any) -> list[str]:
     """100,000 calls from 8 threads while this one makes changes; what the calls complained of."""
     complaints: list[str] = []
     changes = 0
-    left = threading.Semaphore(0)
 
     def run() -> None:
+        calls = 0
         try:
-            for _ in range(CALLS // THREADS):
-                result = operator(CPU)
-                if result is not CPU:
-                    complaints.append(f"got {result!r}")
-                    return
+            while not complaints and (calls < CALLS // THREADS or changes < CHANGES):
+                calls += 1
+                if operator(CPU) is not CPU:
+                    complaints.append("a call returned another object")
         except Exception as error:
             complaints.append(repr(error))
-        finally:
-            left.release()
 
     threads = [threading.Thread(target=run) for _ in range(THREADS)]
     for thread in threads:
@@ -55,13 +54,11 @@ def hammer(operator: Operator, change: Any) -> list[str]:
         changes += 1
     for thread in threads:
         thread.join()
-    assert changes >= 10, "the calls were over before anything changed"
-    assert all(left.acquire(blocking=False) for _ in threads)
     return complaints
 
 
 def prepare(lib: Library) -> Operator:
-    """Two keys that must change together: the autograd kernel works with its own CPU kernel only."""
+    """An operator whose every state answers with its argument."""
     lib.define("f(Tensor x) -> Tensor")
     lib.impl("f", lambda x: x, "CPU")
     return dispatch.find(f"{lib.ns}::f")
@@ -71,12 +68,15 @@ def test_calls_see_whole_tables(lib: Library, eager_switching: None) -> None:
     operator = prepare(lib)
     other = Library(lib.ns, "IMPL")
 
+    def autograd(key_set: KeySet, x: Any) -> Any:
+        return operator.redispatch(key_set.after("AutogradCPU"), x)
+
     def change() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", errors.OverrideWarning)
             handles = [
                 other.impl("f", lambda x: x, "CPU"),
-                other.impl("f", lambda key_set, x: operator.redispatch(key_set.after("AutogradCPU"), x), "AutogradCPU", with_keyset=True),
+                other.impl("f", autograd, "AutogradCPU", with_keyset=True),
                 other.impl("f", lambda x: "never called", "Meta"),
             ]
         for handle in handles:
@@ -85,17 +85,16 @@ def test_calls_see_whole_tables(lib: Library, eager_switching: None) -> None:
     assert hammer(operator, change) == []
 
 
-def test_the_test_fails_when_the_swap_is_not_whole(
-    lib: Library, eager_switching: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_test_fails_when_the_swap_is_not_whole(lib: Library, eager_switching: None) -> None:
     """The same calls, with a table that is emptied and filled in place: they must see the hole."""
     operator = prepare(lib)
-    full = dict(operator.kernels)
+    full = operator.kernels
 
     def change_in_place() -> None:
         table = operator.table
         table.kernels = {}
         table.clear()
+        time.sleep(0.001)  # lets the callers look, as a switch of threads would
         table.kernels = full
         table.clear()
 

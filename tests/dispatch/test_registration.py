@@ -155,7 +155,7 @@ def test_30_the_keys_of_call_and_library(lib: Library) -> None:
         with pytest.raises(errors.RegistrationError, match="Conjugate.*CPU"):
             cpu.impl("f", kernel("f"), "Conjugate")
         cpu.impl("f", kernel("f"))
-        assert dispatch.registrations_for_key("CPU") == [f"{lib.ns}::f"]
+        assert f"{lib.ns}::f" in dispatch.registrations_for_key("CPU")
     with pytest.raises(errors.ArgumentError, match="did you mean"):
         Library(lib.ns, "IMPL", "CCPU")
 

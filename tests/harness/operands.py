@@ -24,16 +24,19 @@ class T:
     """A tensor in a sample: sizes, and what its values, dtype and layout must be if they matter.
 
     values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
-    them are exact in every dtype), `nonzero` (exact without 0), `random` (normal deviates).
-    dtype, layout: None for the case's own.
+    them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
+    that sums do not cancel).
+    dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
     """
 
-    __slots__ = ("sizes", "values", "dtype", "layout")
+    __slots__ = ("sizes", "values", "dtype", "layout", "as_storage")
 
     def __init__(
-        self, *sizes: int, values: str = "exact", dtype: dtype | None = None, layout: str | None = None
-    ) -> None:
+        self, *sizes: int, values: str = "exact", dtype: dtype | None = None,
+        layout: str | None = None, as_storage: bool = False,
+    ) -> None:  # fmt: skip
         self.sizes, self.values, self.dtype, self.layout = sizes, values, dtype, layout
+        self.as_storage = as_storage
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -88,14 +91,14 @@ def _any(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return edges[(start + np.arange(count)) % len(edges)]
 
 
-def _random(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     if of.category < FLOATING:
-        return _any(random, count, of)
-    found = random.standard_normal(count)
-    return found + 1j * random.standard_normal(count) if of.category == COMPLEX else found
+        return random.integers(0, 2, count)
+    found = random.uniform(0.5, 1, count)
+    return found * (1 + 1j) if of.category == COMPLEX else found
 
 
-_KINDS = {"any": _any, "exact": _exact, "nonzero": _nonzero, "random": _random}
+_KINDS = {"any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive}
 
 
 # --- layouts ----------------------------------------------------------------------------------------
@@ -167,12 +170,10 @@ def build(operand: T, of: dtype, layout: str, position: int, device: str) -> Bui
     )
     inside[...] = array
     flat = gt.from_numpy(base)
+    before = base.copy()
     if device != "cpu":
-        base = base.copy()
         flat = flat.to(device)
-    else:
-        base = base.copy()
-    return Built(flat.as_strided(array.shape, strides, offset), base)
+    return Built(flat.as_strided(array.shape, strides, offset), before)
 
 
 assert len(ALL) == 15, "a new dtype needs values here"

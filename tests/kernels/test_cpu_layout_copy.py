@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputensor.core.dtype import ALL, bfloat16, float32
+from gputensor.core.dtype import ALL, bfloat16
 from gputensor.kernels.cpu import copy, layout_copy, layout_plan
 from gputensor.kernels.cpu.layout_plan import GATHER, LANES, ROWS, TILES
 from gputensor.runtime import cpu
@@ -86,8 +86,8 @@ def test_each_kind_with_each_element_size(kind, shape, view, itemsize):
     check(dst, dst, src)
 
 
-@pytest.mark.parametrize(("kind", "shape", "view"), KINDS)
-def test_each_kind_into_a_part_of_a_larger_array(kind, shape, view):
+@pytest.mark.parametrize(("shape", "view"), [case[1:] for case in KINDS])
+def test_each_kind_into_a_part_of_a_larger_array(shape, view):
     src = view(filled(shape, np.uint32))
     memory = np.empty([n + 2 for n in src.shape] if src.ndim < 8 else src.shape, np.uint32)
     into = memory[tuple([slice(1, n + 1) for n in src.shape])] if src.ndim < 8 else memory
@@ -95,7 +95,6 @@ def test_each_kind_into_a_part_of_a_larger_array(kind, shape, view):
     if src.ndim > 1:
         turned = np.empty(src.shape[::-1], np.uint32)
         check(turned, turned.T, src)
-    assert kind
 
 
 @settings(max_examples=150, deadline=None)
@@ -134,6 +133,15 @@ def test_copy_and_contiguous_of_every_dtype(of):
         dst = np.empty(view.shape[::-1], view.dtype).T
         copy.copy(dst, view)
         assert (raw(dst) == raw(view)).all()
+
+
+@pytest.mark.parametrize(("src", "dst"), [(np.float64, np.int16), (np.int16, np.float64), (np.float32, np.int32)])
+def test_a_large_cast_that_changes_the_layout(src, dst):
+    given = (np.arange(3 * 700 * 600) % 30_011 - 15_000).astype(src).reshape(3, 700, 600)
+    for view in (given, given.transpose(0, 2, 1), given.transpose(1, 2, 0), np.broadcast_to(given[:1], given.shape)):
+        into = np.empty(view.shape, dst)
+        copy.copy(into, view)
+        assert (into == view).all()
 
 
 def test_the_bits_of_nans_survive():
@@ -231,4 +239,4 @@ def test_small_copies_do_not_plan(monkeypatch):
     monkeypatch.setattr(layout_copy, "copy", None)
     dst = np.empty((4, 3), bfloat16.np)
     copy.copy(dst, np.ones((3, 4), bfloat16.np).T)
-    assert dst.dtype == bfloat16.np and float32.itemsize == 4
+    assert (dst == 1).all()

@@ -14,7 +14,27 @@ torch = pytest.importorskip("torch", reason="the oracle is PyTorch")
 
 pytestmark = pytest.mark.oracle
 
-NUMBERS = [0, 1, -1, 255, -129, 70000, 2**31, 2**62, 2**64 - 1, True, False, 0.5, -1.7, 1e30, 65520.0, 1e-8, 3.0, 1j, 2 - 0.5j]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    255,
+    -129,
+    70000,
+    2**31,
+    2**62,
+    2**64 - 1,
+    True,
+    False,
+    0.5,
+    -1.7,
+    1e30,
+    65520.0,
+    1e-8,
+    3.0,
+    1j,
+    2 - 0.5j,
+]
 
 
 def as_theirs(data):
@@ -33,7 +53,9 @@ def outcome(call):
 
 def check(data, element=None):
     theirs, their_error = outcome(
-        lambda: torch.tensor(as_theirs(data), dtype=None if element is None else getattr(torch, element.name))
+        lambda: torch.tensor(
+            as_theirs(data), dtype=None if element is None else getattr(torch, element.name)
+        )
     )
     ours, error = outcome(lambda: gt.tensor(data, dtype=element))
     assert (error is None) == (their_error is None), (data, element, error, their_error)
@@ -91,7 +113,9 @@ def test_tensors_in_lists():
     check([[gt.tensor(True)], [2]])
 
 
-@pytest.mark.parametrize("default", [dt.float16, dt.bfloat16, dt.float32, dt.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "default", [dt.float16, dt.bfloat16, dt.float32, dt.float64], ids=lambda d: d.name
+)
 def test_default_dtype(default):
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, default.name))
@@ -107,7 +131,9 @@ def test_default_dtype(default):
         gt.set_default_dtype(dt.float32)
 
 
-@pytest.mark.parametrize("element", [d for d in dt.ALL if d.category >= dt.FLOATING], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "element", [d for d in dt.ALL if d.category >= dt.FLOATING], ids=lambda d: d.name
+)
 def test_finfo(element):
     ours, theirs = gt.finfo(element), torch.finfo(getattr(torch, element.name))
     assert repr(ours) == repr(theirs)
@@ -115,7 +141,9 @@ def test_finfo(element):
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
-@pytest.mark.parametrize("element", [d for d in dt.ALL if d.category == dt.INTEGER], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "element", [d for d in dt.ALL if d.category == dt.INTEGER], ids=lambda d: d.name
+)
 def test_iinfo(element):
     ours, theirs = gt.iinfo(element), torch.iinfo(getattr(torch, element.name))
     for name in ("bits", "max", "min", "dtype"):

@@ -64,7 +64,11 @@ def random_index(rng, ndim, *, negative=False):
 
 
 def pair_of(rng, shape):
-    theirs = torch.arange(max(1, int(np.prod(shape))), dtype=torch.int64)[: int(np.prod(shape))].reshape(shape).clone()
+    theirs = (
+        torch.arange(max(1, int(np.prod(shape))), dtype=torch.int64)[: int(np.prod(shape))]
+        .reshape(shape)
+        .clone()
+    )
     if theirs.ndim > 1 and rng.random() < 0.4:
         theirs = theirs.transpose(0, -1)
     return gt.from_dlpack(theirs.clone()), theirs
@@ -85,7 +89,12 @@ def test_get():
         index, theirs, has_bool = random_index(rng, t.ndim)
         got, error = outcome(lambda: x[index])  # noqa: B023
         expected, their_error = outcome(lambda: t[theirs])  # noqa: B023
-        assert (error is None) == (their_error is None), (tuple(t.shape), theirs, error, their_error)
+        assert (error is None) == (their_error is None), (
+            tuple(t.shape),
+            theirs,
+            error,
+            their_error,
+        )
         if error is not None:
             continue
         compared += 1
@@ -176,5 +185,11 @@ def test_put_with_negative_steps_is_numpys():
         same = same.numpy() if isinstance(same, torch.Tensor) else same
         _, error = outcome(lambda: x.__setitem__(index, value))  # noqa: B023
         _, their_error = outcome(lambda: array.__setitem__(plain, same))  # noqa: B023
-        assert (error is None) == (their_error is None), (t.shape, index, np.shape(same), error, their_error)
+        assert (error is None) == (their_error is None), (
+            t.shape,
+            index,
+            np.shape(same),
+            error,
+            their_error,
+        )
         assert x.tolist() == t.tolist(), (t.shape, index, same)

@@ -19,7 +19,20 @@ SHAPES = [
     (), (1,), (3,), (0,), (2, 0), (0, 3, 2), (7,), (40,), (3, 4), (2, 3, 4), (2, 1, 2, 2), (1001,), (40, 40),
     (7, 200), (200, 7), (6, 13, 20), (3, 3, 120), (1, 1, 1), (2, 1001), (1001, 1), (11, 3, 2, 30),
 ]  # fmt: skip
-SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 1e-5, 1e9, 0.5, 1e-40, 123456.0]
+SPECIAL = [
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1e-5,
+    1e9,
+    0.5,
+    1e-40,
+    123456.0,
+]
 
 
 def ours(theirs):
@@ -46,7 +59,9 @@ def floats(rng, count):
     elif kind == 4:
         values = [float(rng.randrange(10**7, 10**10)) for _ in range(count)]
     else:
-        values = [rng.choice([0.0, -0.0, float("nan"), float("inf"), -float("inf")]) for _ in range(count)]
+        values = [
+            rng.choice([0.0, -0.0, float("nan"), float("inf"), -float("inf")]) for _ in range(count)
+        ]
     if rng.random() < 0.2 and values:
         values[rng.randrange(count)] = rng.choice(SPECIAL)
     return values
@@ -62,12 +77,16 @@ def random_tensor(rng, element):
         flat = torch.tensor([rng.random() < 0.5 for _ in range(count)], dtype=torch.bool)
     elif element.category == dt.INTEGER:
         top = rng.choice([5, 100, 2 ** (8 * element.itemsize - 1) - 1])
-        flat = torch.tensor([rng.randrange(-top if element.is_signed else 0, top) for _ in range(count)], dtype=target)
+        flat = torch.tensor(
+            [rng.randrange(-top if element.is_signed else 0, top) for _ in range(count)],
+            dtype=target,
+        )
     elif element.category == dt.FLOATING:
         flat = torch.tensor(floats(rng, count), dtype=torch.float64).to(target)
     else:
         flat = torch.complex(
-            torch.tensor(floats(rng, count), dtype=torch.float64), torch.tensor(floats(rng, count), dtype=torch.float64)
+            torch.tensor(floats(rng, count), dtype=torch.float64),
+            torch.tensor(floats(rng, count), dtype=torch.float64),
         ).to(target)
     tensor = flat.reshape(shape)
     if tensor.ndim > 1 and rng.random() < 0.3:
@@ -121,4 +140,6 @@ def test_default_dtype_decides_what_is_named():
 @pytest.mark.parametrize("element", [dt.float32, dt.int64, dt.float16], ids=lambda d: d.name)
 def test_meta(shape, element):
     theirs = torch.empty(shape, dtype=getattr(torch, element.name), device="meta")
-    assert repr(gt.empty(shape, dtype=element, device="meta")) == repr(theirs).replace("torch.", "gputensor.")
+    assert repr(gt.empty(shape, dtype=element, device="meta")) == repr(theirs).replace(
+        "torch.", "gputensor."
+    )

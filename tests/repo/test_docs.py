@@ -1,8 +1,8 @@
 """Code blocks in README and docs run.
 
-```python blocks of a page run in order in one namespace, as a reader would type them (with `>>>`, as a
-doctest). ```sh blocks: each `gputensor …` line runs and must succeed; `make`, `docker`, `pip` and the
-like are only checked to name targets and modules that exist.
+```python blocks of a page run in order in one namespace, as a reader would type them (with `>>>`,
+as a doctest). ```sh blocks: each `gputensor …` line runs and must succeed; `make`, `docker`, `pip`
+and the like are only checked to name targets and modules that exist.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
-         *sorted((ROOT / "docker").glob("*.md"))]  # fmt: skip
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "docker").glob("*.md")),
+]
 NAMES = [str(p.relative_to(ROOT)) for p in PAGES]
 # Languages of blocks that are shown and not run.
 SHOWN = {"text", "yaml", "diff", "c++", "dockerfile"}
@@ -38,7 +42,9 @@ def shell_lines(page: Path) -> list[tuple[int, str]]:
     for line, language, text in blocks(page):
         if language == "sh":
             joined = text.replace("\\\n", " ")
-            found += [(line, part.split(" #")[0].strip()) for part in joined.splitlines() if part.strip()]
+            found += [
+                (line, part.split(" #")[0].strip()) for part in joined.splitlines() if part.strip()
+            ]
     return found
 
 
@@ -64,7 +70,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         where = f"{page.name}:{line}"
         if ">>>" in text:
             test = doctest.DocTestParser().get_doctest(text, names, where, str(page), line)
-            failed, _ = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
+            failed, _ = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
+                test, clear_globs=False
+            )
             names.update(test.globs)
             assert not failed, where
         else:
@@ -76,7 +84,9 @@ def test_shell_lines_run_or_name_what_exists(page: Path, tmp_path: Path) -> None
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for line, command in shell_lines(page):
         words = [w for w in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", w)]
-        settings = dict(w.split("=", 1) for w in shlex.split(command) if re.fullmatch(r"[A-Z_]+=.*", w))
+        settings = dict(
+            w.split("=", 1) for w in shlex.split(command) if re.fullmatch(r"[A-Z_]+=.*", w)
+        )
         where = f"{page.name}:{line}: {command}"
         if words[0] == "make":
             assert set(words[1:]) <= set(targets), where
@@ -84,8 +94,13 @@ def test_shell_lines_run_or_name_what_exists(page: Path, tmp_path: Path) -> None
             assert (ROOT / words[2]).is_dir() or words[2] in ("pip", "pytest"), where
         elif words[0] == "gputensor":
             environment = os.environ | settings | {"PYTHONPATH": str(ROOT)}
-            done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, env=environment,
-                                  capture_output=True, text=True)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-m", *words],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
             assert done.returncode == 0, where + "\n" + done.stderr
         else:
             assert words[0] in ("pip", "docker", "git", "cd", "pytest", "bench/gpu_check.sh"), where
@@ -101,5 +116,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_files_that_prose_names_exist(page: Path) -> None:
     """`dispatch/tls.py` in running text is a promise; <placeholders> are not."""
-    for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.(?:py|cu|cuh|yaml|sh))`", page.read_text(encoding="utf-8")):
-        assert (ROOT / name).exists() or (ROOT / "gputensor" / name).exists(), f"{page.name}: {name}"
+    for name in re.findall(
+        r"`([a-z_]+(?:/[a-z_]+)+\.(?:py|cu|cuh|yaml|sh))`", page.read_text(encoding="utf-8")
+    ):
+        assert (ROOT / name).exists() or (ROOT / "gputensor" / name).exists(), (
+            f"{page.name}: {name}"
+        )

@@ -1,4 +1,4 @@
-"""What `import gputensor` may load. Modules are counted, not milliseconds: those belong in bench/."""
+"""What `import gputensor` may load: modules are counted here, milliseconds in bench/."""
 
 from __future__ import annotations
 
@@ -10,12 +10,37 @@ ROOT = Path(__file__).parents[2]
 
 # NumPy loads some of these itself in some versions; what counts is what gputensor adds.
 HEAVY = {
-    "cupy", "cupy_backends", "torch", "yaml", "PIL", "matplotlib", "pytest", "dataclasses", "inspect",
-    "argparse", "asyncio", "concurrent", "concurrent.futures", "importlib.metadata", "importlib.resources",
-    "json", "logging", "multiprocessing", "subprocess", "tempfile", "typing_extensions", "unittest", "urllib",
-    "email", "zipfile", "shutil", "hashlib", "gputensor.cli", "gputensor.runtime.cuda",
+    "cupy",
+    "cupy_backends",
+    "torch",
+    "yaml",
+    "PIL",
+    "matplotlib",
+    "pytest",
+    "dataclasses",
+    "inspect",
+    "argparse",
+    "asyncio",
+    "concurrent",
+    "concurrent.futures",
+    "importlib.metadata",
+    "importlib.resources",
+    "json",
+    "logging",
+    "multiprocessing",
+    "subprocess",
+    "tempfile",
+    "typing_extensions",
+    "unittest",
+    "urllib",
+    "email",
+    "zipfile",
+    "shutil",
+    "hashlib",
+    "gputensor.cli",
+    "gputensor.runtime.cuda",
     "gputensor.runtime.cuda_emulator",
-}  # fmt: skip
+}
 
 CODE = """
 import sys

@@ -27,7 +27,8 @@ FLOORS = [
     (6, "native"),
     (7, "autograd"),
     (8, "fallback library infer_schema custom_op"),
-    (9, "_generated.register _generated.autograd _generated.inplace_or_view _generated.backend_select"),
+    (9, "_generated.register _generated.autograd _generated.inplace_or_view "
+        "_generated.backend_select"),
     (10, "cuda layout limits ops testing construct interop array_api"),
     (11, "__init__ __main__ cli"),
 ]  # fmt: skip
@@ -38,7 +39,7 @@ ROW_OF = {name: (floor, row) for row, (floor, names) in enumerate(FLOORS) for na
 
 
 def modules() -> list[str]:
-    """Every module of the package, relative to it: `core.dtype`; `__init__` is the package itself."""
+    """Every module, relative to the package: `core.dtype`; `__init__` is the package itself."""
     names = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -74,11 +75,13 @@ class _Imports(ast.NodeVisitor):
         self.found += [(node.lineno, alias.name, [], 0) for alias in node.names]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self.found.append((node.lineno, node.module or "", [a.name for a in node.names], node.level))
+        self.found.append(
+            (node.lineno, node.module or "", [a.name for a in node.names], node.level)
+        )
 
 
 def imports_of(module: str) -> Iterator[tuple[int, str]]:
-    """(line, dotted absolute name) of every import; `from a import b` gives a.b if that is a module."""
+    """(line, absolute name) of every import; `from a import b` gives a.b if that is a module."""
     path = file_of(module)
     visitor = _Imports()
     visitor.visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
@@ -116,12 +119,16 @@ def test_imports_go_down(module: str) -> None:
         target_floor, target_row = ROW_OF[prefix]
         highest = SEES_ONLY.get(own, floor - 1)
         if target_row != row and target_floor > highest:
-            wrong.append(f"{file_of(module).relative_to(ROOT)}:{line} imports {target} (floor {target_floor})")
+            wrong.append(
+                f"{module}, line {line}, imports {target} (floor {target_floor})"
+            )
     assert not wrong, f"floor {floor} may not import upwards:\n" + "\n".join(wrong)
 
 
 def test_only_the_cuda_runtime_imports_cupy() -> None:
-    importers = {m for m in modules() for _, name in imports_of(m) if name.split(".")[0].startswith("cupy")}
+    importers = {
+        m for m in modules() for _, name in imports_of(m) if name.split(".")[0].startswith("cupy")
+    }
     assert importers <= {"runtime.cuda"}
 
 
@@ -131,7 +138,15 @@ def test_only_tests_know_pytorch() -> None:
 
 @pytest.mark.parametrize("name", sorted(ROW_OF))
 def test_floors_hold_nothing_that_is_gone(name: str) -> None:
-    later = {"autograd", "fallback", "_generated.autograd", "layout", "interop", "array_api", "custom_op"}
+    later = {
+        "autograd",
+        "fallback",
+        "_generated.autograd",
+        "layout",
+        "interop",
+        "array_api",
+        "custom_op",
+    }
     if name in later and not file_of(name).exists():
         pytest.skip("the design gives it this floor; it is not written yet")
     assert file_of(name).exists(), f"{name} is gone; take it off FLOORS"

@@ -40,7 +40,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"{tool} is not installed, so no wheel can be built without a network")
     # A copy, because setuptools leaves build folders behind.
     source = tmp_path_factory.mktemp("source") / "tree"
-    shutil.copytree(ROOT / "gputensor", source / "gputensor", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "gputensor", source / "gputensor", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     built = tmp_path_factory.mktemp("wheel")

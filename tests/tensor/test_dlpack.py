@@ -53,7 +53,9 @@ def test_round_trip_shares_and_keeps_strides(element, layout, version):
         assert y.tolist() == x.tolist()
 
 
-@pytest.mark.parametrize("element", [d for d in dt.ALL if d is not dt.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "element", [d for d in dt.ALL if d is not dt.bfloat16], ids=lambda d: d.name
+)
 def test_numpy_takes_and_gives(element):
     x = numbers(element).transpose(0, 2)
     array = np.from_dlpack(x)
@@ -176,14 +178,19 @@ def test_deleter_runs_once_and_when_the_last_view_goes():
     def deleter(address):
         freed.append(address)
 
-    managed = dlpack._ManagedVersioned(major=1, minor=0, deleter=ctypes.cast(deleter, ctypes.c_void_p).value)
+    managed = dlpack._ManagedVersioned(
+        major=1, minor=0, deleter=ctypes.cast(deleter, ctypes.c_void_p).value
+    )
     managed.tensor = dlpack._DLTensor(
         data=array.ctypes.data, device_type=1, ndim=1, code=2, bits=64, lanes=1, shape=shape, strides=strides,
         byte_offset=8,
     )  # fmt: skip
     shape[0] = 5
     make = ctypes.pythonapi.PyCapsule_New
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    make.restype, make.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
     capsule = make(ctypes.addressof(managed), b"dltensor_versioned", None)
     x = gt.from_dlpack(capsule)
     view = x[1:3]

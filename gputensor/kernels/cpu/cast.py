@@ -22,9 +22,11 @@ from ...core.dtype import ALL, COMPLEX, FLOATING, INTEGER, bfloat16, dtype, floa
 
 Converter = Callable[[np.ndarray], np.ndarray]
 
+_int32 = np.dtype(np.int32)
 _int64 = np.dtype(np.int64)
 _uint64 = np.dtype(np.uint64)
 _float32 = float32.np
+_TWO_31 = 2.0**31
 _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
@@ -84,18 +86,18 @@ def _truncate(value: float, to: np.dtype) -> int:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Values outside int64 are set by hand, as the C cast of them is undefined."""
+    """In range, C's cast. Out of range that is undefined, so such values are set by hand."""
+    if array.size == 0:
+        return np.empty_like(array, to)
+    low, high = np.minimum.reduce(array, None), np.maximum.reduce(array, None)  # NaN if there is one
+    if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
+        return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD
     whole = array.astype(_int64)
-    inside = np.abs(array) < _TWO_63
-    if not inside.all():
-        _saturate(array, whole, inside)
+    if not (-_TWO_63 <= low and high < _TWO_63):
+        whole[array >= _TWO_63] = _LAST
+        whole[array < -_TWO_63] = -_LAST - 1
+        whole[array != array] = 0
     return whole.astype(to, copy=False)
-
-
-def _saturate(array: np.ndarray, whole: np.ndarray, inside: np.ndarray) -> None:
-    outside = ~inside
-    values = array[outside]
-    whole[outside] = np.where(values > 0, _LAST, np.where(values < 0, -_LAST - 1, 0))
 
 
 def _float_to_uint64(array: np.ndarray) -> np.ndarray:

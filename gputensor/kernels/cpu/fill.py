@@ -10,10 +10,16 @@ import numpy as np
 from . import cast, quiet
 
 
+# No floating dtype overflows below this, so that NumPy has nothing to warn of.
+_FITS = 65000
+
+
 def fill(dst: np.ndarray, number: complex) -> None:
     """Set every element of `dst`. Silences itself: call it without `quiet`."""
-    kind = dst.dtype.kind
-    if (kind == "f" and type(number) is not complex) or kind == "c":
+    kind, is_complex = dst.dtype.kind, type(number) is complex
+    if kind == "f" and not is_complex and -_FITS < number < _FITS:
+        dst.fill(number)
+    elif kind == "c" or (kind == "f" and not is_complex):
         quiet.run(dst.fill, number)
     else:
         dst.fill(quiet.run(cast.number, number, dst.dtype))

@@ -7,14 +7,14 @@ of NaNs survive. It does not cast and does not look at dtypes beyond their size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...runtime import cpu
 from . import layout_plan
-from .layout_plan import GATHER, LANES, ROWS, TILES, Plan
+from .layout_plan import GATHER, LANES, ROWS, TILES, Plan, Walk
 
 # Below this, planning costs more than a better walk saves.
 FROM_NBYTES = 1 << 20
@@ -31,25 +31,30 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
     """Write `src`, broadcast, into `dst` of the same dtype."""
     if src.shape != dst.shape:
         src = np.broadcast_to(src, dst.shape)
-    to, source = dst.__array_interface__["data"][0], src.__array_interface__["data"][0]
-    if min(dst.strides, default=0) < 0 or min(src.strides, default=0) < 0 or np.may_share_memory(dst, src):
+    if dst.size == 0:
+        return
+    if min((*dst.strides, *src.strides), default=0) < 0 or np.may_share_memory(dst, src):
         np.copyto(dst, src)
         return
-    walk = layout_plan.normalise(
-        dst.itemsize, dst.shape, dst.strides, src.strides, (to | source) & -(to | source)
-    )
-    how = layout_plan.plan(walk)
-    dst_words = _view(dst, to, walk.itemsize, walk.shape, walk.dst, readonly=False)
-    src_words = _view(src, source, walk.itemsize, walk.shape, walk.src, readonly=True)
-    _walk_boxes(how, dst_words, src_words)
+    to, source = dst.__array_interface__["data"][0], src.__array_interface__["data"][0]
+    both = to | source
+    alignment = both & -both
+    walk = layout_plan.normalise(dst.itemsize, dst.shape, dst.strides, src.strides, alignment)
+    words = _words(walk, alignment)
+    _walk_boxes(
+        layout_plan.plan(walk), words,
+        _view(dst, to, words, walk.shape, walk.dst, readonly=False),
+        _view(src, source, words, walk.shape, walk.src, readonly=True),
+    )  # fmt: skip
 
 
-def _words(itemsize: int, strides: Sequence[int] = (), address: int = 0) -> str:
+def _words(walk: Walk, alignment: int) -> str:
     """An unsigned integer or, where there is none or it would not be aligned, opaque bytes."""
-    alignment = min(itemsize, 8)
-    if itemsize not in _WORDS or address % alignment or any(s % alignment for s in strides):
-        return f"|V{itemsize}"
-    return _WORDS[itemsize]
+    needed = min(walk.itemsize, 8)
+    aligned = needed <= alignment and not any(s % needed for s in (*walk.dst, *walk.src))
+    if walk.itemsize in _WORDS and aligned:
+        return _WORDS[walk.itemsize]
+    return f"|V{walk.itemsize}"
 
 
 class _Words:
@@ -62,22 +67,22 @@ class _Words:
 
 
 def _view(
-    owner: np.ndarray, address: int, itemsize: int, shape: list[int], strides: list[int], readonly: bool
+    owner: np.ndarray, address: int, words: str, shape: list[int], strides: list[int], readonly: bool
 ) -> np.ndarray:
     interface = {
-        "version": 3, "typestr": _words(itemsize, strides, address), "data": (address, readonly),
+        "version": 3, "typestr": words, "data": (address, readonly),
         "shape": tuple(shape), "strides": tuple(strides),
     }  # fmt: skip
     return np.asarray(_Words(owner, interface))
 
 
-def _walk_boxes(how: Plan, dst: np.ndarray, src: np.ndarray) -> None:
+def _walk_boxes(how: Plan, words: str, dst: np.ndarray, src: np.ndarray) -> None:
     shape, box = how.walk.shape, how.box
     counts = [-(-n // part) for n, part in zip(shape, box)]
     total = 1
     for n in counts:
         total *= n
-    work = _WALKERS[how.kind](how)
+    work = _WALKERS[how.kind](how, words)
 
     def some(first: int, last: int) -> None:
         step = work()
@@ -86,7 +91,7 @@ def _walk_boxes(how: Plan, dst: np.ndarray, src: np.ndarray) -> None:
             for n, part in zip(counts, box):
                 index, position = divmod(index, n)
                 at.append(slice(position * part, position * part + part))
-            where = tuple(at)
+            where = (*at, ...)  # the dots keep a 0-d result an array
             step(dst[where], src[where])
 
     parallel = dst.nbytes >= _PARALLEL_FROM[how.kind]
@@ -98,11 +103,11 @@ def _walk_boxes(how: Plan, dst: np.ndarray, src: np.ndarray) -> None:
 Step = Callable[[np.ndarray, np.ndarray], None]
 
 
-def _rows(how: Plan) -> Callable[[], Step]:
+def _rows(how: Plan, words: str) -> Callable[[], Step]:
     return lambda: np.copyto
 
 
-def _lanes(how: Plan) -> Callable[[], Step]:
+def _lanes(how: Plan, words: str) -> Callable[[], Step]:
     lane = how.lane
 
     def step(dst: np.ndarray, src: np.ndarray) -> None:
@@ -113,9 +118,9 @@ def _lanes(how: Plan) -> Callable[[], Step]:
     return lambda: step
 
 
-def _tiles(how: Plan) -> Callable[[], Step]:
+def _tiles(how: Plan, words: str) -> Callable[[], Step]:
     def make() -> Step:
-        scratch = _scratch(how)
+        scratch = _scratch(how, words)
 
         def step(dst: np.ndarray, src: np.ndarray) -> None:
             part = scratch
@@ -129,7 +134,7 @@ def _tiles(how: Plan) -> Callable[[], Step]:
     return make
 
 
-def _scratch(how: Plan) -> np.ndarray:
+def _scratch(how: Plan, words: str) -> np.ndarray:
     """An array of a box's shape that runs as src does; its columns, which dst's run goes along, padded."""
     box, size = how.box, how.walk.itemsize
     strides = [0] * len(box)
@@ -141,15 +146,14 @@ def _scratch(how: Plan) -> np.ndarray:
         strides[d] = stride
         stride *= box[d]
     memory = cpu.allocate(stride + _PAD)
-    return np.ndarray(box, _words(size, strides), memory, 0, strides)
+    return np.ndarray(box, words, memory, 0, strides)
 
 
-def _gather(how: Plan) -> Callable[[], Step]:
+def _gather(how: Plan, words: str) -> Callable[[], Step]:
     """Two dense scratches and `indices`, the place in the first of each element of the second."""
     order = [*how.order, *[d for d in range(len(how.box)) if d not in how.order]]
     backwards = order[::-1]
     tables: dict[tuple[int, ...], np.ndarray] = {}
-    words = _words(how.walk.itemsize)
 
     def table(shape: tuple[int, ...]) -> np.ndarray:
         found = tables.get(shape)

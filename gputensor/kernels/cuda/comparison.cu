@@ -53,16 +53,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) comparison_contiguous(cons
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
       const u32 at = first + (k * blockDim.x + threadIdx.x) * PACK;
-      if (!number_a) a[k] = load_pack<scalar_t, PACK>(p.data[1], at);
-      if (!number_b) b[k] = load_pack<scalar_t, PACK>(p.data[2], at);
+      a[k] = load_or_repeat<scalar_t, PACK>(p.data[1], at, number_a, value_a);
+      b[k] = load_or_repeat<scalar_t, PACK>(p.data[2], at, number_b, value_b);
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
       pack<b8, PACK> result;
 #pragma unroll
       for (int e = 0; e < PACK; ++e) {
-        const acc_t left = number_a ? value_a : cast<acc_t>(a[k].at[e]);
-        const acc_t right = number_b ? value_b : cast<acc_t>(b[k].at[e]);
+        const acc_t left = element_or_number(a[k].at[e], number_a, value_a);
+        const acc_t right = element_or_number(b[k].at[e], number_b, value_b);
         result.at[e].bits = op::OP::of(left, right);
       }
       store_pack<b8, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, result);

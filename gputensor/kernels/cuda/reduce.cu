@@ -269,8 +269,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
 #endif
 
 // The reduced values are scalar_t here, so only the arithmetic types have this entry.
+// One block per SM is asked for, since ptxas would rather spill on sm_90 than take 50 registers.
 #if HAS_LAYOUT(CAST)
-extern "C" __global__ void __launch_bounds__(THREADS) reduce_cast(const reduce_params<DIMS> p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS];
   const reduce_position at = reduce_locate(p, p.kept);
   reduce_t x[STRIDED_UNROLL];

@@ -57,7 +57,10 @@ _Entry._fields_ = (
 
 class _Module(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("thread_index", "block_index", "block_dim", "grid_dim")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("thread_index", "block_index", "block_dim", "grid_dim")
+        ),
         ("dynamic_shared", ctypes.c_void_p),
         ("dynamic_shared_size", ctypes.c_uint),
         ("first", ctypes.POINTER(_Entry)),
@@ -67,7 +70,15 @@ class _Module(ctypes.Structure):
 class Loaded:
     """One entry of one variant in a loaded shared object."""
 
-    __slots__ = ("address", "has_collectives", "library", "max_threads", "module", "name", "params_size")
+    __slots__ = (
+        "address",
+        "has_collectives",
+        "library",
+        "max_threads",
+        "module",
+        "name",
+        "params_size",
+    )
 
     def __init__(self, library: Any, module: Any, entry: _Entry) -> None:
         self.library = library  # keeps the code mapped

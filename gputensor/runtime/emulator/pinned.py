@@ -1,4 +1,4 @@
-"""Pinned host memory of the emulator: host memory that it knows, so that copies stay asynchronous."""
+"""Pinned host memory of the emulator: memory that it knows, so that copies stay asynchronous."""
 
 from __future__ import annotations
 

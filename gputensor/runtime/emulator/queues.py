@@ -74,7 +74,7 @@ class Scheduler:
             self._after_adding(queue)
 
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
-        """The same for a finaliser: runs nothing that could raise; a failure waits for the next call."""
+        """The same for a finaliser: a failure waits for the next call instead of being raised."""
         with self.lock:
             if self.order == "eager" and not queue.pending and not queue.running:
                 self._guarded(queue, call)
@@ -139,7 +139,7 @@ class Scheduler:
 
     def _step(self, queue: Queue) -> None:
         head = queue.pending[0]
-        if type(head) is Mark:
+        if isinstance(head, Mark):
             if not head.done:
                 self.reach(head)
             if queue.pending and queue.pending[0] is head:
@@ -169,7 +169,7 @@ class Scheduler:
             queue.running = False
 
     def raise_failure(self) -> None:
-        """Raise the first failure of work that ran since the last call; later ones follow from it."""
+        """Raise the first failure of the work that has run; later ones follow from it."""
         if self.failures:
             first = self.failures[0]
             self.failures.clear()

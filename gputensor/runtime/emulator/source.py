@@ -15,15 +15,18 @@ from gputensor.core import errors
 
 BODY_MARK = re.compile(r"^[ \t]*//[ \t]*----[ \t]*body[ \t]*----[ \t]*$", re.MULTILINE)
 COLLECTIVES = re.compile(
-    r"__syncthreads\w*|__syncwarp|__shfl\w*_sync|__(?:ballot|any|all)_sync|__match_any_sync|__activemask"
+    r"__syncthreads\w*|__syncwarp|__shfl\w*_sync|__(?:ballot|any|all|match_any)_sync|__activemask"
 )
 
 _C_LINKAGE_BLOCK = re.compile(r'\bextern\s*"C"\s*\{')
 _C_LINKAGE = re.compile(r'\bextern\s*"C"\s*')
 _BOUNDS = r"__launch_bounds__\s*\((?P<{}>(?:[^()]|\([^()]*\))*)\)\s*"
 _ENTRY = re.compile(
-    r"\b(?:static\s+)?__global__\s+(?:" + _BOUNDS.format("before") + r")?void\s+(?:"
-    + _BOUNDS.format("after") + r")?(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
+    r"\b(?:static\s+)?__global__\s+(?:"
+    + _BOUNDS.format("before")
+    + r")?void\s+(?:"
+    + _BOUNDS.format("after")
+    + r")?(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
 )
 _DYNAMIC_SHARED = re.compile(
     r"\bextern\s+__shared__\s+(?:__align__\s*\(\s*\w+\s*\)\s+|alignas\s*\(\s*\w+\s*\)\s+)?"
@@ -54,7 +57,10 @@ def translation_unit(
     file, line = _place(text[: mark.end()] if mark else "", title)
     begin = f'#line {line} "{file}"' + ("" if mark else "\n")
     undefine = "".join(f"#undef {name}\n" for name in sorted(set(_DEFINED.findall(body))))
-    parts = [*(f"#include <{name}>\n" for name in dict.fromkeys(system)), '#include "cuda_on_cpu.h"\n']
+    parts = [
+        *(f"#include <{name}>\n" for name in dict.fromkeys(system)),
+        '#include "cuda_on_cpu.h"\n',
+    ]
     if once.strip():
         parts += [f'#line 1 "{title}"\n', once, "\n"]
     for number, defines in enumerate(variants):
@@ -96,7 +102,9 @@ def _adapt(text: str, fibers: set[str], system: list[str]) -> str:
     def entry(match: re.Match[str]) -> str:
         name, parameters = match["name"], " ".join(match["parameters"].split())
         if not parameters or "," in parameters:
-            raise errors.cannot_launch(name, "parameters", "be one struct by value", parameters or "none")
+            raise errors.cannot_launch(
+                name, "parameters", "be one struct by value", parameters or "none"
+            )
         bound = match["before"] or match["after"] or "1024"
         new = (
             f"static void {name}({parameters}); "
@@ -110,7 +118,9 @@ def _adapt(text: str, fibers: set[str], system: list[str]) -> str:
     text = _C_LINKAGE_BLOCK.sub(lambda m: keep_lines("inline namespace c_linkage {", m), text)
     text = _C_LINKAGE.sub(lambda m: keep_lines("", m), text)
     text = _DYNAMIC_SHARED.sub(
-        lambda m: keep_lines(f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m),
+        lambda m: keep_lines(
+            f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m
+        ),
         text,
     )
     return _ENTRY.sub(entry, text)

@@ -55,6 +55,21 @@ template <class T, int N> DEVICE pack<T, N> repeat(T value) {
   return filled;
 }
 
+// A pack of an operand that may be a number.
+template <class T, int N, class acc_t>
+DEVICE pack<T, N> load_or_repeat(const char* data, u32 element, bool is_number, acc_t value) {
+  return is_number ? repeat<T, N>(cast<T>(value)) : load_pack<T, N>(data, element);
+}
+
+// An element of such a pack. A number beside f16 or bf16 is not rounded to them.
+template <class T, class acc_t> DEVICE acc_t element_or_number(T x, bool is_number, acc_t value) {
+  if constexpr (is_half<T>) {
+    return is_number ? value : cast<acc_t>(x);
+  } else {
+    return cast<acc_t>(x);
+  }
+}
+
 // Data read once and by nobody else soon: it should not push other lines out of L1.
 template <class T, int N> DEVICE pack<T, N> load_streaming(const char* data, u32 element) {
 #ifdef __CUDA_ARCH__

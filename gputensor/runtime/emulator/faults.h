@@ -1,0 +1,141 @@
+// Faults of a kernel end its launch with a sentence instead of the process: signals of the
+// processor and reports of libasan.
+#pragma once
+
+#include <dlfcn.h>
+#include <fcntl.h>
+
+#include "fibers.h"
+
+namespace {
+
+constexpr int WATCHED = 4;
+struct sigaction old_actions[WATCHED];
+const int watched[WATCHED] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+#if defined(__x86_64__)
+// CUDA's integer division by zero has an unspecified result and does not trap; neither does the
+// most negative number by -1. Gives the dividend as quotient, 0 as remainder, and steps over.
+bool skip_division(ucontext_t* u) {
+  greg_t* r = u->uc_mcontext.gregs;
+  const unsigned char* p = (const unsigned char*)r[REG_RIP];
+  bool wide = false, narrow = false;
+  for (;; ++p) {
+    if ((*p & 0xf0) == 0x40) wide = *p & 8;
+    else if (*p == 0x66) narrow = true;
+    else break;
+  }
+  const unsigned char opcode = *p++;
+  if (opcode != 0xf6 && opcode != 0xf7) return false;
+  const unsigned char modrm = *p++, mode = modrm >> 6, rm = modrm & 7;
+  if ((modrm >> 3 & 7) < 6) return false;
+  if (mode != 3) {
+    if (rm == 4) {
+      const unsigned char sib = *p++;
+      if (mode == 0 && (sib & 7) == 5) p += 4;
+    } else if (mode == 0 && rm == 5) {
+      p += 4;
+    }
+    p += mode == 1 ? 1 : mode == 2 ? 4 : 0;
+  }
+  if (opcode == 0xf6) r[REG_RAX] &= ~0xff00ll;
+  else if (narrow) r[REG_RDX] &= ~0xffffll;
+  else r[REG_RDX] = 0;
+  if (opcode == 0xf7 && !narrow && !wide) r[REG_RAX] &= 0xffffffffll;
+  r[REG_RIP] = (greg_t)p;
+  return true;
+}
+#endif
+
+void* instruction_of(const ucontext_t* u) {
+#if defined(__x86_64__)
+  return (void*)u->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  return (void*)u->uc_mcontext.pc;
+#else
+  return nullptr;
+#endif
+}
+
+void on_signal(int number, siginfo_t* info, void* raw) {
+  if (!inside) {  // not ours: let the previous handler see the fault when it happens again
+    for (int i = 0; i < WATCHED; ++i)
+      if (watched[i] == number) sigaction(number, &old_actions[i], nullptr);
+    return;
+  }
+#if defined(__x86_64__)
+  if (number == SIGFPE && skip_division((ucontext_t*)raw)) return;
+#endif
+  char what[600];
+  int at;
+  if (number == SIGFPE) at = snprintf(what, sizeof what, "arithmetic trap");
+  else if (number == SIGILL) at = snprintf(what, sizeof what, "undefined behaviour, a trap by g++");
+  else
+    at = snprintf(what, sizeof what, "illegal address %p (or a full stack of 64 KiB)",
+                  info->si_addr);
+  Dl_info object;
+  void* instruction = instruction_of((ucontext_t*)raw);
+  if (instruction && dladdr(instruction, &object) && object.dli_fname)  // addr2line gives the line
+    snprintf(what + at, sizeof what - (size_t)at, " at (%s+0x%zx)", object.dli_fname,
+             (size_t)((char*)instruction - (char*)object.dli_fbase));
+  write_report(what, nullptr, 0, *now.m->thread_index);
+  siglongjmp(escape, 1);
+}
+
+alignas(64) unsigned char signal_stack[64 << 10];
+stack_t old_signal_stack;
+
+// libasan has a report of its own for bad addresses.
+bool ours(int number) { return !sanitized || number == SIGFPE || number == SIGILL; }
+
+void watch_signals() {
+  stack_t own = {};
+  own.ss_sp = signal_stack;
+  own.ss_size = sizeof signal_stack;
+  sigaltstack(&own, &old_signal_stack);
+  struct sigaction action = {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  for (int i = 0; i < WATCHED; ++i)
+    if (ours(watched[i])) sigaction(watched[i], &action, &old_actions[i]);
+  inside = 1;
+}
+
+void unwatch_signals() {
+  inside = 0;
+  for (int i = 0; i < WATCHED; ++i)
+    if (ours(watched[i])) sigaction(watched[i], &old_actions[i], nullptr);
+  sigaltstack(&old_signal_stack, nullptr);
+}
+
+// Copies what stands between `from` (behind it) and `to` into text; returns its length.
+size_t cut(const char* report_text, const char* from, const char* to, char* text, size_t room) {
+  const char* begin = strstr(report_text, from);
+  if (!begin) return text[0] = 0;
+  begin += strlen(from);
+  const char* end = strstr(begin, to);
+  const size_t n = end ? (size_t)(end - begin) : strlen(begin);
+  return (size_t)snprintf(text, room, "%.*s", (int)(n < room ? n : room - 1), begin);
+}
+
+// A report of libasan, cut to what happened and the kernel's line:
+//   ==1==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x… at pc …
+//   WRITE of size 4 at 0x… thread T0
+//       #0 0x… in (anonymous namespace)::v0::name((anonymous namespace)::v0::P) name.cu:12
+void on_sanitizer_report(const char* text) {
+  if (!inside || report[0]) return;
+  char error[64], size[16], frame[512], what[768];
+  cut(text, "AddressSanitizer: ", " on ", error, sizeof error);
+  const bool writes = cut(text, "WRITE of size ", " ", size, sizeof size) != 0;
+  if (!writes) cut(text, "READ of size ", " ", size, sizeof size);
+  cut(text, "    #0 ", "\n", frame, sizeof frame);
+  const char* line = strrchr(frame, ' ');
+  snprintf(what, sizeof what, "%s, %s of %s bytes at %s", error, writes ? "write" : "read", size,
+           line ? line + 1 : "an unknown line");
+  write_report(what, nullptr, 0, *now.m->thread_index);
+  // every further thread of the block may report the same; the first full report is enough to read
+  static const int nowhere = open("/dev/null", O_WRONLY);
+  __sanitizer_set_report_fd((void*)(intptr_t)nowhere);
+}
+
+}  // namespace

@@ -1,0 +1,43 @@
+// What g++ checks while a kernel runs. A part of cuda_on_cpu.h.
+//
+// The entry points of -fsanitize=undefined, answered here instead of by libubsan, so that a finding
+// has a block and a thread. Each gets a record that begins with the place in the source.
+#pragma once
+
+namespace gputensor {
+struct source_place {
+  const char* file;
+  unsigned line, column;
+};
+struct type_mismatch {
+  source_place place;
+  const void* type;
+  unsigned char log2_alignment, kind;
+};
+}  // namespace gputensor
+#define GPUTENSOR_HANDLER extern "C" __attribute__((visibility("hidden"), noreturn, used))
+#define GPUTENSOR_FINDING(name, what, ...)                                                         \
+  GPUTENSOR_HANDLER void                                                                           \
+      __ubsan_handle_##name##_abort(const gputensor::source_place* at, ##__VA_ARGS__) {            \
+    gputensor::fail(what, at->file, at->line);                                                     \
+  }
+GPUTENSOR_HANDLER void
+__ubsan_handle_type_mismatch_v1_abort(const gputensor::type_mismatch* at,
+                                      __UINTPTR_TYPE__ address) {
+  gputensor::fail(address ? "misaligned address" : "null pointer", at->place.file, at->place.line);
+}
+GPUTENSOR_FINDING(out_of_bounds, "index out of the bounds of its array", __UINTPTR_TYPE__)
+GPUTENSOR_FINDING(shift_out_of_bounds, "shift by more bits than the type has",
+                  __UINTPTR_TYPE__, __UINTPTR_TYPE__)
+GPUTENSOR_FINDING(pointer_overflow, "pointer arithmetic overflows",
+                  __UINTPTR_TYPE__, __UINTPTR_TYPE__)
+GPUTENSOR_FINDING(load_invalid_value, "load of a bool that is neither 0 nor 1", __UINTPTR_TYPE__)
+GPUTENSOR_FINDING(vla_bound_not_positive, "array of no elements", __UINTPTR_TYPE__)
+GPUTENSOR_HANDLER void
+__ubsan_handle_missing_return(const gputensor::source_place* at) {
+  gputensor::fail("end of a function that returns a value", at->file, at->line);
+}
+GPUTENSOR_HANDLER void
+__ubsan_handle_builtin_unreachable(const gputensor::source_place* at) {
+  gputensor::fail("__builtin_unreachable() was reached", at->file, at->line);
+}

@@ -1,0 +1,217 @@
+// Device memory of the emulator: every allocation on its own, between guard bytes, tagged with its
+// device. Freed memory is filled and kept for a while, so that a late write to it is seen.
+#pragma once
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sanitizer.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr size_t ALIGNMENT = 512;        // as cudaMalloc
+constexpr size_t GUARD = 512;            // bytes watched on either side
+constexpr size_t NEAR = 64;              // of which these are looked at after every launch
+constexpr size_t QUARANTINE = 32 << 20;  // bytes of freed memory kept to catch late writes
+constexpr unsigned char FRESH = 0xff, GUARDED = 0xbd, FREED = 0xdd;
+
+enum state : int { LIVE, DROPPED };  // dropped: no tensor holds it, queued work may still use it
+
+struct allocation {
+  unsigned char* begin;
+  size_t nbytes;
+  unsigned char* raw;
+  int device;
+  int state;
+};
+
+// Sorted by address.
+allocation* table;
+size_t table_size, table_room;
+
+allocation* quarantine;
+size_t quarantine_first, quarantine_end, quarantine_room, quarantine_bytes;
+
+bool checks = true;    // guards, poison and quarantine
+bool sanitized = false;
+
+size_t position(const void* p) {  // the first allocation that begins after p
+  size_t low = 0, high = table_size;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (table[middle].begin <= (const unsigned char*)p) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// The allocation whose bytes p points into; one past the end counts for an empty range only.
+allocation* find(const void* p) {
+  size_t at = position(p);
+  if (at == 0) return nullptr;
+  allocation* a = &table[at - 1];
+  return (const unsigned char*)p < a->begin + a->nbytes ? a : nullptr;
+}
+
+bool filled(const unsigned char* p, size_t n, unsigned char value) {
+  if (n == 0) return true;
+  return p[0] == value && memcmp(p, p + 1, n - 1) == 0;
+}
+
+// Writes a sentence about a guard that was written to; false if both are whole.
+bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
+  const unsigned char* end = a.begin + a.nbytes;
+  if (!filled(end, width, GUARDED)) {
+    size_t i = 0;
+    while (end[i] == GUARDED) ++i;
+    snprintf(error, room,
+             "wrote out of bounds: %zu bytes past the end of an allocation of %zu bytes at %p on "
+             "device %d",
+             i, a.nbytes, (void*)a.begin, a.device);
+    memset((void*)end, GUARDED, width);
+    return true;
+  }
+  if (!filled(a.begin - width, width, GUARDED)) {
+    const unsigned char* p = a.begin - 1;
+    while (*p == GUARDED) --p;
+    const size_t i = (size_t)(a.begin - p);
+    snprintf(error, room,
+             "wrote out of bounds: %zu bytes before the begin of an allocation of %zu bytes at %p "
+             "on device %d",
+             i, a.nbytes, (void*)a.begin, a.device);
+    memset(a.begin - width, GUARDED, width);
+    return true;
+  }
+  return false;
+}
+
+void describe_late_write(const allocation& a, char* error, size_t room) {
+  snprintf(error, room,
+           "memory of %zu bytes at %p on device %d was written to after it was freed; a stream used "
+           "it without record_stream",
+           a.nbytes, (void*)a.begin, a.device);
+}
+
+template <class T>
+void make_room(T*& items, size_t used, size_t& room) {
+  if (used < room) return;
+  room = room ? room * 2 : 256;
+  items = (T*)realloc((void*)items, room * sizeof(T));
+}
+
+}  // namespace
+
+EXPORT void engine_configure(int with_checks) {
+  sanitized = __asan_unpoison_memory_region != nullptr;
+  checks = with_checks && !sanitized;
+}
+
+EXPORT void* engine_allocate(size_t nbytes, int device) {
+  void* raw;
+  const size_t guard = sanitized ? 0 : GUARD;  // libasan has red zones of its own
+  if (posix_memalign(&raw, ALIGNMENT, nbytes + 2 * guard)) return nullptr;
+  allocation a = {(unsigned char*)raw + guard, nbytes, (unsigned char*)raw, device, LIVE};
+  if (!sanitized) {
+    memset(raw, GUARDED, guard);
+    memset(a.begin + nbytes, GUARDED, guard);
+  }
+  if (checks || sanitized) memset(a.begin, FRESH, nbytes);
+  make_room(table, table_size, table_room);
+  size_t at = position(a.begin);
+  memmove(table + at + 1, table + at, (table_size - at) * sizeof(allocation));
+  table[at] = a;
+  ++table_size;
+  return a.begin;
+}
+
+EXPORT void engine_drop(void* p) {
+  if (allocation* a = find(p)) a->state = DROPPED;
+}
+
+// Frees memory whose queued work has run. 1: `error` tells of a broken guard, or of a late write
+// to memory that was freed before.
+EXPORT int engine_free(void* p, char* error, size_t room) {
+  size_t at = position(p) - 1;
+  allocation a = table[at];
+  int wrong = checks && guard_broken(a, GUARD, error, room);
+  memmove(table + at, table + at + 1, (table_size - at - 1) * sizeof(allocation));
+  --table_size;
+  if (!checks) {
+    free(a.raw);
+    return 0;
+  }
+  memset(a.begin, FREED, a.nbytes);
+  if (quarantine_first > 256 && quarantine_first * 2 > quarantine_end) {
+    memmove(quarantine, quarantine + quarantine_first,
+            (quarantine_end - quarantine_first) * sizeof(allocation));
+    quarantine_end -= quarantine_first;
+    quarantine_first = 0;
+  }
+  make_room(quarantine, quarantine_end, quarantine_room);
+  quarantine[quarantine_end++] = a;
+  quarantine_bytes += a.nbytes;
+  while (quarantine_bytes > QUARANTINE) {
+    allocation old = quarantine[quarantine_first++];
+    quarantine_bytes -= old.nbytes;
+    if (!wrong && !filled(old.begin, old.nbytes, FREED)) {
+      describe_late_write(old, error, room);
+      wrong = 1;
+    }
+    free(old.raw);
+  }
+  return wrong;
+}
+
+// Looks at the guards of all memory. 1: `error` tells of the first broken one.
+EXPORT int engine_check(char* error, size_t room) {
+  if (checks)
+    for (size_t i = 0; i < table_size; ++i)
+      if (guard_broken(table[i], NEAR, error, room)) return 1;
+  return 0;
+}
+
+// Looks at freed memory that is still kept. 1: `error` tells of a late write.
+EXPORT int engine_check_freed(char* error, size_t room) {
+  for (size_t i = quarantine_first; checks && i < quarantine_end; ++i)
+    if (!filled(quarantine[i].begin, quarantine[i].nbytes, FREED)) {
+      describe_late_write(quarantine[i], error, room);
+      memset(quarantine[i].begin, FREED, quarantine[i].nbytes);
+      return 1;
+    }
+  return 0;
+}
+
+struct found {
+  void* begin;
+  size_t nbytes;
+  int device;
+  int state;
+};
+
+EXPORT int engine_find(const void* p, found* result) {
+  allocation* a = find(p);
+  if (!a) return 0;
+  *result = {a->begin, a->nbytes, a->device, a->state};
+  return 1;
+}
+
+// Looks for words in a parameter struct that point into memory which a kernel on `device` may not
+// use: `reachable` has a bit per device with peer access. 0, or 1 + the byte offset of the word.
+EXPORT int engine_scan(const void* params, size_t size, int device, unsigned reachable,
+                       found* result) {
+  for (size_t at = 0; at + 8 <= size; at += 8) {
+    void* p;
+    memcpy(&p, (const char*)params + at, 8);
+    if (table_size == 0 || p < table[0].begin) continue;
+    allocation* a = find(p);
+    if (!a || a->device < 0) continue;  // pinned host memory is mapped into every device
+    if ((a->device == device || reachable >> a->device & 1) && a->state == LIVE) continue;
+    *result = {a->begin, a->nbytes, a->device, a->state};
+    return 1 + (int)at;
+  }
+  return 0;
+}

@@ -1,0 +1,302 @@
+"""A case: one row, sample, dtype and layout; and the forms in which an operator can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from codegen.load import load
+from codegen.model import Op
+from gputensor.core import dtype as dtypes
+from gputensor.core.dtype import ALL, COMPLEX, FLOATING, dtype
+from gputensor.core.errors import ArgumentTypeError
+
+from ..rows import DEVICE, DTYPE, ROWS, Placeholder, Row, S
+from . import compare, dtype_rules, operands
+from .operands import LAYOUTS, T
+
+OPS = load().ops
+
+
+def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> str:
+    """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_."""
+    plain = op.base.rstrip("_")
+    return plain if plain in bases else op.base
+
+
+OPS_OF = {name: tuple(op for op in OPS if row_name(op) == name) for name in map(row_name, OPS)}
+# Rows that can be called on the devices we have.
+CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
+
+
+def packet(base: str) -> Any:
+    return getattr(gt.ops.aten, base)
+
+
+def operator_of(op: Op) -> Any:
+    """`gt.ops.aten.add.Tensor`."""
+    return getattr(packet(op.base), op.schema.name.overload or "default")
+
+
+def takes(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an overload's schema takes the arguments."""
+    operator = operator_of(op)
+    try:
+        operator.table.signature.arrange(operator, args, kwargs)
+    except ArgumentTypeError:
+        return False
+    return True
+
+
+class Case:
+    """One call to make: a sample of a row with tensors of a dtype in a layout."""
+
+    __slots__ = ("row", "sample", "dtype", "layout")
+
+    def __init__(self, row: Row, sample: S, of: dtype, layout: str = "contiguous") -> None:
+        self.row, self.sample, self.dtype, self.layout = row, sample, of, layout
+
+    def __str__(self) -> str:
+        shown = [_show(x, self.dtype) for x in self.sample.args]
+        shown += [f"{name}={_show(x, self.dtype)}" for name, x in self.sample.kwargs.items()]
+        return f"{self.row.name}({', '.join(shown)}) [{self.dtype.short}, {self.layout}]"
+
+    def build(self, device: str = "cpu") -> Call:
+        return Call(self, device)
+
+    def tensors(self) -> list[T]:
+        return [x for x in _leaves((self.sample.args, self.sample.kwargs)) if type(x) is T]
+
+    def array(self, operand: T, position: int) -> np.ndarray:
+        return operands.array_of(operand, self.dtype, self.layout, position)
+
+    # -- what must come of it ---------------------------------------------------------------------
+
+    def op(self) -> Op:
+        """The overload that the call reaches, the out forms and in-place forms aside."""
+        found = _reached.get(id(self.sample))
+        if found is None:
+            call = self.build("cpu")
+            forms = [op for op in OPS_OF[self.row.name] if op.kind != "out"]
+            fits = [op for op in forms if takes(op, call.args, call.kwargs)]
+            assert fits, f"{self}: no overload of gt.ops.aten.{self.row.name} takes these arguments"
+            found = next((op for op in fits if op.kind == "functional"), fits[0])
+            _reached[id(self.sample)] = found
+        return found
+
+    def expected(self) -> dtype_rules.Expected | None:
+        """The dtypes to compute in and to get, by the YAML; None where the call must be refused."""
+        op = self.op()
+        if not op.dtypes:
+            return self._own_dtype()
+        meeting = []
+        for x in _leaves(self.sample.args):
+            if type(x) is T:
+                if op.family != "where" or meeting or x is not self.sample.args[0]:
+                    meeting.append((x.sizes, x.dtype or self.dtype))
+            elif type(x) in (bool, int, float, complex) and op.family in ("binary", "comparison", "where"):
+                meeting.append(x)
+        if op.dtypes == "same" and len({of for _, of in meeting}) > 1:
+            return None
+        wanted = self.sample.kwargs.get("dtype")
+        found = dtype_rules.expected(op.dtypes, op.family, meeting, wanted)
+        refuses = self.row.refuses
+        if found and refuses and refuses(self.sample.args, self.sample.kwargs, found.compute):
+            return None
+        return found
+
+    def _own_dtype(self) -> dtype_rules.Expected:
+        if self.row.result is not None:
+            result = self.row.result(self.sample.args, self.sample.kwargs, self.dtype)
+        else:
+            tensors = self.tensors()
+            first = (tensors[0].dtype or self.dtype) if tensors else dtypes.float32
+            wanted = self.sample.kwargs.get("dtype", first)
+            result = self.dtype if wanted is DTYPE else wanted or first
+        return dtype_rules.Expected(None, result)
+
+    def reference(self, expected: dtype_rules.Expected) -> Any:
+        """What the row's reference makes of the operands, in the dtype it computes in."""
+        position = iter(range(99))
+
+        def enter(x: Any) -> Any:
+            if type(x) is T:
+                array = self.array(x, next(position))
+                mask = x.dtype is dtypes.bool_ and self.op().family == "where" and x is self.sample.args[0]
+                return array if expected.compute is None or mask else widen(array, expected.compute)
+            return _fill_in(x, self.dtype, "cpu")
+
+        args = _map(self.sample.args, enter)
+        kwargs = _map(self.sample.kwargs, enter)
+        if expected.compute is not None:
+            kwargs.pop("dtype", None)
+        with np.errstate(all="ignore"):
+            return self.row.ref(*args, **kwargs)
+
+
+# id of a sample -> the overload that it reaches; samples live as long as their rows.
+_reached: dict[int, Op] = {}
+
+
+def widen(array: np.ndarray, compute: dtype) -> np.ndarray:
+    """The values in the dtype that the operator computes in, then in the widest of its category."""
+    if compute in (dtypes.float16, dtypes.bfloat16) and array.dtype.kind in "iu":
+        array = array.astype(np.float32)  # wide integers reach 16-bit floats through float32
+    with np.errstate(all="ignore"):
+        narrow = compare.cast(array, compute)
+    if compute.category == COMPLEX:
+        return narrow.astype(np.complex128)
+    if compute.category == FLOATING:
+        return narrow.astype(np.float64)
+    if compute is dtypes.bool_ or compute is dtypes.uint64:
+        return narrow
+    return narrow.astype(np.int64)
+
+
+class Call:
+    """The arguments of a case on one device, made anew, and the storages they look at."""
+
+    __slots__ = ("case", "device", "args", "kwargs", "built")
+
+    def __init__(self, case: Case, device: str) -> None:
+        self.case, self.device = case, device
+        self.built: list[operands.Built] = []
+
+        def enter(x: Any) -> Any:
+            if type(x) is not T:
+                return _fill_in(x, case.dtype, device)
+            made = operands.build(x, case.dtype, case.layout, len(self.built), device)
+            self.built.append(made)
+            return made.tensor.untyped_storage() if x.as_storage else made.tensor
+
+        self.args = _map(case.sample.args, enter)
+        self.kwargs = _map(case.sample.kwargs, enter)
+        if OPS_OF[case.row.name][0].is_factory:
+            self.kwargs["device"] = device
+
+    def run(self) -> Any:
+        """Call the operator in the form in which users call it."""
+        gt.manual_seed(7)
+        return main_form(self.case.row.name)(self.args, self.kwargs)
+
+    def assert_unchanged(self) -> None:
+        """Raise if a storage holds anything but what it held at first."""
+        for number, made in enumerate(self.built):
+            compare.assert_same(
+                made.storage_now(), made.before, self.case, f"operand {number} was written to;"
+            )
+
+
+# --- forms ------------------------------------------------------------------------------------------
+
+
+def as_function(name: str) -> Callable[..., Any] | None:
+    function = getattr(gt, name, None)
+    if function is None or not any("function" in op.variants for op in OPS_OF[name]):
+        return None
+    return lambda args, kwargs: function(*args, **kwargs)
+
+
+def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
+    """The method `base` (the row's own name unless given), with `self` in front."""
+    base = base or name
+    op = next((op for op in OPS if op.base == base and "method" in op.variants), None)
+    if op is None:
+        return None
+    names = [argument.name for argument in op.arguments]
+    place = names.index("self")
+
+    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return getattr(args[place], base)(*args[:place], *args[place + 1 :], **kwargs)
+
+    return call
+
+
+def as_property(name: str) -> Callable[..., Any] | None:
+    if not any("property" in op.variants for op in OPS_OF[name]):
+        return None
+    return lambda args, kwargs: getattr(args[0], name)
+
+
+def as_packet(name: str) -> Callable[..., Any]:
+    return lambda args, kwargs: packet(name)(*args, **kwargs)
+
+
+def main_form(name: str) -> Callable[..., Any]:
+    """Function, else method, else property; private operators have `gt.ops` alone."""
+    return as_function(name) or as_method(name) or as_property(name) or as_packet(name)
+
+
+# --- cases ------------------------------------------------------------------------------------------
+
+
+def dtypes_of(row: Row) -> tuple[dtype, ...]:
+    return row.dtypes or ALL
+
+
+def cases(row: Row, *, crossed: bool) -> Iterator[Case]:
+    """The row's samples × dtypes × layouts.
+
+    crossed: every dtype in every layout. Else every dtype in one layout and every layout in one
+    dtype, which changes from sample to sample.
+    """
+    computes = any(op.dtypes for op in OPS_OF[row.name])
+    for number, sample in enumerate(row.samples):
+        here = _layouts(row, sample)
+        if all(type(x) is not T and x is not DTYPE for x in _leaves((sample.args, sample.kwargs))):
+            yield Case(row, sample, dtypes.float32)
+            continue
+        takes = dtypes_of(row)
+        if crossed and computes:
+            for of in takes:
+                for layout in here:
+                    yield Case(row, sample, of, layout)
+            continue
+        for k in range(max(len(takes), len(here))):
+            yield Case(row, sample, takes[(k + number) % len(takes)], here[k % len(here)])
+
+
+def _layouts(row: Row, sample: S) -> list[str]:
+    """Those in which at least one operand lies otherwise than contiguously."""
+    free = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T and x.layout is None]
+    return [
+        layout for layout in LAYOUTS
+        if layout == "contiguous" or any(operands.strides_of(x.sizes, layout) for x in free)
+    ]  # fmt: skip
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if type(tree) in (tuple, list):
+        for x in tree:
+            yield from _leaves(x)
+    elif type(tree) is dict:
+        for x in tree.values():
+            yield from _leaves(x)
+    else:
+        yield tree
+
+
+def _map(tree: Any, enter: Callable[[Any], Any]) -> Any:
+    if type(tree) in (tuple, list):
+        return type(tree)(_map(x, enter) for x in tree)
+    if type(tree) is dict:
+        return {name: _map(x, enter) for name, x in tree.items()}
+    return enter(tree)
+
+
+def _fill_in(x: Any, of: dtype, device: str) -> Any:
+    if type(x) is not Placeholder:
+        return x
+    return {id(DTYPE): of, id(DEVICE): device}[id(x)]
+
+
+def _show(x: Any, of: dtype) -> str:
+    if type(x) is T:
+        size = ",".join(map(str, x.sizes))
+        return f"{(x.dtype or of).short}[{size}]" + (f" {x.layout}" if x.layout else "")
+    if type(x) in (tuple, list):
+        return "[" + ", ".join(_show(y, of) for y in x) + "]"
+    return repr(x)

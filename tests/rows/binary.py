@@ -1,0 +1,111 @@
+"""Rows of kernels/*/binary: two inputs that promote, with alpha and rounding modes."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gputensor.core import errors
+from gputensor.core.dtype import (
+    COMPLEX, bool_, complex64, complex128, float32, int32, int64, uint16,
+)  # fmt: skip
+
+from . import Fails, Row, S, T, pairs
+
+
+def _scaled(ufunc: np.ufunc, swap: bool = False) -> Any:
+    def reference(self: Any, other: Any, alpha: Any = 1) -> Any:
+        if swap:
+            self, other = other, self
+        if alpha == 1 and type(alpha) is int:
+            return ufunc(self, other)
+        # of bools, a product is their conjunction, and True the only number to multiply with
+        return ufunc(self, np.multiply(other, alpha if np.asarray(other).dtype != bool else bool(alpha)))
+
+    return reference
+
+
+def _divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return np.true_divide(self, other)
+    if rounding_mode == "floor":
+        return np.floor_divide(self, other)
+    if np.result_type(self, other).kind in "iu":
+        return np.floor_divide(self - np.fmod(self, other), other)
+    return np.trunc(np.true_divide(self, other))
+
+
+def _rounds_complex_or_bool(args: Any, kwargs: Any, compute: Any) -> bool:
+    return kwargs.get("rounding_mode") is not None and (compute.category == COMPLEX or compute is bool_)
+
+
+def _scales_by_more_than(args: Any, kwargs: Any, compute: Any) -> bool:
+    """alpha must not be of a higher category than the result."""
+    alpha = kwargs.get("alpha", 1)
+    return {bool: 0, int: 1, float: 2, complex: 3}[type(alpha)] > max(compute.category, 1)
+
+
+SCALED = [
+    S(T(2, 3), T(2, 3), alpha=2), S(T(2, 3), T(3), alpha=-3), S(T(), T(2, 3), alpha=0),
+    S(T(2, 3), T(2, 3), alpha=-0.5), S(T(2, 3), 2, alpha=3), S(T(0, 3), T(3), alpha=2),
+    S(T(2, 3), T(2, 3, dtype=float32), alpha=2), S(T(2, 3), T(2, 3), alpha=True),
+]  # fmt: skip
+MISMATCH = S(T(2, 3), T(2, 4))
+
+
+def _refusals(op: str) -> tuple[Fails, ...]:
+    """What every operator of two inputs refuses."""
+    return (
+        Fails(MISMATCH, errors.ShapeError, rf"{op}: 'other' must broadcast with 'self' \(got .*\[2,3\].*\[2,4\]"),
+        Fails(S(T(2), "2"), TypeError, f"{op}: 'other' must be a (tensor|number)"),
+        Fails(S(T(2), None), TypeError, f"{op}: 'other' must be a (tensor|number)"),
+        Fails(S(T(2), T(2, dtype=uint16)), errors.DtypeError, f"{op}: .*u16", int32),
+    )
+
+
+ROWS = [
+    Row(
+        "add", pairs() + SCALED, _scaled(np.add), operator=operator.add, refuses=_scales_by_more_than,
+        errors=(
+            *_refusals("add"),
+            Fails(S(T(2), T(2), alpha=1.5), errors.ArgumentError, "add: 'alpha' must", int64),
+        ),
+    ),
+    Row(
+        "div",
+        pairs("any", "any")
+        + [
+            S(T(*a, values="exact"), T(*b, values="nonzero"), rounding_mode=mode)
+            for mode in ("trunc", "floor")
+            for a, b in (((2, 3), (2, 3)), ((), ()), ((0, 3), (3,)), ((2, 3, 4, 5), (3, 1, 1)), ((2, 3), ()))
+        ]
+        + [S(T(2, 3), 2, rounding_mode=mode) for mode in ("trunc", "floor")]
+        + [S(T(2, 3), -1.5, rounding_mode=mode) for mode in ("trunc", "floor")]
+        + [S(T(2, 3), T(2, 3, values="nonzero"), rounding_mode=None)],
+        _divide, operator=operator.truediv, refuses=_rounds_complex_or_bool,
+        ulp={complex64: 4, complex128: 4}, device_ulp=4,
+        why="a complex quotient is some ten roundings, and its scaling differs between libraries",
+        errors=(
+            *_refusals("div"),
+            Fails(
+                S(T(2), T(2), rounding_mode="up"), errors.ArgumentError,
+                "div: 'rounding_mode' must be None, 'trunc' or 'floor' .got 'up'",
+            ),
+            Fails(S(T(2), T(2), rounding_mode="floor"), errors.DtypeError, "div: 'self' must be real", complex64),
+        ),
+    ),
+    Row("maximum", pairs(), np.maximum, errors=_refusals("maximum")),
+    Row("minimum", pairs(), np.minimum, errors=_refusals("minimum")),
+    Row("mul", pairs("exact"), np.multiply, operator=operator.mul, errors=_refusals("mul")),
+    Row(
+        "rsub", pairs() + SCALED, _scaled(np.subtract, swap=True), refuses=_scales_by_more_than,
+        errors=(Fails(S(T(2, 3), T(2, 4)), errors.ShapeError, "sub: '(self|other)' must broadcast"),),
+    ),
+    Row(
+        "sub", pairs() + SCALED, _scaled(np.subtract), operator=operator.sub,
+        refuses=_scales_by_more_than,
+        errors=(*_refusals("sub"), Fails(S(T(2), T(2)), errors.DtypeError, "sub: 'self' must not be bool", bool_)),
+    ),
+]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Rows of copies: between layouts and dtypes, clone, contiguous and `to`; one element to Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.core.dtype import ALL, BOOL, INTEGER, from_numpy
+
+from . import DEVICE, DTYPE, Fails, Row, S, T, grid
+
+
+def converted(array: np.ndarray, to: np.dtype) -> np.ndarray:
+    """The numeric rule of the project, element by element in Python.
+
+    float -> integer: truncate, saturate to int64, keep the low bits; NaN is 0; to uint64, values in
+    [2^63, 2^64) are exact. Source: Note [Numeric casts] in kernels/cpu/cast.py.
+    """
+    target = from_numpy(np.dtype(to))
+    with np.errstate(all="ignore"):
+        if target.category == BOOL:
+            return array.astype(np.complex128) != 0 if array.dtype.kind == "c" else array.astype(bool)
+        if array.dtype.kind == "c" and to.kind != "c":
+            array = array.real
+        if target.category == INTEGER and array.dtype.kind not in "biu":
+            flat = [_to_integer(float(x), target) for x in array.reshape(-1)]
+            return np.array(flat, np.uint64).astype(to).reshape(array.shape)
+        if target.itemsize == 2 and target.category > INTEGER and array.dtype.kind in "iu":
+            array = array.astype(np.float32)
+        if to.kind == "V" and array.dtype == np.float64:
+            array = array.astype(np.float32)
+        return array.astype(to)
+
+
+def _to_integer(x: float, target: Any) -> int:
+    if x != x:
+        return 0
+    if target.name == "uint64" and 2.0**63 <= x < 2.0**64:
+        return int(x)
+    clamped = max(-(2**63), min(2**63 - 1, int(x) if abs(x) < 2.0**64 else int(np.sign(x)) << 63))
+    return clamped & (2**64 - 1)
+
+
+def _copied(self: np.ndarray, src: np.ndarray, non_blocking: bool = False) -> np.ndarray:
+    return np.broadcast_to(converted(src, self.dtype), self.shape)
+
+
+def _to(self: np.ndarray, *target: Any, dtype: Any = None, **options: Any) -> np.ndarray:
+    for x in (*target, dtype):
+        if isinstance(x, gt.dtype):
+            return converted(self, x.np)
+        if isinstance(x, np.ndarray):
+            return converted(self, x.dtype)
+    return self
+
+
+def _target(args: tuple[Any, ...], kwargs: dict[str, Any], of: Any) -> Any:
+    """The dtype that `to` is asked for."""
+    for x in (*args[1:], kwargs.get("dtype")):
+        if x is DTYPE:
+            return of
+        if isinstance(x, gt.dtype):
+            return x
+        if type(x) is T:
+            return x.dtype or of
+    return args[0].dtype or of
+
+
+def _same(self: np.ndarray, **options: Any) -> np.ndarray:
+    return self
+
+
+_IMAGE = T(2, 3, 4, 5)
+_FORMATS = (gt.contiguous_format, gt.channels_last, gt.preserve_format)
+
+ROWS = [
+    Row(
+        "copy_",
+        [S(T(4, 6, values="any"), T(4, 6, values="any", dtype=d)) for d in ALL]
+        + [
+            S(T(2, 3), T(3)), S(T(2, 3), T()), S(T(), T()), S(T(0, 3), T(3)), S(T(1, 3, 1), T(3, 1)),
+            S(_IMAGE, T(2, 3, 4, 5, layout="channels_last")), S(_IMAGE, T(3, 1, 5), True),
+        ],
+        _copied,
+        errors=(
+            Fails(S(T(2, 3), T(2)), errors.ShapeError, "copy_: "),
+            Fails(S(T(2), 1.0), TypeError, "copy_: 'src' must be a tensor"),
+            Fails(S(T(2, 3, layout="expanded"), T(2, 3)), errors.ArgumentError, "copy_: 'self' must"),
+        ),
+    ),
+    Row("_copy_from", [], needs_backend=True),
+    Row("_copy_from_and_resize", [], needs_backend=True),
+    Row(
+        "clone",
+        grid() + [S(_IMAGE, memory_format=f) for f in _FORMATS] + [S(T(2, 3), memory_format=gt.contiguous_format)],
+        _same,
+        errors=(
+            Fails(S(T(2, 3), memory_format=gt.channels_last), errors.GpuTensorError, "must have 4 dimensions|4"),
+        ),
+    ),
+    Row(
+        "contiguous", grid() + [S(_IMAGE, memory_format=gt.channels_last)], _same, may_copy=True,
+        errors=(
+            Fails(
+                S(T(2, 3, layout="transposed"), memory_format=gt.preserve_format), errors.ArgumentError,
+                "contiguous: 'memory_format' must name an order of dimensions",
+            ),
+        ),
+    ),
+    Row(
+        "to",
+        [S(T(4, 6, values="any", dtype=d), DTYPE) for d in ALL]
+        + [
+            S(T(2, 3)), S(T(2, 3), DEVICE), S(T(2, 3), DEVICE, gt.float64), S(T(2, 3), T(1, dtype=gt.int32)),
+            S(T(2, 3), dtype=gt.float16), S(T(2, 3), copy=True), S(_IMAGE, memory_format=gt.channels_last),
+            S(T(), gt.bfloat16), S(T(0, 3), gt.int8), S(_IMAGE, gt.float64, memory_format=gt.contiguous_format),
+        ],
+        _to, result=_target, may_copy=True,
+        errors=(
+            Fails(S(T(2), dtype="float32"), TypeError, "to: 'dtype' must be"),
+            Fails(S(T(2), gt.float32, memory_format="channels_last"), TypeError, "to: 'memory_format' must be"),
+        ),
+    ),
+    Row(
+        "_to_copy",
+        [S(T(2, 3)), S(T(2, 3, values="any"), dtype=gt.int32), S(_IMAGE, memory_format=gt.channels_last)],
+        _to, result=_target,
+    ),
+    Row(
+        "item", [S(T()), S(T(1)), S(T(1, 1, 1))], lambda self: self.reshape(()),
+        no_meta="a meta tensor has no element to read",
+        errors=(Fails(S(T(2)), errors.ArgumentError, "item: 'self' must hold one element"),),
+    ),
+    Row(
+        "_local_scalar_dense", [S(T()), S(T(1))], lambda self: self.reshape(()),
+        no_meta="a meta tensor has no element to read",
+    ),
+    Row(
+        "flip",
+        [S(T(2, 3), (0,)), S(T(2, 3), (0, 1)), S(_IMAGE, (1, -1)), S(T(2, 3), ()), S(T(0, 3), (0,)), S(T(5), (0,))],
+        lambda self, dims: np.flip(self, dims) if len(dims) else self,
+        errors=(
+            Fails(S(T(2, 3), (2,)), errors.IndexRangeError, "flip: 'dims' must be in"),
+            Fails(S(T(2, 3), (0, -2)), errors.ArgumentError, "flip: 'dims' must name each dimension at most once"),
+        ),
+    ),
+]  # fmt: skip

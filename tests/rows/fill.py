@@ -1,0 +1,33 @@
+"""Rows of kernels/*/fill: one value into every element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gputensor.core import errors
+from gputensor.core.dtype import float32, float64, int64
+
+from . import Fails, Row, S, T, grid
+from .copy import converted
+
+
+def _filled(self: np.ndarray, value: Any) -> np.ndarray:
+    return np.broadcast_to(converted(np.asarray(value), self.dtype), self.shape)
+
+
+ROWS = [
+    Row(
+        "fill_",
+        [S(*sample.args, value) for sample in grid() for value in (3, 2.5, True)]
+        + [S(T(2, 3), T()), S(T(2, 3), T(dtype=float64)), S(T(), T(dtype=int64)), S(T(0, 3), T())],
+        _filled,
+        errors=(
+            Fails(S(T(2), "1"), TypeError, "fill_: 'value' must be a number"),
+            Fails(S(T(2), T(2)), errors.ArgumentError, "fill_: 'value' must be a number or a 0-d tensor"),
+            Fails(S(T(2), 1j), errors.ArgumentError, "fill_: 'value' must be real for f32", float32),
+        ),
+    ),
+    Row("zero_", grid(), np.zeros_like),
+]

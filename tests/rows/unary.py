@@ -1,0 +1,32 @@
+"""Rows of kernels/*/unary: one input, element by element."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from gputensor.core import errors
+from gputensor.core.dtype import bfloat16, bool_, complex64, complex128, float16, float32, float64
+
+from . import Fails, Row, S, T, grid
+
+ROWS = [
+    Row(
+        "abs", grid(), np.abs, operator=abs, out="same",
+        ulp={complex64: 1, complex128: 1}, device_ulp=1,
+        why="the modulus is a hypot, good to 1 ulp in every libm",
+    ),
+    Row(
+        "exp", grid("any") + grid("exact"), np.exp,
+        ulp={float16: 1, bfloat16: 1, float32: 4, float64: 4, complex64: 4, complex128: 4}, device_ulp=4,
+        why="NumPy and CUDA promise 4 ulp for expf and less for exp; 16-bit floats round the f32 once",
+    ),
+    Row(
+        "neg", grid(), np.negative, operator=operator.neg, out="same",
+        errors=(
+            Fails(S(T(2)), errors.DtypeError, "neg: 'self' must not be bool", bool_),
+            Fails(S([1.0]), TypeError, "neg: 'self' must be a tensor"),
+        ),
+    ),
+]  # fmt: skip

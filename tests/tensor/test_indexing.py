@@ -1,0 +1,132 @@
+"""x[index] and x[index] = value: what is a view, what is a copy, and what one call costs in dispatches."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.dispatch.trace import trace
+
+
+@pytest.fixture
+def x():
+    return gt.arange(24).reshape(2, 3, 4)
+
+
+def hops(call):
+    with trace() as lines:
+        call()
+    return [line for line in lines if line.startswith("[call]")]
+
+
+def test_int_and_slice_are_one_dispatch_call(x):
+    assert len(hops(lambda: x[1])) == 1
+    assert len(hops(lambda: x[1:])) == 1
+    assert len(hops(lambda: x[:, 1])) == 1
+    assert len(hops(lambda: x[0, 1])) == 2
+
+
+@pytest.mark.parametrize("index, sizes, strides, offset", [
+    (1, (3, 4), (4, 1), 12),
+    (-1, (3, 4), (4, 1), 12),
+    (np.int64(1), (3, 4), (4, 1), 12),
+    (slice(1, None), (1, 3, 4), (12, 4, 1), 12),
+    (slice(None), (2, 3, 4), (12, 4, 1), 0),
+    (slice(None, None, 2), (1, 3, 4), (24, 4, 1), 0),
+    (..., (2, 3, 4), (12, 4, 1), 0),
+    ((), (2, 3, 4), (12, 4, 1), 0),
+    (None, (1, 2, 3, 4), (24, 12, 4, 1), 0),
+    ((..., None), (2, 3, 4, 1), (12, 4, 1, 1), 0),
+    ((0, ..., 2), (3,), (4,), 2),
+    ((slice(None), 1, slice(1, 3)), (2, 2), (12, 1), 5),
+    ((1, None, 2, 3), (1,), (12,), 23),
+    (slice(5, 2), (0, 3, 4), (12, 4, 1), 24),
+])  # fmt: skip
+def test_views(x, index, sizes, strides, offset):
+    view = x[index]
+    assert (view.shape, view.stride(), view.storage_offset()) == (sizes, strides, offset)
+    assert view.untyped_storage() is x.untyped_storage() and view is not x
+
+
+def test_zero_dim_tensors_are_ints_and_bools(x):
+    one = gt.tensor(1)
+    assert x[one].data_ptr() == x[1].data_ptr()
+    assert x[:, one, one:].tolist() == [[5, 6, 7], [17, 18, 19]]
+    assert x[gt.tensor(True)].shape == (1, 2, 3, 4)
+    assert x[gt.tensor(2, dtype=gt.int16) - 1].tolist() == x[1].tolist()
+
+
+def test_bools_copy(x):
+    assert x[True].shape == (1, 2, 3, 4) and x[False].shape == (0, 2, 3, 4)
+    assert x[True].data_ptr() != x.data_ptr()
+    assert x[1, True].tolist() == [x[1].tolist()]
+    x[True] = 5
+    x[False] = 9
+    assert x.sum().item() == 5 * 24
+
+
+def test_negative_steps_flip(x):
+    flipped = x[::-1, :, ::-2]
+    assert flipped.tolist() == x.numpy()[::-1, :, ::-2].tolist()
+    assert min(flipped.stride()) >= 0 and flipped.data_ptr() != x.data_ptr()
+    assert x[1:1:-1].shape == (0, 3, 4)
+
+
+@pytest.mark.parametrize("index, value", [
+    (slice(None, None, -1), [[0], [1], [2]]),
+    ((0, slice(None, None, -1)), [1, 2, 3, 4]),
+    ((slice(2, 0, -1), slice(None, None, -2)), [[1, 2], [3, 4]]),
+    ((slice(None, None, -1), 1), [7, 8, 9]),
+    ((slice(None, None, -1), 1), [7]),
+    ((..., slice(None, None, -1)), [1, 2, 3, 4]),
+], ids=str)  # fmt: skip
+def test_negative_steps_write_as_numpy_does(index, value):
+    ours, array = gt.zeros(3, 4, dtype=gt.int64), np.zeros((3, 4), np.int64)
+    ours[index] = gt.tensor(value)
+    array[index] = value
+    assert ours.tolist() == array.tolist()
+
+
+def test_reversing_in_place():
+    x = gt.arange(5)
+    x[::-1] = x
+    assert x.tolist() == [4, 3, 2, 1, 0]
+
+
+class Number(enum.IntEnum):
+    THREE = 3
+
+
+@pytest.mark.parametrize("value, stored", [
+    (2, 2), (True, 1), (2.9, 2), (np.float32(3), 3), (np.int8(4), 4), (np.bool_(True), 1), (Number.THREE, 3),
+    (gt.tensor(5), 5), (gt.tensor([[6.7]]), 6), (gt.tensor(7, dtype=gt.uint8), 7),
+], ids=repr)  # fmt: skip
+def test_values_are_broadcast_and_cast(value, stored):
+    x = gt.zeros(2, 3, dtype=gt.int64)
+    x[1] = value
+    assert x.tolist() == [[0, 0, 0], [stored] * 3]
+
+
+def test_writes_move_the_version_of_the_storage(x):
+    row, before = x[0], x._version
+    row[1] = 5
+    x[1] = row
+    assert x._version == row._version == before + 2
+
+
+def test_one_element(x):
+    x[1, 2, 3] = -1
+    assert x[1, 2, 3].item() == -1 and x.tolist()[1][2][3] == -1
+
+
+def test_empty_view_beyond_the_end_of_the_storage(x):
+    assert x[2:, 3:, 4:].tolist() == []
+
+
+def test_meta():
+    x = gt.empty(2, 3, device="meta")
+    assert x[0, ::2].shape == (2,) and x[:, ::-1].shape == (2, 3)
+    x[0] = 1

@@ -1,0 +1,103 @@
+"""Every operator against its row's NumPy reference: values, dtype, sizes; and what it may not touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core.errors import DtypeError
+from gputensor.core.geometry import geometry
+
+from .harness.cases import CALLABLE, OPS_OF, Case, cases
+from .harness.compare import assert_same, assert_within, cast, to_numpy
+from .rows import Row
+
+
+@pytest.mark.parametrize("row", CALLABLE, ids=str)
+def test_values(row: Row) -> None:
+    checked = 0
+    for case in cases(row, crossed=True):
+        expected = case.expected()
+        call = case.build()
+        if expected is None:
+            with pytest.raises(DtypeError):
+                call.run()
+                pytest.fail(f"{case}: was not refused")
+        else:
+            check(case, call.run(), expected)
+        if case.op().kind == "functional":
+            call.assert_unchanged()
+        checked += 1
+    assert checked
+
+
+def check(case: Case, result: Any, expected: Any) -> None:
+    """Raise unless a result has the dtype that the YAML promises and the reference's values."""
+    if not isinstance(result, (gt.Tensor, list, tuple)):
+        assert_same(np.asarray(result), np.asarray(case.reference(expected).item()), case)
+        return
+    results = result if isinstance(result, (list, tuple)) else [result]
+    for x in results:
+        assert x.dtype is expected.result, f"{case}: dtype is {x.dtype}, wanted {expected.result}"
+        assert x.device == gt.device("cpu"), f"{case}: result is on {x.device}"
+        # an array that does not fit its tensor's geometry would go unnoticed until a view of it
+        found = to_numpy(x)
+        assert found.shape == tuple(x.shape), f"{case}: the array has sizes {found.shape}, the tensor {x.shape}"
+        if x.numel():
+            strides = tuple(s // x.itemsize for s, n in zip(found.strides, x.shape) if n > 1)
+            assert strides == tuple(s for s, n in zip(x.stride(), x.shape) if n > 1), f"{case}: strides differ"
+        assert x._geometry is geometry(tuple(x.shape), x.stride(), x.dtype)
+    if case.row.ref is None:
+        return
+    reference = case.reference(expected)
+    references = reference if isinstance(reference, list) else [reference]
+    assert len(references) == len(results), f"{case}: {len(results)} results, wanted {len(references)}"
+    for x, wanted in zip(results, references):
+        if expected.compute is None:
+            assert_within(to_numpy(x), cast(wanted, expected.result), x.dtype, case.row.ulp_of(x.dtype), case)
+        else:
+            assert_within(to_numpy(x), wanted, x.dtype, case.row.ulp_of(x.dtype), case)
+
+
+def _is_view(row: Row) -> bool:
+    forms = [op for op in OPS_OF[row.name] if op.kind == "functional"]
+    return any(returned.type.aliases for op in forms for returned in op.schema.returns)
+
+
+VIEWS = [row for row in CALLABLE if _is_view(row)]
+
+
+@pytest.mark.parametrize("row", VIEWS, ids=str)
+def test_views_share_memory(row: Row) -> None:
+    """A view looks at its operand's storage, and one that may copy does not where it need not."""
+    shared = 0
+    for case in cases(row, crossed=False):
+        call = case.build()
+        base = call.args[0]
+        result = call.run()
+        for x in result if isinstance(result, (list, tuple)) else [result]:
+            is_view = x.untyped_storage() is base.untyped_storage()
+            assert is_view or row.may_copy, f"{case}: does not look at its operand's memory"
+            shared += is_view
+            assert x._version == 0, f"{case}: version is {x._version}"
+    assert shared
+
+
+@pytest.mark.parametrize("row", [row for row in CALLABLE if row not in VIEWS], ids=str)
+def test_results_have_memory_of_their_own(row: Row) -> None:
+    for case in cases(row, crossed=False):
+        if case.op().kind != "functional" or case.expected() is None:
+            continue
+        call = case.build()
+        result = call.run()
+        if isinstance(result, gt.Tensor):
+            storages = [made.tensor.untyped_storage() for made in call.built]
+            assert result.untyped_storage() not in storages, f"{case}: shares an operand's memory"
+            assert result._version == 0, f"{case}: the version of a new tensor is {result._version}"
+
+
+def test_not_empty() -> None:
+    assert len(CALLABLE) > 80 and len(VIEWS) > 20
