@@ -62,7 +62,11 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
     The tensor may be on another device, as in copy_. Leading dimensions of size 1 that the target
     does not have are dropped from it.
     """
-    view, flipped, _ = _basic(tensor, index if type(index) is tuple else (index,))
+    flipped: tuple[int, ...] = ()
+    if type(index) is int:
+        view = calls.select_int(tensor, 0, index)
+    else:
+        view, flipped, _ = _basic(tensor, index if type(index) is tuple else (index,))
     if type(value) in NUMBERS:
         calls.fill__Scalar(view, value)
     elif hasattr(value, "_geometry"):
@@ -87,7 +91,7 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
 
 
 def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...], bool]:
-    """The view that `index` names, its dimensions that are yet to be flipped, and if it has a bool."""
+    """The view that `index` names, its dimensions yet to be flipped, and if it has a bool."""
     index = tuple([_plain(i) for i in index])
     ndim = tensor._geometry.ndim
     specified = ellipses = bools = 0

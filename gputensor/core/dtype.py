@@ -30,7 +30,7 @@ class dtype:  # noqa: N801 - PyTorch's spelling
     code: int
     itemsize: int
     category: int
-    np: np.dtype  # type: ignore[type-arg]
+    np: np.dtype
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
@@ -107,6 +107,6 @@ def _by_name(name: str) -> dtype:
     return _NAMES[name]
 
 
-def from_numpy(np_type: np.dtype) -> dtype | None:  # type: ignore[type-arg]
+def from_numpy(np_type: np.dtype) -> dtype | None:
     """The type of NumPy's `np_type` in native byte order, or None where tensors have no such type."""
     return _FROM_NUMPY.get(np_type)

@@ -6,7 +6,7 @@ offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and Tenso
 
 from __future__ import annotations
 
-from .dtype import dtype
+from . import dtype as _dtypes
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
@@ -55,7 +55,7 @@ class Geometry:
     sizes: Sizes
     shape: Size
     strides: Sizes
-    dtype: dtype
+    dtype: _dtypes.dtype
     ndim: int
     numel: int
     extent: int
@@ -67,7 +67,7 @@ class Geometry:
     is_non_overlapping_and_dense: bool
     views: dict[object, object]
 
-    def __init__(self, sizes: Sizes, strides: Sizes, element: dtype) -> None:
+    def __init__(self, sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> None:
         self.sizes, self.strides, self.dtype = sizes, strides, element
         self.shape = Size(sizes)
         self.ndim = len(sizes)
@@ -102,11 +102,11 @@ class Geometry:
 # keeps its object and one made after gets another, so a lost entry costs a missed plan and never a
 # wrong answer.
 _BOUND = 1 << 16
-_interned: dict[tuple[Sizes, Sizes, dtype], Geometry] = {}
-_contiguous: dict[tuple[Sizes, dtype], Geometry] = {}
+_interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
+_contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
 
-def geometry(sizes: Sizes, strides: Sizes, element: dtype) -> Geometry:
+def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
     """The geometry of these tuples of ints; the caller has checked them."""
     known = _interned.get((sizes, strides, element))
     if known is not None:
@@ -117,7 +117,7 @@ def geometry(sizes: Sizes, strides: Sizes, element: dtype) -> Geometry:
     return _interned.setdefault((sizes, strides, element), Geometry(sizes, strides, element))
 
 
-def contiguous_geometry(sizes: Sizes, element: dtype) -> Geometry:
+def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
     """The row-major geometry of `sizes`."""
     known = _contiguous.get((sizes, element))
     if known is None:

@@ -287,7 +287,7 @@ class _ForeignMemory:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule; it stays whole until all is checked, so an error leaves it to its producer."""
+    """Consume a capsule. It stays whole until all is checked: an error leaves it to its producer."""
     name = _get_name(capsule)
     if name not in _STRUCTS:
         raise errors.not_exchangeable(

@@ -13,7 +13,7 @@ import numpy as np
 from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from ..core.dtype import COMPLEX, FLOATING, INTEGER, dtype
 from ..dispatch.operator import Operator
 from ..iterator.plan import RESIZE, build_reduction
 from ..kernels import stub

@@ -82,8 +82,8 @@ class Case:
             call = self.build("cpu")
             forms = [op for op in OPS_OF[self.row.name] if op.kind != "out"]
             fits = [op for op in forms if takes(op, call.args, call.kwargs)]
-            assert fits, f"{self}: no overload of gt.ops.aten.{self.row.name} takes these arguments"
-            found = next((op for op in fits if op.kind == "functional"), fits[0])
+            # Python parses `x.to(device)` itself: no overload takes these arguments as they are
+            found = next((op for op in fits if op.kind == "functional"), (fits or forms)[0])
             _reached[id(self.sample)] = found
         return found
 
@@ -204,7 +204,7 @@ def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     """The method `base` (the row's own name unless given), with `self` in front."""
     base = base or name
     op = next((op for op in OPS if op.base == base and "method" in op.variants), None)
-    if op is None:
+    if op is None or not op.is_public:
         return None
     names = [argument.name for argument in op.arguments]
     place = names.index("self")
@@ -264,7 +264,8 @@ def _layouts(row: Row, sample: S) -> list[str]:
     free = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T and x.layout is None]
     return [
         layout for layout in LAYOUTS
-        if layout == "contiguous" or any(operands.strides_of(x.sizes, layout) for x in free)
+        if (layout == "contiguous" or any(operands.strides_of(x.sizes, layout) for x in free))
+        and not (layout == "expanded" and row.refuses_expanded)
     ]  # fmt: skip
 
 

@@ -48,7 +48,22 @@ def _parts(array: np.ndarray) -> np.ndarray:
 
 def assert_same(found: np.ndarray, expected: np.ndarray, case: Any, what: str = "") -> None:
     if not same(found, expected):
-        raise AssertionError(f"{case}: {what} got\n{found!r}\nwanted\n{expected!r}")
+        raise AssertionError(f"{case}: {what} {_difference(found, expected)}")
+
+
+def _difference(found: np.ndarray, expected: np.ndarray, allowed: str = "") -> str:
+    """Dtypes and sizes, or the first element that differs: what a failure is read for."""
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return f"got {found.dtype}{found.shape}, wanted {expected.dtype}{expected.shape}"
+    for index in np.ndindex(found.shape):
+        if not same(found[index], expected[index]):
+            return f"got {found[index]!r} at {index}, wanted {expected[index]!r}{allowed}"
+    return "no element differs"
+
+
+def signs_dropped(array: np.ndarray) -> np.ndarray:
+    """The array with every -0.0 as 0.0."""
+    return array + array.dtype.type(0) if array.dtype.kind in "fcV" else array
 
 
 def assert_within(found: np.ndarray, wide: Any, of: dtype, ulp: float, case: Any) -> None:
@@ -57,16 +72,13 @@ def assert_within(found: np.ndarray, wide: Any, of: dtype, ulp: float, case: Any
     The unit is the spacing at the reference's magnitude; of a complex number, at its modulus.
     """
     expected = cast(wide, of)
-    if found.dtype != expected.dtype or found.shape != expected.shape:
-        raise AssertionError(
-            f"{case}: got {found.dtype}{found.shape}, wanted {expected.dtype}{expected.shape}"
-        )
-    if ulp == 0 or of.category < FLOATING:
+    is_exact = ulp == 0 or of.category < FLOATING
+    if is_exact or found.dtype != expected.dtype or found.shape != expected.shape:
         assert_same(found, expected, case)
         return
     with np.errstate(all="ignore"):
         if _far(found, expected, np.asarray(wide), of, ulp):
-            raise AssertionError(f"{case}: got\n{found!r}\nwanted within {ulp} ulp\n{expected!r}")
+            raise AssertionError(f"{case}: {_difference(found, expected, f' within {ulp} ulp')}")
 
 
 def _far(found: np.ndarray, expected: np.ndarray, wide: np.ndarray, of: dtype, ulp: float) -> bool:

@@ -69,13 +69,15 @@ class Row:
         `dtype=` nor the first tensor's.
     refuses: (arguments, keyword arguments, compute dtype) -> whether DtypeError is right although
         the YAML's dtypes allow it.
-    raises: (arguments, keyword arguments) -> exception that the arguments of a sample call for.
+    zeros_equal: 0.0 and -0.0 are one result.
+    refuses_expanded: an expanded `self` must not be written to.
+    no_meta: why it cannot be called on the meta device. needs_backend: no device of ours has it.
     dtypes: that it takes, for operators whose YAML entry does not say.
     """
 
     __slots__ = (
         "name", "samples", "ref", "ulp", "why", "device_ulp", "operator", "out", "errors", "may_copy",
-        "result", "refuses", "dtypes", "no_meta", "needs_backend",
+        "result", "refuses", "dtypes", "no_meta", "needs_backend", "zeros_equal", "refuses_expanded",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +86,7 @@ class Row:
         operator: Any = None, out: str = "castable", errors: tuple[Fails, ...] = (),
         may_copy: bool = False, result: Any = None, refuses: Any = None,
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
+        zeros_equal: bool = False, refuses_expanded: bool = False,
     ) -> None:  # fmt: skip
         assert why or not (ulp or device_ulp), f"{name}: a tolerance needs its reason"
         assert samples or needs_backend, name
@@ -91,6 +94,7 @@ class Row:
         self.device_ulp, self.operator, self.out, self.errors = device_ulp, operator, out, errors
         self.may_copy, self.result, self.refuses = may_copy, result, refuses
         self.dtypes, self.no_meta, self.needs_backend = dtypes, no_meta, needs_backend
+        self.zeros_equal, self.refuses_expanded = zeros_equal, refuses_expanded
 
     def __repr__(self) -> str:
         return self.name

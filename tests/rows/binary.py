@@ -42,9 +42,18 @@ def _rounds_complex_or_bool(args: Any, kwargs: Any, compute: Any) -> bool:
 
 
 def _scales_by_more_than(args: Any, kwargs: Any, compute: Any) -> bool:
-    """alpha must not be of a higher category than the result."""
+    """alpha must not be of a higher category than the result; a bool is for bools alone."""
     alpha = kwargs.get("alpha", 1)
-    return {bool: 0, int: 1, float: 2, complex: 3}[type(alpha)] > max(compute.category, 1)
+    if alpha is True:
+        return compute is not bool_
+    return {int: 1, float: 2, complex: 3}[type(alpha)] > max(compute.category, 1)
+
+
+def _refuses_difference(args: Any, kwargs: Any, compute: Any) -> bool:
+    """PyTorch has no `-` for a bool tensor, or for True, whatever the other operand."""
+    return _scales_by_more_than(args, kwargs, compute) or any(
+        x is True or type(x) is T and x.dtype is bool_ for x in args
+    )
 
 
 SCALED = [
@@ -96,16 +105,17 @@ ROWS = [
             Fails(S(T(2), T(2), rounding_mode="floor"), errors.DtypeError, "div: 'self' must be real", complex64),
         ),
     ),
-    Row("maximum", pairs(), np.maximum, errors=_refusals("maximum")),
-    Row("minimum", pairs(), np.minimum, errors=_refusals("minimum")),
+    # which of 0.0 and -0.0 is the larger, NumPy and PyTorch leave to the instruction at hand
+    Row("maximum", pairs(), np.maximum, zeros_equal=True, errors=_refusals("maximum")),
+    Row("minimum", pairs(), np.minimum, zeros_equal=True, errors=_refusals("minimum")),
     Row("mul", pairs("exact"), np.multiply, operator=operator.mul, errors=_refusals("mul")),
     Row(
-        "rsub", pairs() + SCALED, _scaled(np.subtract, swap=True), refuses=_scales_by_more_than,
+        "rsub", pairs() + SCALED, _scaled(np.subtract, swap=True), refuses=_refuses_difference,
         errors=(Fails(S(T(2, 3), T(2, 4)), errors.ShapeError, "sub: '(self|other)' must broadcast"),),
     ),
     Row(
         "sub", pairs() + SCALED, _scaled(np.subtract), operator=operator.sub,
-        refuses=_scales_by_more_than,
+        refuses=_refuses_difference,
         errors=(*_refusals("sub"), Fails(S(T(2), T(2)), errors.DtypeError, "sub: 'self' must not be bool", bool_)),
     ),
 ]  # fmt: skip

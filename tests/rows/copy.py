@@ -84,7 +84,7 @@ ROWS = [
             S(T(2, 3), T(3)), S(T(2, 3), T()), S(T(), T()), S(T(0, 3), T(3)), S(T(1, 3, 1), T(3, 1)),
             S(_IMAGE, T(2, 3, 4, 5, layout="channels_last")), S(_IMAGE, T(3, 1, 5), True),
         ],
-        _copied,
+        _copied, refuses_expanded=True,
         errors=(
             Fails(S(T(2, 3), T(2)), errors.ShapeError, "copy_: "),
             Fails(S(T(2), 1.0), TypeError, "copy_: 'src' must be a tensor"),

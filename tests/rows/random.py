@@ -65,8 +65,9 @@ ROWS = [
     ),
     Row(
         "uniform_", [S(T(2, 3)), S(T()), S(T(0, 3)), S(T(2, 3, 4, 5)), S(T(2, 3), 2.0, 4.0)], _uniform_,
-        dtypes=_FLOATS,
+        dtypes=_FLOATS, refuses_expanded=True,
         errors=(
+            Fails(S(T(2, 3, layout="expanded")), errors.ArgumentError, "uniform_: 'self' must not hold one memory"),
             Fails(S(T(2), 2.0, 1.0), errors.ArgumentError, "uniform_: 'from' must not be above to"),
             Fails(S(T(2)), errors.DtypeError, _INTEGER, int64),
         ),

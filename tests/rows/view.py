@@ -87,7 +87,9 @@ def _pieces(self: np.ndarray, split_size: Any, dim: int = 0) -> list[np.ndarray]
 
 
 def _chunks(self: np.ndarray, chunks: int, dim: int = 0) -> list[np.ndarray]:
-    return _pieces(self, max(1, -(-self.shape[dim] // chunks)), dim)
+    if self.shape[dim] == 0:
+        return [self] * chunks
+    return _pieces(self, -(-self.shape[dim] // chunks), dim)
 
 
 def _dtype_of_view(args: Any, kwargs: Any, of: Any) -> Any:

@@ -1,0 +1,121 @@
+"""What a real CUDA tensor tells other libraries, with a stand-in for the runtime: no GPU is touched."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+import gputensor as gt
+from gputensor import runtime
+from gputensor.core import dtype as dt
+from gputensor.core.geometry import geometry
+from gputensor.dispatch.backend_select import TENSOR_KEYS
+from gputensor.interop import dlpack
+from gputensor.storage import Storage
+from gputensor.tensor import from_storage
+
+
+class Stream:
+    def __init__(self):
+        self.ptr, self.synchronized = 0, 0
+
+    def synchronize(self):
+        self.synchronized += 1
+
+
+class Runtime:
+    """A CUDA runtime as far as an exchange needs one."""
+
+    is_emulated = False
+
+    def __init__(self):
+        self.stream = Stream()
+
+    def is_available(self):
+        return True
+
+    def current_stream(self, index):
+        assert index == 1
+        return self.stream
+
+
+class Memory:
+    ptr, nbytes, device_index = 0x10000, 1024, 1
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    stand_in = Runtime()
+    monkeypatch.setattr(runtime, "cuda", lambda: stand_in)
+    return stand_in
+
+
+def tensor(element=dt.float32, sizes=(2, 3), strides=(4, 1), offset=5):
+    storage = Storage(Memory(), 1024, gt.device("cuda:1"))
+    return from_storage(storage, offset, geometry(sizes, strides, element), TENSOR_KEYS["cuda"])
+
+
+def test_cuda_array_interface(cuda):
+    assert tensor().__cuda_array_interface__ == {
+        "shape": (2, 3), "typestr": "<f4", "data": (0x10000 + 20, False), "strides": (16, 4), "stream": 1, "version": 3,
+    }  # fmt: skip
+    cuda.stream.ptr = 77
+    assert tensor(strides=(3, 1)).__cuda_array_interface__["strides"] is None
+    assert tensor().__cuda_array_interface__["stream"] == 77
+    assert tensor(sizes=(0, 3)).__cuda_array_interface__["data"] == (0, False)
+    assert [
+        tensor(d).__cuda_array_interface__["typestr"] for d in (dt.bfloat16, dt.bool_, dt.complex64)
+    ] == ["<V2", "|b1", "<c8"]
+    assert not hasattr(gt.arange(3), "__cuda_array_interface__")
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)], ids=str)
+@pytest.mark.parametrize("element", dt.ALL, ids=lambda d: d.name)
+def test_dlpack_round_trip(cuda, element, version):
+    x = tensor(element)
+    assert x.__dlpack_device__() == (2, 1)
+    y = gt.from_dlpack(x.__dlpack__(max_version=version))
+    assert (y.device, y.dtype, y.shape, y.stride()) == (x.device, x.dtype, x.shape, x.stride())
+    assert y.data_ptr() == x.data_ptr()
+    memory = weakref.ref(x._get_storage().data)
+    del x
+    gc.collect()
+    assert memory() is not None
+    del y
+    gc.collect()
+    assert memory() is None
+
+
+@pytest.mark.parametrize("current, asked, waits", [
+    (0, None, 0), (0, 1, 0), (0, -1, 0), (0, 9, 1), (9, 9, 0), (9, None, 1), (9, 1, 1), (9, -1, 0), (9, 2, 1),
+])  # fmt: skip
+def test_order_of_streams(cuda, current, asked, waits):
+    cuda.stream.ptr = current
+    tensor().__dlpack__(stream=asked)
+    assert cuda.stream.synchronized == waits
+
+
+def test_our_stream_is_named_to_the_producer(cuda):
+    asked = []
+
+    class Producer:
+        def __dlpack_device__(self):
+            return (2, 1)
+
+        def __dlpack__(self, *, stream=None, max_version=None):
+            asked.append((stream, max_version))
+            return tensor().__dlpack__(stream=-1, max_version=max_version)
+
+    gt.from_dlpack(Producer())
+    cuda.stream.ptr = 9
+    gt.from_dlpack(Producer())
+    assert asked == [(1, dlpack.VERSION), (9, dlpack.VERSION)]
+
+
+def test_cuda_memory_needs_a_cuda_runtime(cuda):
+    capsule = tensor().__dlpack__()
+    cuda.is_emulated = True
+    with pytest.raises(BufferError, match="device of this process"):
+        gt.from_dlpack(capsule)
