@@ -21,7 +21,7 @@ FLOORS = [
     (1, "runtime"),
     (1, "dispatch"),
     (2, "_generated"),
-    (3, "storage tensor indexing printing pickling serialization interop construct"),
+    (3, "storage tensor indexing printing pickling serialization interop construct limits"),
     (4, "kernels"),
     (5, "iterator"),
     (6, "native"),
@@ -29,7 +29,7 @@ FLOORS = [
     (8, "fallback library infer_schema custom_op"),
     (9, "_generated.register _generated.autograd _generated.inplace_or_view "
         "_generated.backend_select"),
-    (10, "cuda layout limits ops testing array_api"),
+    (10, "cuda layout ops testing array_api"),
     (11, "__init__ __main__ cli"),
 ]  # fmt: skip
 # Kernels see operands, never a Tensor: of what lies below them they may use floors 0 and 1 only.
