@@ -13,7 +13,7 @@ from __future__ import annotations
 from . import cuda, dispatch, library, ops, testing
 from ._generated import register as _register
 from ._generated.functions import *  # noqa: F403
-from .construct import tensor
+from .construct import as_tensor, tensor
 from .core.device import device
 from .core.dtype import (
     bfloat16, complex64, complex128, dtype, float16, float32, float64, int8, int16, int32, int64,
@@ -35,7 +35,7 @@ from .interop.numpy_bridge import asarray, from_numpy
 from .iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .limits import finfo, iinfo
 from .native.random import Generator, initial_seed, manual_seed
-from .printing import set_printoptions
+from .printing import get_printoptions, printoptions, set_printoptions
 from .runtime.cpu import get_num_threads, set_num_threads
 from .serialization import load, save
 from .storage import Storage

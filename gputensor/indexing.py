@@ -42,6 +42,7 @@ def get(tensor: Tensor, index: Any) -> Tensor:
         and index.step is None
         and type(index.start) in _BOUND
         and type(index.stop) in _BOUND
+        and tensor._geometry.ndim
     ):
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep

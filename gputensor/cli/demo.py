@@ -77,10 +77,10 @@ def _device(name: str | None) -> Any:
         )
     try:
         device = gt.device(name)
-    except errors.GpuTensorError as error:
-        raise Refusal(f"'--device': {error}") from None
-    if device.type not in ("cpu", "cuda"):
-        raise Refusal(f"'--device' must be cpu or cuda (got {name})", BAD_INPUT)
+    except errors.GpuTensorError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise Refusal(f"'--device' must be cpu, cuda or cuda:N (got {name!r})", BAD_INPUT)
     try:
         gt.empty(1, device=device)
     except errors.DeviceError as error:

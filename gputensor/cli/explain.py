@@ -99,11 +99,7 @@ def _copy(arguments: Any) -> int:
         for name, found in (("in", result["in"]), ("out", result["out"]))
     ]
     print(table(("", "sizes", "strides", "flags"), rows))
-    print(
-        heading(
-            f"The walk: from {out.ndim} dimensions to {len(walk['shape'])}, fastest first"
-        )
-    )
+    print(heading(f"The walk: from {out.ndim} dimensions to {len(walk['shape'])}, fastest first"))
     steps = zip(walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"])
     print(table(("size", "out stride bytes", "in stride bytes"), list(steps), right=(0, 1, 2)))
     if 0 < source.numel() <= _DRAWN_NUMEL:

@@ -33,11 +33,17 @@ def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         raise errors.must(op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError)
 
 
+def _real_number(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+    _real(op, plan, inputs)
+    if plan.common_dtype.category == BOOL:
+        raise errors.must(op, "self", "not be bool", errors.Got("two bools"), kind=errors.DtypeError)
+
+
 _RULES = {
     "sub": Rule("binary", "sub", BINARY, check=_no_bool_sub),
     "div": Rule("binary", "div", BINARY_FLOAT),
-    "div_trunc": Rule("binary", "div_trunc", BINARY, check=_real),
-    "div_floor": Rule("binary", "div_floor", BINARY, check=_real),
+    "div_trunc": Rule("binary", "div_trunc", BINARY, check=_real_number),
+    "div_floor": Rule("binary", "div_floor", BINARY, check=_real_number),
     "minimum": Rule("binary", "minimum", BINARY, check=_real),
     "maximum": Rule("binary", "maximum", BINARY, check=_real),
 }

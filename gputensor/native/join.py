@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors, promotion
 from ..core import memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import geometry
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..tensor import Tensor, allocate, suggest_memory_format
 from . import arguments
 from .resize import resize_output
@@ -75,9 +76,15 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
         if _is_skipped(x):
             continue
         length = x._geometry.sizes[dim]
-        calls.copy_(calls.slice_Tensor(out, dim, begin, begin + length, 1), x, False)
+        _fill(calls.slice_Tensor(out, dim, begin, begin + length, 1), x)
         begin += length
     return out
+
+
+def _fill(part: Tensor, source: Tensor) -> None:
+    """copy_ below ADInplaceOrView: a new result has version 0, and `out` counts one write."""
+    key_set = (part._keys | source._keys) & BELOW_ADINPLACEORVIEW
+    operators.copy_.redispatch_table[key_set](key_set, part, source, False)
 
 
 def _common_dtype(tensors: list[Tensor]) -> dtype:
@@ -149,5 +156,5 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(calls.contiguous(self, formats.contiguous_format), tuple([n for s in sizes for n in (1, s)]))
-    calls.copy_(calls.view(made, paired), calls.expand(source, paired, False), False)
+    _fill(calls.view(made, paired), calls.expand(source, paired, False))
     return made  # type: ignore[no-any-return]

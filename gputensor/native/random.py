@@ -10,10 +10,12 @@ import threading
 import time
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator import overlap
 from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
@@ -133,8 +135,11 @@ def rand_like(
 def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None) -> Tensor:
     if not from_ <= to:
         raise errors.must("uniform_", "from", "not be above to", (from_, to))
+    if overlap.has_internal_overlap(self._geometry) == overlap.YES:
+        raise errors.internal_overlap("uniform_", "self", (self._geometry, self._device))
     _fill_uniform(self, generator)
     if from_ == 0 and to == 1:
         return self
     scaled = calls.add_Tensor(calls.mul_Tensor(self, float(to - from_)), float(from_), 1)
-    return calls.copy_(self, scaled, False)  # type: ignore[no-any-return]
+    key_set = (key_set | scaled._keys) & BELOW_ADINPLACEORVIEW  # one write is counted, by uniform_
+    return operators.copy_.redispatch_table[key_set](key_set, self, scaled, False)  # type: ignore[no-any-return]

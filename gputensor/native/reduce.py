@@ -96,7 +96,9 @@ def _make_entry(
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:
-        loop = stub.cpu("reduce").bind(op, given.dtype, compute, result, given.numel)
+        # In f16 and bf16 themselves every addition would round, and large sums would stand still.
+        combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
+        loop = stub.cpu("reduce").bind(op, given.dtype, combine, result, given.numel)
         return _Entry(plan, loop, None if len(dims) == given.ndim else dims, keepdim)
     return _Entry(plan, stub.bind("reduce", op, self._device.type, plan), dims, keepdim)
 

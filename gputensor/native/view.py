@@ -370,16 +370,30 @@ def slice(
     key_set: int, self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     shape = self._geometry
-    if shape.ndim == 0:
-        raise errors.must("slice", "self", "have a dimension", self)
-    d = arguments.dim("slice", dim, shape.ndim)
-    if arguments.integer("slice", "step", step) <= 0:
+    if type(dim) is int and 0 <= dim < shape.ndim:
+        d = dim
+    elif shape.ndim:
+        d = arguments.dim("slice", dim, shape.ndim)
+    else:
+        raise errors.must("slice", "self", "have a dimension", self, kind=errors.IndexRangeError)
+    if step != 1 and arguments.integer("slice", "step", step) <= 0:
         raise errors.must("slice", "step", "be positive", step)
     size = shape.sizes[d]
-    first = 0 if start is None else arguments.integer("slice", "start", start)
-    last = size if end is None else arguments.integer("slice", "end", end)
-    first = min(max(first + size if first < 0 else first, 0), size)
-    last = min(max(last + size if last < 0 else last, first), size)
+    if start is None:
+        first = 0
+    else:
+        first = start if type(start) is int else arguments.integer("slice", "start", start)
+        if first < 0:
+            first = max(first + size, 0)
+        elif first > size:
+            first = size
+    if end is None:
+        last = size
+    else:
+        last = end if type(end) is int else arguments.integer("slice", "end", end)
+        if last < 0:
+            last += size
+        last = min(max(last, first), size)
     length = (last - first + step - 1) // step
     wanted = shape.views.get(("slice", d, length, step))
     if wanted is None:

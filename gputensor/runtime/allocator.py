@@ -35,34 +35,36 @@ STEP = 512
 
 
 class Block:
-    """One piece of device memory, in use or in a free list; `used_on` are the recorded streams."""
+    """One piece of device memory; `home` is its free list, `used_on` are the recorded streams."""
 
-    __slots__ = ("handle", "ptr", "size", "state", "stream", "used_on")
+    __slots__ = ("give_back", "handle", "home", "in_use", "ptr", "size", "stream", "used_on")
 
-    def __init__(self, ptr: int, size: int, handle: Any, stream: Any) -> None:
+    def __init__(self, ptr: int, size: int, handle: Any, stream: Any, give_back: Any) -> None:
         self.ptr = ptr
         self.size = size
         self.handle = handle
         self.stream = stream
+        self.home: list[Block] = []
+        self.give_back = give_back
         self.used_on: dict[int, Any] | None = None
-        self.state = "active_allocated"
+        self.in_use = True
 
 
 class Memory:
     """Device memory that goes back to its allocator when the last reference is dropped."""
 
-    __slots__ = ("__weakref__", "_give_back", "block", "device_index", "nbytes", "ptr")
+    __slots__ = ("__weakref__", "block", "device_index", "nbytes", "ptr")
 
-    def __init__(self, block: Block | None, nbytes: int, device_index: int, give_back: Any) -> None:
-        self.ptr = 0 if block is None else block.ptr
+    def __init__(self, ptr: int, nbytes: int, device_index: int, block: Block | None) -> None:
+        self.ptr = ptr
         self.nbytes = nbytes
         self.device_index = device_index
         self.block = block
-        self._give_back = give_back
 
     def __del__(self) -> None:
-        if self.block is not None:
-            self._give_back(self.block)
+        block = self.block
+        if block is not None:
+            block.give_back(block)
 
 
 class Allocator:
@@ -81,7 +83,9 @@ class Allocator:
         self._sizes: dict[int, list[int]] = {}
         self._blocks: dict[int, Block] = {}
         self._give_back = self._returned.append if keeps_blocks else self._give_back_now
-        self._counters = dict.fromkeys(COUNTERS, 0)
+        self._in_use_bytes = self._peak_bytes = self._in_use_count = self._allocations = 0
+        self._held_bytes = self._peak_held_bytes = 0
+        self._device_allocations = self._device_frees = self._retries = self._failures = 0
 
     # --- the interface --------------------------------------------------------------------------
 
@@ -90,16 +94,20 @@ class Allocator:
         if nbytes <= 0:
             if nbytes < 0:
                 raise errors.must("allocate", "nbytes", "not be negative", nbytes)
-            return Memory(None, 0, self.device_index, None)
+            return Memory(0, 0, self.device_index, None)
         size = nbytes + STEP - 1 & -STEP
         with self._lock:
             if self._returned or self._waiting:
                 self._take_back()
             blocks = self._free.get((stream.ptr, size))
             block = blocks.pop() if blocks else self._miss(size, nbytes, stream)
-            block.state = "active_allocated"
-            self._count_in(block.size)
-        return Memory(block, nbytes, self.device_index, self._give_back)
+            block.in_use = True
+            self._allocations += 1
+            self._in_use_count += 1
+            self._in_use_bytes += block.size
+            if self._in_use_bytes > self._peak_bytes:
+                self._peak_bytes = self._in_use_bytes
+        return Memory(block.ptr, nbytes, self.device_index, block)
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
         """Keep the block from reuse until the work that `stream` has when it is dropped is done."""
@@ -126,27 +134,37 @@ class Allocator:
         """Bytes in tensors, rounded to whole blocks."""
         with self._lock:
             self._take_back()
-            return self._counters["allocated_bytes.all.current"]
+            return self._in_use_bytes
 
     @property
     def reserved(self) -> int:
         """Bytes held: in tensors, in free lists and waiting for events."""
         with self._lock:
             self._take_back()
-            return self._counters["reserved_bytes.all.current"]
+            return self._held_bytes
 
     def stats(self) -> dict[str, int]:
         """The counters, named as PyTorch's `memory_stats` names them where it has them."""
         with self._lock:
             self._take_back()
-            return dict(self._counters)
+            return {
+                "allocated_bytes.all.current": self._in_use_bytes,
+                "allocated_bytes.all.peak": self._peak_bytes,
+                "allocation.all.current": self._in_use_count,
+                "allocation.all.allocated": self._allocations,
+                "reserved_bytes.all.current": self._held_bytes,
+                "reserved_bytes.all.peak": self._peak_held_bytes,
+                "num_device_alloc": self._device_allocations,
+                "num_device_free": self._device_frees,
+                "num_alloc_retries": self._retries,
+                "num_ooms": self._failures,
+            }
 
     def reset_peaks(self) -> None:
         with self._lock:
             self._take_back()
-            for counted in ("allocated_bytes", "reserved_bytes", "allocation"):
-                current = self._counters[f"{counted}.all.current"]
-                self._counters[f"{counted}.all.peak"] = current
+            self._peak_bytes = self._in_use_bytes
+            self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Every block held, by address."""
@@ -158,7 +176,7 @@ class Allocator:
                     "address": ptr,
                     "size": block.size,
                     "stream": block.stream.ptr,
-                    "state": block.state,
+                    "state": _state(block),
                 }
                 for ptr, block in sorted(self._blocks.items())
             ]
@@ -178,36 +196,30 @@ class Allocator:
 
     def _take_back(self) -> None:
         """Do the bookkeeping of dropped blocks and poll the events of those that waited."""
-        returned = self._returned
+        returned, keeps = self._returned, self.keeps_blocks
         while returned:
             block = returned.popleft()
-            self._count_out(block.size)
-            if block.used_on is None:
-                self._put(block)
-            else:
+            self._in_use_bytes -= block.size
+            self._in_use_count -= 1
+            block.in_use = False
+            if block.used_on is not None:
                 events = [self.backend.record(stream) for stream in block.used_on.values()]
-                block.state = "active_pending_free"
                 self._waiting.append((block, events))
+            elif keeps:
+                block.home.append(block)
+            else:
+                self._free_block(block)
         waiting = self._waiting
         for _ in range(len(waiting)):
             block, events = waiting.popleft()
-            if all(event.query() for event in events):
-                block.used_on = None
-                self._put(block)
-            else:
+            if not all(event.query() for event in events):
                 waiting.append((block, events))
-
-    def _put(self, block: Block) -> None:
-        if not self.keeps_blocks:
-            self._free_block(block)
-            return
-        block.state = "inactive"
-        key = (block.stream.ptr, block.size)
-        blocks = self._free.get(key)
-        if blocks is None:
-            blocks = self._free[key] = []
-            insort(self._sizes.setdefault(key[0], []), key[1])
-        blocks.append(block)
+                continue
+            block.used_on = None
+            if keeps:
+                block.home.append(block)
+            else:
+                self._free_block(block)
 
     # --- the slow path --------------------------------------------------------------------------
 
@@ -222,37 +234,39 @@ class Allocator:
             at += 1
         for rung in (None, self._release_free_blocks, self._wait_for_all):
             if rung is not None:
-                self._counters["num_alloc_retries"] += 1
+                self._retries += 1
                 rung()
                 self.backend.release()
             block = self._new_block(size, nbytes, stream)
             if block is not None:
                 return block
-        self._counters["num_ooms"] += 1
+        self._failures += 1
         raise errors.out_of_memory(f"cuda:{self.device_index}", size, self._figures())
 
     def _new_block(self, size: int, nbytes: int, stream: Any) -> Block | None:
-        counters = self._counters
-        if self.limit is not None and counters["reserved_bytes.all.current"] + size > self.limit:
+        if self.limit is not None and self._held_bytes + size > self.limit:
             return None
         try:
             # a block that is never reused has its exact size, so that an overrun is seen
             ptr, handle = self.backend.malloc(size if self.keeps_blocks else nbytes, stream)
         except MemoryError:
             return None
-        counters["num_device_alloc"] += 1
-        counters["reserved_bytes.all.current"] += size
-        if counters["reserved_bytes.all.current"] > counters["reserved_bytes.all.peak"]:
-            counters["reserved_bytes.all.peak"] = counters["reserved_bytes.all.current"]
-        block = self._blocks[ptr] = Block(ptr, size, handle, stream)
+        self._device_allocations += 1
+        self._held_bytes += size
+        self._peak_held_bytes = max(self._peak_held_bytes, self._held_bytes)
+        block = self._blocks[ptr] = Block(ptr, size, handle, stream, self._give_back)
+        if self.keeps_blocks:
+            key = (stream.ptr, size)
+            if key not in self._free:
+                self._free[key] = []
+                insort(self._sizes.setdefault(stream.ptr, []), size)
+            block.home = self._free[key]
         return block
 
     def _release_free_blocks(self) -> None:
         for blocks in self._free.values():
             while blocks:
                 self._free_block(blocks.pop())
-        self._free.clear()
-        self._sizes.clear()
 
     def _wait_for_all(self) -> None:
         """The last rung: collect garbage cycles and let pending work finish, then release again."""
@@ -263,18 +277,16 @@ class Allocator:
 
     def _free_block(self, block: Block) -> None:
         del self._blocks[block.ptr]
-        self._counters["num_device_free"] += 1
-        self._counters["reserved_bytes.all.current"] -= block.size
+        self._device_frees += 1
+        self._held_bytes -= block.size
         handle, block.handle = block.handle, None
         self.backend.free(block.ptr, handle, block.stream)
-
-    # --- figures --------------------------------------------------------------------------------
 
     def _figures(self) -> dict[str, int]:
         free, total = self.backend.mem_get_info()
         figures = {
-            "in tensors": self._counters["allocated_bytes.all.current"],
-            "held": self._counters["reserved_bytes.all.current"],
+            "in tensors": self._in_use_bytes,
+            "held": self._held_bytes,
             "free on the device": free,
             "total": total,
         }
@@ -282,33 +294,9 @@ class Allocator:
             figures["limit"] = self.limit
         return figures
 
-    def _count_in(self, size: int) -> None:
-        counters = self._counters
-        allocated = counters["allocated_bytes.all.current"] + size
-        counters["allocated_bytes.all.current"] = allocated
-        if allocated > counters["allocated_bytes.all.peak"]:
-            counters["allocated_bytes.all.peak"] = allocated
-        count = counters["allocation.all.current"] + 1
-        counters["allocation.all.current"] = count
-        if count > counters["allocation.all.peak"]:
-            counters["allocation.all.peak"] = count
-        counters["allocation.all.allocated"] += 1
 
-    def _count_out(self, size: int) -> None:
-        self._counters["allocated_bytes.all.current"] -= size
-        self._counters["allocation.all.current"] -= 1
-
-
-COUNTERS = (
-    "allocated_bytes.all.current",
-    "allocated_bytes.all.peak",
-    "allocation.all.current",
-    "allocation.all.peak",
-    "allocation.all.allocated",
-    "reserved_bytes.all.current",
-    "reserved_bytes.all.peak",
-    "num_device_alloc",
-    "num_device_free",
-    "num_alloc_retries",
-    "num_ooms",
-)
+def _state(block: Block) -> str:
+    """PyTorch's word for it in `memory_snapshot`."""
+    if block.in_use:
+        return "active_allocated"
+    return "inactive" if block.used_on is None else "active_pending_free"

@@ -19,7 +19,12 @@ class Layout:
     """A plan's facts that launches read: the walk, dimension 0 fastest, and the dtypes."""
 
     def __init__(
-        self, shape: tuple[int, ...], strides: list[Any], dtypes: list[dtype], common: dtype, n_reduced: int = 0
+        self,
+        shape: tuple[int, ...],
+        strides: list[Any],
+        dtypes: list[dtype],
+        common: dtype,
+        n_reduced: int = 0,
     ) -> None:
         self.shape, self.stride_bytes = shape, tuple(strides)
         self.dtypes, self.common_dtype = tuple(dtypes), common
@@ -89,7 +94,9 @@ class OnDevice:
             cuda.copy_async(*ends, self.bytes.nbytes, cuda.current_stream(self.device_index))
 
 
-def run(bound: Any, out: np.ndarray, inputs: list[Any], scalars: tuple[Any, ...] = (), device: int = 0) -> np.ndarray:
+def run(
+    bound: Any, out: np.ndarray, inputs: list[Any], scalars: tuple[Any, ...] = (), device: int = 0
+) -> np.ndarray:
     """`out` after the launch, and a check that nothing around it was written."""
     target = OnDevice(out, device)
     sources = [OnDevice(x, device) if isinstance(x, np.ndarray) else x for x in inputs]

@@ -320,3 +320,46 @@ def test_a_barrier_behind_functions_and_macros_is_seen():
     }"""
     assert source.entries_with_collectives(text) & {"plain", "meets"} == {"meets"}
     assert not source.entries_with_collectives("__global__ void k(P p) { /* __syncthreads() */ }")
+
+
+def test_an_image_may_come_from_another_process(device):
+    image = device.runtime.compile(VARIANTS, [{}, {"VALUE": 4}])
+    device.runtime._paths.clear()
+    target = device.runtime.allocate(4, 0)
+    device.launch(device.runtime.load(bytes(bytearray(image)), "value", 0, 1), 1, 1, "Q", target)
+    assert device.get(target)[0] == 8
+
+
+def test_without_checks_kernels_run_the_same(monkeypatch):
+    device = Device(fresh_emulator(monkeypatch, check=0))
+    try:
+        x = np.arange(100, dtype=np.float32)
+        source, target = device.put(x), device.runtime.allocate(4, 0)
+        kernel = device.kernel(SUM, "block_sum")
+        device.launch(kernel, 1, 64, "QQi", source, target, 100, shared=128)
+        assert device.get(target)[0] == x.sum()
+    finally:  # the engine is one per process
+        monkeypatch.setenv("GPUTENSOR_EMULATOR_CHECK", "1")
+        fresh_emulator(monkeypatch)
+
+
+def test_threads_launch_at_the_same_time(device):
+    import threading
+
+    kernel = device.kernel(SUM, "block_sum")
+    x = np.arange(2000, dtype=np.float32)
+    wrong = []
+
+    def work():
+        for count in range(0, 2000, 100):
+            source, target = device.put(x), device.runtime.allocate(4, 0)
+            device.launch(kernel, 1, 128, "QQi", source, target, count, shared=128)
+            if device.get(target)[0] != x[:count].sum():
+                wrong.append(count)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -90,7 +90,11 @@ def equal(got: np.ndarray, expected: np.ndarray, *, ulp: int = 0) -> None:
     """Raise unless the arrays agree to the bit, any NaN standing for any other, or within `ulp`."""
     assert got.shape == expected.shape and got.dtype == expected.dtype
     if got.dtype.kind == "c":
-        equal(np.ascontiguousarray(got).view(got.real.dtype), np.ascontiguousarray(expected).view(got.real.dtype), ulp=ulp)
+        equal(
+            np.ascontiguousarray(got).view(got.real.dtype),
+            np.ascontiguousarray(expected).view(got.real.dtype),
+            ulp=ulp,
+        )
         return
     if got.dtype.kind not in "fV":
         np.testing.assert_array_equal(got, expected)
@@ -105,7 +109,9 @@ def _equal_floats(got: np.ndarray, expected: np.ndarray, ulp: int) -> None:
     if not ulp:
         wrong = ~both_nan & ((a != b) | (np.signbit(a) != np.signbit(b)))
     else:
-        spacing = np.abs(np.spacing(np.where(np.isfinite(b), b, 1).astype(got.dtype))).astype(np.float64)
+        spacing = np.abs(np.spacing(np.where(np.isfinite(b), b, 1).astype(got.dtype))).astype(
+            np.float64
+        )
         wrong = ~both_nan & (a != b) & ~(np.abs(a - b) <= ulp * spacing)
     assert not wrong.any(), (a[wrong][:5], b[wrong][:5])
 
@@ -144,7 +150,9 @@ def test_copy_casts_every_pair(dst: dtype, src: dtype) -> None:
     x = samples(src, 48)
     if src.is_floating_point:
         with np.errstate(all="ignore"):
-            x[10:20] = np.array([3e2, -3e2, 1e10, -1e10, 2.0**63, 2.0**64, 1.5e19, -1e30, 0.1, 4.5e9]).astype(src.np)
+            x[10:20] = np.array(
+                [3e2, -3e2, 1e10, -1e10, 2.0**63, 2.0**64, 1.5e19, -1e30, 0.1, 4.5e9]
+            ).astype(src.np)
     out = np.zeros(48, dst.np)
     with np.errstate(all="ignore"):
         expected = cast.convert(x, dst.np)
@@ -164,7 +172,12 @@ def test_copy_moves_every_layout(to: str, of: str, d: dtype, device: int) -> Non
 @pytest.mark.parametrize("d", [U8, BF16, I32, F64, C128], ids=by_short)
 @pytest.mark.parametrize(
     ("shape", "order"),
-    [((40, 70), (1, 0)), ((3, 33, 65), (0, 2, 1)), ((5, 20, 3, 18), (0, 3, 2, 1)), ((16, 16), (1, 0))],
+    [
+        ((40, 70), (1, 0)),
+        ((3, 33, 65), (0, 2, 1)),
+        ((5, 20, 3, 18), (0, 3, 2, 1)),
+        ((16, 16), (1, 0)),
+    ],
 )
 def test_copy_transposes_in_tiles(shape: tuple[int, ...], order: tuple[int, ...], d: dtype) -> None:
     x = samples(d, int(np.prod(shape))).reshape(shape).transpose(order)
@@ -186,13 +199,18 @@ def test_copy_of_many_dimensions() -> None:
 @pytest.mark.parametrize("src", [F32, I8], ids=by_short)
 def test_copy_of_one_or_no_element(shape: tuple[int, ...], src: dtype) -> None:
     x, out = np.full(shape, 7, src.np), np.zeros(shape, np.float32)
-    equal(run(launch.bind("copy", "copy", layout_of([out, x], F32)), out, [x]), x.astype(np.float32))
+    equal(
+        run(launch.bind("copy", "copy", layout_of([out, x], F32)), out, [x]), x.astype(np.float32)
+    )
 
 
 def test_copy_broadcasts() -> None:
     out = np.zeros((5, 4, 20), np.float32)
     for x in (samples(F32, 20), samples(F32, 4).reshape(4, 1), samples(F32, 1).reshape(())):
-        bits_equal(run(launch.bind("copy", "copy", layout_of([out, x], F32)), out, [x]), np.broadcast_to(x, out.shape))
+        bits_equal(
+            run(launch.bind("copy", "copy", layout_of([out, x], F32)), out, [x]),
+            np.broadcast_to(x, out.shape),
+        )
 
 
 # --- unary --------------------------------------------------------------------------------------
@@ -203,7 +221,10 @@ def test_copy_broadcasts() -> None:
 def test_neg(d: dtype, name: str) -> None:
     x = LAYOUTS[name](samples(d, 2400))
     out = np.zeros(x.shape, d.np)
-    equal(run(launch.bind("unary", "neg", layout_of([out, x], d)), out, [x]), in_float32(np.negative, d, x))
+    equal(
+        run(launch.bind("unary", "neg", layout_of([out, x], d)), out, [x]),
+        in_float32(np.negative, d, x),
+    )
 
 
 @pytest.mark.parametrize("name", ["dense", "step 2"])
@@ -229,7 +250,9 @@ def test_exp(d: dtype, name: str, device: int) -> None:
 
 @pytest.mark.parametrize("d", [C64, C128], ids=by_short)
 def test_exp_of_complex_infinities(d: dtype) -> None:
-    x = np.array([-np.inf + 1j * np.inf, -np.inf + 1j, np.inf + 0j, 2 + 0j, complex(np.inf, 1)], d.np)
+    x = np.array(
+        [-np.inf + 1j * np.inf, -np.inf + 1j, np.inf + 0j, 2 + 0j, complex(np.inf, 1)], d.np
+    )
     out = np.zeros(5, d.np)
     got = run(launch.bind("unary", "exp", layout_of([out, x], d)), out, [x])
     with np.errstate(all="ignore"):
@@ -250,10 +273,20 @@ ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 ORDER = {"minimum": np.minimum, "maximum": np.maximum}
 
 
-def binary(op: str, a: Any, b: Any, common: dtype, scalars: tuple[Any, ...] = (), out: Any = None, device: int = 0) -> np.ndarray:
+def binary(
+    op: str,
+    a: Any,
+    b: Any,
+    common: dtype,
+    scalars: tuple[Any, ...] = (),
+    out: Any = None,
+    device: int = 0,
+) -> np.ndarray:
     sizes = np.broadcast_shapes(*[np.shape(x) for x in (a, b)])
     out = np.zeros(sizes, common.np) if out is None else out
-    return run(launch.bind("binary", op, layout_of([out, a, b], common)), out, [a, b], scalars, device)
+    return run(
+        launch.bind("binary", op, layout_of([out, a, b], common)), out, [a, b], scalars, device
+    )
 
 
 @pytest.mark.parametrize("name", ["dense", "unaligned", "transposed"])
@@ -273,7 +306,10 @@ def test_minimum_and_maximum(op: str, d: dtype, device: int) -> None:
     if d.is_floating_point:
         a, b = np.abs(a), np.abs(b)  # which zero comes out is not promised
     equal(binary(op, a, b, d, device=device), in_float32(ORDER[op], d, a, b))
-    equal(binary(op, a[:48].reshape(6, 8).T, b[:48].reshape(8, 6), d), in_float32(ORDER[op], d, a[:48].reshape(6, 8).T, b[:48].reshape(8, 6)))
+    equal(
+        binary(op, a[:48].reshape(6, 8).T, b[:48].reshape(8, 6), d),
+        in_float32(ORDER[op], d, a[:48].reshape(6, 8).T, b[:48].reshape(8, 6)),
+    )
 
 
 @pytest.mark.parametrize("d", [d for d in ALL if d.category > 1], ids=by_short)
@@ -343,7 +379,10 @@ def test_mixed_dtypes_meet_in_the_common_one() -> None:
     equal(binary("add", a, scalar, U8), a + np.uint8(300 & 255))
     half, single = samples(F16, 48), np.array(1.0001, np.float32)
     with np.errstate(all="ignore"):
-        equal(binary("add", half, single, F16), (half.astype(np.float32) + np.float32(np.float16(1.0001))).astype(np.float16))
+        equal(
+            binary("add", half, single, F16),
+            (half.astype(np.float32) + np.float32(np.float16(1.0001))).astype(np.float16),
+        )
     ints, doubles = samples(I32, 48), small(F64, 48)
     equal(binary("mul", ints, doubles, F64), ints * doubles)
     sums = (ints[:24] + doubles[::2]).astype(np.complex128)
@@ -368,12 +407,21 @@ def test_binary_broadcasts_and_works_in_place() -> None:
 
 # --- comparison and where -----------------------------------------------------------------------
 
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 
 
 def compare(op: str, a: Any, b: Any, common: dtype, device: int = 0) -> np.ndarray:
     out = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b)), bool)
-    return run(launch.bind("comparison", op, layout_of([out, a, b], common)), out, [a, b], device=device)
+    return run(
+        launch.bind("comparison", op, layout_of([out, a, b], common)), out, [a, b], device=device
+    )
 
 
 @pytest.mark.parametrize("d", ALL, ids=by_short)
@@ -415,14 +463,24 @@ def test_where(d: dtype, step: int, device: int) -> None:
 
 def test_where_casts() -> None:
     condition, a = samples(BOOL, 48).reshape(6, 8), samples(I32, 8)
-    for b, common in ((samples(F64, 6).reshape(6, 1), F64), (np.array(2.7, np.float32), F32), (samples(I64, 8), I64)):
+    for b, common in (
+        (samples(F64, 6).reshape(6, 1), F64),
+        (np.array(2.7, np.float32), F32),
+        (samples(I64, 8), I64),
+    ):
         out = np.zeros((6, 8), common.np)
         bound = launch.bind("where", "where", layout_of([out, condition, a, b], common))
         assert bound.entry == "where_cast"
-        equal(run(bound, out, [condition, a, b]), np.where(condition, a.astype(common.np), b.astype(common.np)))
+        equal(
+            run(bound, out, [condition, a, b]),
+            np.where(condition, a.astype(common.np), b.astype(common.np)),
+        )
     out = np.zeros((6, 8), np.float32)
     bound = launch.bind("where", "where", layout_of([out, condition, 0.1, a], F32))
-    equal(run(bound, out, [condition, 0.1, a]), np.where(condition, np.float32(0.1), a.astype(np.float32)))
+    equal(
+        run(bound, out, [condition, 0.1, a]),
+        np.where(condition, np.float32(0.1), a.astype(np.float32)),
+    )
 
 
 # --- fill, range, random ------------------------------------------------------------------------
@@ -454,7 +512,9 @@ def test_arange(d: dtype, device: int) -> None:
             expected = np.zeros(out.shape, d.np)
             with np.errstate(all="ignore"):
                 cpu_range.arange(expected, start, step)
-            got = run(launch.bind("range", "arange", layout_of([out], d)), out, [], (start, step), device)
+            got = run(
+                launch.bind("range", "arange", layout_of([out], d)), out, [], (start, step), device
+            )
             equal(got, expected)
 
 
@@ -464,7 +524,10 @@ def test_linspace(d: dtype, steps: int) -> None:
     ends = (1 - 2j, 3 + 1j) if d.is_complex else (1, 12)
     out, expected = np.zeros(steps, d.np), np.zeros(steps, d.np)
     cpu_range.linspace(expected, *ends, steps)
-    equal(run(launch.bind("range", "linspace", layout_of([out], d)), out, [], (*ends, steps)), expected)
+    equal(
+        run(launch.bind("range", "linspace", layout_of([out], d)), out, [], (*ends, steps)),
+        expected,
+    )
 
 
 @pytest.mark.parametrize("d", [BOOL, I32, F16, F64, C64], ids=by_short)
@@ -478,19 +541,25 @@ def test_eye(d: dtype, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("d", FLOATS + [C64, C128], ids=by_short)
 @pytest.mark.parametrize("shape", [(1,), (7,), (1025,), (5, 3)])
 @pytest.mark.parametrize(("seed", "offset"), [(0, 0), (2**64 - 1, 5), (123, 2**64 - 2)])
-def test_uniform_is_the_cpu_stream(d: dtype, shape: tuple[int, ...], seed: int, offset: int, device: int) -> None:
+def test_uniform_is_the_cpu_stream(
+    d: dtype, shape: tuple[int, ...], seed: int, offset: int, device: int
+) -> None:
     expected = np.zeros(shape, d.np)
     cpu_random.uniform(expected, seed, offset)
     wide = np.zeros((*shape[:-1], 2 * shape[-1]), d.np)[..., ::2]
     for out in (np.zeros(shape, d.np), wide):
-        got = run(launch.bind("random", "uniform", layout_of([out], d)), out, [], (seed, offset), device)
+        got = run(
+            launch.bind("random", "uniform", layout_of([out], d)), out, [], (seed, offset), device
+        )
         bits_equal(got, expected)
 
 
 # --- reductions ---------------------------------------------------------------------------------
 
 
-def reduce(op: str, x: np.ndarray, axes: tuple[int, ...], common: dtype, out: dtype, device: int = 0) -> np.ndarray:
+def reduce(
+    op: str, x: np.ndarray, axes: tuple[int, ...], common: dtype, out: dtype, device: int = 0
+) -> np.ndarray:
     """`op` over `axes`, to a dense result."""
     kept = [d for d in range(x.ndim) if d not in axes]
     result = np.zeros([x.shape[d] for d in kept], out.np)
@@ -500,7 +569,11 @@ def reduce(op: str, x: np.ndarray, axes: tuple[int, ...], common: dtype, out: dt
     marks = []
     for d in sorted(axes, key=lambda d: abs(x.strides[d])) + kept[::-1]:
         size, steps = x.shape[d], (seen.get(d, 0), x.strides[d])
-        if shape and marks[-1] == (d in axes) and all(s == w[-1] * shape[-1] for s, w in zip(steps, walks)):
+        if (
+            shape
+            and marks[-1] == (d in axes)
+            and all(s == w[-1] * shape[-1] for s, w in zip(steps, walks))
+        ):
             shape[-1] *= size
             continue
         shape.append(size)
@@ -512,7 +585,15 @@ def reduce(op: str, x: np.ndarray, axes: tuple[int, ...], common: dtype, out: dt
     return run(launch.bind("reduce", op, made), result, [x], device=device)
 
 
-REDUCED = [((700,), (0,)), ((5, 33), (1,)), ((33, 5), (0,)), ((3, 40, 9), (0, 2)), ((3, 40, 9), (1,)), ((6, 7, 8), (0, 1, 2)), ((), ())]
+REDUCED = [
+    ((700,), (0,)),
+    ((5, 33), (1,)),
+    ((33, 5), (0,)),
+    ((3, 40, 9), (0, 2)),
+    ((3, 40, 9), (1,)),
+    ((6, 7, 8), (0, 1, 2)),
+    ((), ()),
+]
 
 
 @pytest.mark.parametrize("d", ALL, ids=by_short)
@@ -527,7 +608,9 @@ def test_sum(shape: tuple[int, ...], axes: tuple[int, ...], d: dtype, device: in
     wide = x.astype(np.complex128 if d.is_complex else np.float64)
     accumulated = F32 if d.itemsize == 2 else d.to_real
     eps = 2.0 ** {4: -23, 8: -52}[accumulated.itemsize]
-    bound = 64 * eps * np.abs(wide).sum(axes) + {F16: 2.0**-11, BF16: 2.0**-8}.get(d, 0) * np.abs(wide.sum(axes))
+    bound = 64 * eps * np.abs(wide).sum(axes) + {F16: 2.0**-11, BF16: 2.0**-8}.get(d, 0) * np.abs(
+        wide.sum(axes)
+    )
     assert (np.abs(got.astype(wide.dtype) - wide.sum(axes)) <= bound + 1e-30).all()
 
 
@@ -535,9 +618,15 @@ def test_sum(shape: tuple[int, ...], axes: tuple[int, ...], d: dtype, device: in
 @pytest.mark.parametrize("op", ["amax", "amin"])
 @pytest.mark.parametrize(("shape", "axes"), REDUCED)
 def test_amax_and_amin(op: str, d: dtype, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
-    x = np.abs(samples(d, int(np.prod(shape)))) if d.is_floating_point else samples(d, int(np.prod(shape)))
+    x = (
+        np.abs(samples(d, int(np.prod(shape))))
+        if d.is_floating_point
+        else samples(d, int(np.prod(shape)))
+    )
     x = x.reshape(shape)
-    expected = (np.max if op == "amax" else np.min)(x.astype(np.float32) if d.itemsize == 2 and d.category == 2 else x, axes)
+    expected = (np.max if op == "amax" else np.min)(
+        x.astype(np.float32) if d.itemsize == 2 and d.category == 2 else x, axes
+    )
     equal(reduce(op, x, axes, d, d), np.asarray(expected).astype(d.np))
 
 
@@ -557,21 +646,32 @@ def test_mean(d: dtype, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     x = small(d, int(np.prod(shape))).reshape(shape)
     wide = x.astype(np.complex128 if d.is_complex else np.float64)
     got = reduce("mean", x, axes, d, d).astype(wide.dtype)
-    np.testing.assert_allclose(got, wide.mean(axes), rtol={F16: 1e-3, BF16: 1e-2}.get(d, 1e-5), atol=1e-6)
+    np.testing.assert_allclose(
+        got, wide.mean(axes), rtol={F16: 1e-3, BF16: 1e-2}.get(d, 1e-5), atol=1e-6
+    )
 
 
 def test_sum_in_another_dtype() -> None:
     x = samples(I32, 500)
     np.testing.assert_allclose(reduce("sum", x, (0,), F64, F64), x.sum(dtype=np.float64))
     single = small(F32, 500)
-    equal(reduce("sum", single + np.float32(0.75), (0,), I64, I64), np.asarray((single + np.float32(0.75)).astype(np.int64).sum()))
+    equal(
+        reduce("sum", single + np.float32(0.75), (0,), I64, I64),
+        np.asarray((single + np.float32(0.75)).astype(np.int64).sum()),
+    )
     equal(reduce("sum", single, (0,), C128, C128), np.asarray(single.sum(dtype=np.complex128)))
-    equal(reduce("sum", samples(F16, 600)[20:], (0,), F32, F32).astype(np.float16), np.asarray(samples(F16, 600)[20:].astype(np.float64).sum()).astype(np.float16), ulp=1)
+    equal(
+        reduce("sum", samples(F16, 600)[20:], (0,), F32, F32).astype(np.float16),
+        np.asarray(samples(F16, 600)[20:].astype(np.float64).sum()).astype(np.float16),
+        ulp=1,
+    )
     equal(reduce("sum", x, (0,), I8, I8), np.asarray(x.sum(dtype=np.int8)))
     equal(reduce("mean", x.reshape(5, 100), (1,), F64, F64), x.reshape(5, 100).mean(1))
 
 
-@pytest.mark.parametrize(("op", "value"), [("sum", 0.0), ("mean", np.nan), ("any", False), ("all", True)])
+@pytest.mark.parametrize(
+    ("op", "value"), [("sum", 0.0), ("mean", np.nan), ("any", False), ("all", True)]
+)
 def test_reduction_of_nothing(op: str, value: float) -> None:
     out = BOOL if op in ("any", "all") else F32
     for shape, axes, kept in (((0, 3), (0,), (3,)), ((3, 0), (1,), (3,)), ((0,), (0,), ())):
@@ -584,13 +684,20 @@ def test_nan_propagates() -> None:
     x = np.arange(600, dtype=np.float32)
     for at in (0, 299, 599):
         x[at] = np.nan
-        assert np.isnan(reduce("amax", x, (0,), F32, F32)) and np.isnan(reduce("amin", x, (0,), F32, F32))
+        assert np.isnan(reduce("amax", x, (0,), F32, F32)) and np.isnan(
+            reduce("amin", x, (0,), F32, F32)
+        )
         x[at] = at
 
 
 @pytest.mark.parametrize("d", [U8, F16, F32, C128], ids=by_short)
-@pytest.mark.parametrize(("shape", "axes"), [((200_003,), (0,)), ((2, 70_001), (1,)), ((70_001, 2), (0,)), ((3, 30_000, 2), (0, 1))])
-def test_long_reductions_have_segments(d: dtype, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((200_003,), (0,)), ((2, 70_001), (1,)), ((70_001, 2), (0,)), ((3, 30_000, 2), (0, 1))],
+)
+def test_long_reductions_have_segments(
+    d: dtype, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
     x = small(d, int(np.prod(shape))).reshape(shape)
     out = I64 if d is U8 else F32 if d is F16 else d
     got = reduce("sum", x, axes, out, out)
@@ -601,7 +708,9 @@ def test_long_reductions_have_segments(d: dtype, shape: tuple[int, ...], axes: t
 def test_a_sum_does_not_depend_on_alignment(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     whole = np.concatenate([x.reshape(-1)[:1], x.reshape(-1)])
-    bits_equal(reduce("sum", x, (0,), F32, F32), reduce("sum", whole[1:].reshape(shape), (0,), F32, F32))
+    bits_equal(
+        reduce("sum", x, (0,), F32, F32), reduce("sum", whole[1:].reshape(shape), (0,), F32, F32)
+    )
 
 
 # --- matmul -------------------------------------------------------------------------------------
@@ -622,7 +731,10 @@ def test_mm(sizes: tuple[int, int, int], d: dtype, device: int) -> None:
 
 def test_mm_of_fractions() -> None:
     rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(33, 200)).astype(np.float32), rng.normal(size=(200, 20)).astype(np.float32)
+    a, b = (
+        rng.normal(size=(33, 200)).astype(np.float32),
+        rng.normal(size=(200, 20)).astype(np.float32),
+    )
     target, x, y = OnDevice(np.zeros((33, 20), np.float32), 0), OnDevice(a, 0), OnDevice(b, 0)
     launch.matmul(F32)(0, target.ptr, x.ptr, y.ptr, 33, 20, 200, (200, 1), (20, 1), (20, 1))
     exact = a.astype(np.float64) @ b
@@ -656,14 +768,19 @@ def test_a_split_generator_goes_on_counting() -> None:
     for out in (np.zeros(333, np.float32), np.zeros((37, 18), np.float32)[:, ::2]):
         expected = np.zeros(out.size, np.float32)
         cpu_random.uniform(expected, 3, 9)
-        bits_equal(run(launch.bind("random", "uniform", layout_of([out], F32)), out, [], (3, 9)), expected.reshape(out.shape))
+        bits_equal(
+            run(launch.bind("random", "uniform", layout_of([out], F32)), out, [], (3, 9)),
+            expected.reshape(out.shape),
+        )
         got = run(launch.bind("range", "arange", layout_of([out], F32)), out, [], (1, 2))
         equal(got, (1 + 2 * np.arange(out.size)).astype(np.float32).reshape(out.shape))
 
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("op", ["sum", "mean", "amax", "any"])
-@pytest.mark.parametrize(("shape", "axes"), [((700,), (0,)), ((5, 7, 30), (0, 2)), ((90, 5), (1,)), ((90, 70), (0,))])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((700,), (0,)), ((5, 7, 30), (0, 2)), ((90, 5), (1,)), ((90, 70), (0,))]
+)
 def test_a_split_reduction(op: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     x = small(F32, int(np.prod(shape))).reshape(shape)
     out = BOOL if op == "any" else F32

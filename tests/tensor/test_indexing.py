@@ -130,3 +130,63 @@ def test_meta():
     x = gt.empty(2, 3, device="meta")
     assert x[0, ::2].shape == (2,) and x[:, ::-1].shape == (2, 3)
     x[0] = 1
+
+
+ADVANCED = "lists, arrays, masks and longer tensors are not supported"
+
+
+@pytest.mark.parametrize(
+    "index, error, says",
+    [
+        (5, IndexError, "[-2, 1] (got 5)"),
+        ((0, 0, 4), IndexError, "[-4, 3] (got 4)"),
+        ((0, 0, 0, 0), IndexError, "at most 3 ints and slices (got 4 for i64[2,3,4] cpu)"),
+        ([0, 1], IndexError, ADVANCED),
+        ((slice(None), [0]), IndexError, ADVANCED),
+        (np.arange(2), IndexError, "(got ndarray)"),
+        (gt.arange(2), IndexError, "(got i64[2] cpu)"),
+        (gt.tensor([True, False]), IndexError, "(got bool[2] cpu)"),
+        (gt.tensor(1.0), IndexError, "(got f32[] cpu)"),
+        (gt.tensor(1, dtype=gt.uint8), IndexError, "but uint8 (got u8[] cpu)"),
+        ((True, False), IndexError, "at most one bool"),
+        ((..., 0, ...), IndexError, "at most one Ellipsis"),
+        ("a", IndexError, "(got 'a')"),
+        (1.0, IndexError, "(got 1.0)"),
+        (slice(None, None, 0), ValueError, "'step' must not be zero"),
+        (slice(1.5), TypeError, "float"),
+    ],
+    ids=str,
+)
+def test_refused_indices(x, index, error, says):
+    for call in (lambda: x[index], lambda: x.__setitem__(index, 1)):
+        with pytest.raises(error) as caught:
+            call()
+        assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert x._version == 0
+
+
+@pytest.mark.parametrize(
+    "value, error, says",
+    [
+        ([1, 2], TypeError, "must be a number or a tensor (got list)"),
+        (np.ones(4), TypeError, "(got ndarray); use gputensor.asarray(...)"),
+        (None, TypeError, "(got NoneType)"),
+        ("a", TypeError, "(got str)"),
+        (gt.ones(3), RuntimeError, "3"),
+        (gt.ones(2, 4), RuntimeError, "4"),
+        (1j, RuntimeError, "must be real for i64"),
+    ],
+    ids=str,
+)
+def test_refused_values(x, value, error, says):
+    with pytest.raises(error) as caught:
+        x[0, 1] = value
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_zero_dim_tensors_have_nothing_to_index():
+    x = gt.tensor(3)
+    for index in (0, slice(None), (0,), (slice(None), 1)):
+        with pytest.raises(IndexError):
+            x[index]
+    assert x[...].item() == x[()].item() == 3 and x[None].shape == (1,)

@@ -21,7 +21,11 @@ def bind(family: str, op: str, layout: Any) -> Any:
     strides = layout.stride_bytes[0] or (0,)
     if launch.product(shape) == 0:
         return launch.EmptyLaunch()
-    return Range(op, layout, shape, strides) if family == "range" else _random(op, layout, shape, strides)
+    return (
+        Range(op, layout, shape, strides)
+        if family == "range"
+        else _random(op, layout, shape, strides)
+    )
 
 
 def _split(shape: tuple[int, ...], strides: tuple[int, ...], one: Any) -> Any:
@@ -39,11 +43,15 @@ class Range:
 
     __slots__ = ("op", "layout", "shape", "strides", "whole", "floating")
 
-    def __init__(self, op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    def __init__(
+        self, op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> None:
         self.op, self.layout, self.shape, self.strides = op, layout, shape, strides
         self.whole, self.floating = self._bind(has_floats=False), None
 
-    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+    def __call__(
+        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
+    ) -> None:
         if not any(type(x) is float for x in scalars):
             self.whole(device_index, operands, scalars)
             return
@@ -93,7 +101,10 @@ def _random(op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ..
         threads = launch.threads_for(numel + taken, 4)
         values = [numbers.EMPTY, numbers.pair(before // 4, taken)]
         if dense:
-            defines, tail = variants.define(op, of.short, "CONTIGUOUS"), Struct("<II").pack(numel, 0)
+            defines, tail = (
+                variants.define(op, of.short, "CONTIGUOUS"),
+                Struct("<II").pack(numel, 0),
+            )
         else:
             dims = launch.dims_for(op, sizes)
             defines = variants.define(op, of.short, "STRIDED", dims)
@@ -114,4 +125,4 @@ class Uniform(launch.Launch):
 
     def pack(self, operands: launch.Operands, scalars: launch.Operands = ()) -> bytes:
         first = numbers.pair(int(scalars[0]), int(scalars[1]))
-        return self.head.pack(*operands) + first + self.slots[1] + self.tail
+        return self.head(*operands) + first + self.values[1] + self.tail

@@ -10,14 +10,14 @@ fastest, None for an operand that is a number), `dtypes` (outputs first) and `co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from struct import Struct
 from typing import Any
 
-from ... import runtime
 from ...core import errors
-from . import module, numbers, variants
+from ...runtime import cuda as chosen
+from . import module, variants
 from .division import divider
 
 THREADS = 256
@@ -50,6 +50,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
     return binder.bind(family, op, layout)
 
 
+@cache
 def matmul(dtype: Any) -> Any:
     """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides, out_strides).
 
@@ -63,14 +64,14 @@ def matmul(dtype: Any) -> Any:
 class Launch:
     """One kernel over one layout.
 
-    head packs the operands' pointers; `slots` is how many numbers the parameters hold after them,
-    and `packers` says which: (slot, index into operands, or ~index into scalars, packer). tail is
-    the rest of the parameters, the same in every call.
+    head packs the operands' pointers. `values` are the parameters' number slots behind them, and
+    `packers` says which a call fills: (slot, index into operands, or ~index into scalars, packer).
+    tail is the rest of the parameters; slots that no call fills belong to it.
     """
 
     __slots__ = (
-        "family", "entry", "defines", "grid", "block", "shared_bytes", "head", "slots", "packers",
-        "tail", "functions",
+        "family", "entry", "defines", "grid", "block", "shared_bytes", "head", "values", "packers",
+        "single", "tail", "functions",
     )  # fmt: skip
 
     def __init__(
@@ -80,33 +81,38 @@ class Launch:
         self.family, self.entry, self.defines = family, entry, defines
         self.grid, self.block, self.shared_bytes = (blocks, 1, 1), (threads, 1, 1), 0
         self.head = _pointers(n_pointers)
-        self.slots = values if packers else []
-        self.packers = packers
+        self.values, self.packers, self.single = values, packers, None
         self.tail = tail if packers else b"".join(values) + tail
+        if len(packers) == 1:
+            slot, source, packer = packers[0]
+            before, after = b"".join(values[:slot]), b"".join(values[slot + 1 :]) + tail
+            self.single = (source, packer, before, after)
         self.functions: dict[int, Any] = {}
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
-        cuda = runtime.cuda()
-        function = self.functions.get(device_index)
-        if function is None:
-            function = self.load(device_index)
-        cuda.launch(
-            function, self.grid, self.block, 0, cuda.current_stream(device_index),
-            self.pack(operands, scalars),
-        )  # fmt: skip
+        cuda = chosen()
+        function = self.functions.get(device_index) or self.load(device_index)
+        params = self.pack(operands, scalars) if self.packers else self.head(*operands) + self.tail
+        cuda.launch(function, self.grid, self.block, 0, cuda.current_stream(device_index), params)
 
     def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
         """The parameter struct of a call."""
         if not self.packers:
-            return self.head.pack(*operands) + self.tail
-        pointers, values = list(operands), self.slots.copy()
+            return self.head(*operands) + self.tail
+        if self.single is not None:
+            source, packer, before, after = self.single
+            if source < 0:
+                return self.head(*operands) + before + packer(scalars[~source]) + after
+            pointers = (*operands[:source], 0, *operands[source + 1 :])
+            return self.head(*pointers) + before + packer(operands[source]) + after
+        pointers, values = list(operands), self.values.copy()
         for slot, source, packer in self.packers:
             if source < 0:
                 values[slot] = packer(scalars[~source])
             else:
                 values[slot] = packer(operands[source])
                 pointers[source] = 0
-        return self.head.pack(*pointers) + b"".join(values) + self.tail
+        return self.head(*pointers) + b"".join(values) + self.tail
 
     def load(self, device_index: int) -> Any:
         made = module.function(self.family, self.entry, self.defines, device_index)
@@ -141,8 +147,8 @@ class EmptyLaunch:
 
 
 @cache
-def _pointers(count: int) -> Struct:
-    return Struct(f"<{count}Q")
+def _pointers(count: int) -> Callable[..., bytes]:
+    return Struct(f"<{count}Q").pack
 
 
 # --- arithmetic ---------------------------------------------------------------------------------

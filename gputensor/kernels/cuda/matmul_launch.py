@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
-
 from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
@@ -18,7 +16,7 @@ _PARAMS = Struct("<3Q6q4I4I")
 class Matmul:
     """mm of one dtype; see launch.matmul."""
 
-    __slots__ = ("itemsize", "defines", "functions")
+    __slots__ = ("itemsize", "defines")
     entry = "matmul_strided"
 
     def __init__(self, of: dtype) -> None:
@@ -27,7 +25,6 @@ class Matmul:
             raise errors.no_cuda_kernel("mm", of)
         self.itemsize = of.itemsize
         self.defines = variants.define("mm", scalar, "STRIDED")
-        self.functions: dict[int, Any] = {}
 
     def __call__(
         self, device_index: int, out: int, a: int, b: int, m: int, n: int, k: int,
@@ -35,19 +32,18 @@ class Matmul:
     ) -> None:  # fmt: skip
         if m == 0 or n == 0:
             return
-        if device_index not in self.functions:
-            found = module.function("matmul", self.entry, self.defines, device_index)
-            self.functions[device_index] = found
+        function = module.function("matmul", self.entry, self.defines, device_index)
         blocks, params = self.plan((out, a, b), (m, n, k), (out_strides, a_strides, b_strides))
         cuda = runtime.cuda()
         cuda.launch(
-            self.functions[device_index], (blocks, 1, 1), (launch.THREADS, 1, 1), 0,
+            function, (blocks, 1, 1), (launch.THREADS, 1, 1), 0,
             cuda.current_stream(device_index), params,
         )  # fmt: skip
 
     def plan(
-        self, pointers: tuple[int, int, int], sizes: tuple[int, int, int], strides: tuple[tuple[int, int], ...]
-    ) -> tuple[int, bytes]:
+        self, pointers: tuple[int, int, int], sizes: tuple[int, int, int],
+        strides: tuple[tuple[int, int], ...],
+    ) -> tuple[int, bytes]:  # fmt: skip
         """(blocks, parameters); pointers and strides of out, a, b, sizes m, n, k."""
         m, n, k = sizes
         if max(sizes) >= 1 << 31:

@@ -5,6 +5,7 @@ The casts are those of every device (`kernels/cpu/cast.py`, Note [Numeric casts]
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 
@@ -24,8 +25,14 @@ _WORD = (1 << 64) - 1
 
 
 def stored(of: dtype) -> Packer:
-    """Bytes of a number as an element of dtype `of`."""
+    """Bytes of a number as an element of dtype `of`, zeros behind it."""
     to = of.np
+    if of.category < 2:
+        return arithmetic("u64" if of.short == "u64" else "i64", of, is_rounded=True)
+    if of.itemsize == 4:
+        return _float
+    if of.short == "f64":
+        return lambda value: _DOUBLE(value.real)
     return lambda value: cast.number(value, to).tobytes().ljust(16, b"\0")
 
 
@@ -39,8 +46,7 @@ def arithmetic(name: str, common: dtype, *, is_rounded: bool) -> Packer:
     if common.category == 0:
         return lambda value: _SIGNED(bool(value))
     if name in ("i64", "u64"):
-        pack = _UNSIGNED if name == "u64" else _SIGNED
-        return lambda value: pack(cast.wrap(value, to))
+        return _whole(common, _UNSIGNED if name == "u64" else _SIGNED)
     if name == "f32":
         if is_rounded and common.itemsize == 2:
             return lambda value: _float(float(cast.number(value, to)))
@@ -48,7 +54,7 @@ def arithmetic(name: str, common: dtype, *, is_rounded: bool) -> Packer:
     if name == "f64":
         return lambda value: _DOUBLE(value.real)
     if name == "c64":
-        return lambda value: np.complex64(value).tobytes().ljust(16, b"\0")
+        return lambda value: _float(value)[:4] + _float(value.imag)[:12]
     if is_rounded and common.itemsize < 16:
         return lambda value: _pair(complex(cast.number(value, to)))
     return _pair
@@ -66,11 +72,23 @@ def pair(low: int, high: int) -> bytes:
     return _UNSIGNED_PAIR(low & _WORD, high & _WORD)
 
 
+def _whole(common: dtype, pack: Callable[[int], bytes]) -> Packer:
+    to, info = common.np, np.iinfo(common.np)
+    low, high = int(info.min), int(info.max)
+
+    def packed(value: complex) -> bytes:
+        if type(value) is int and low <= value <= high:
+            return pack(value)
+        return pack(cast.wrap(value, to))
+
+    return packed
+
+
 def _float(value: complex) -> bytes:
     try:
         return _FLOAT(value.real)
     except OverflowError:  # struct refuses what float32 rounds to infinity
-        return np.float32(value.real).tobytes().ljust(16, b"\0")
+        return _FLOAT(math.copysign(math.inf, value.real))
 
 
 def _pair(value: complex) -> bytes:

@@ -15,7 +15,10 @@ from . import launch, numbers, variants
 from .division import divider
 
 # Inputs and scalars of a family: what its parameters have value slots for.
-_INPUTS = {"unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1), "copy": (1, 0)}
+_INPUTS = {
+    "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
+    "copy": (1, 0),
+}  # fmt: skip
 _CODES = Struct("<IiiI4i").pack
 _TRANSPOSED = Struct("<qqII4I4IIi").pack
 # A transposed copy needs so many elements on either side; below, its tiles are mostly empty.
@@ -26,7 +29,7 @@ _TILE = 32
 def bind(family: str, op: str, layout: Any) -> Any:
     if family == "binary" and op in ("add", "sub"):
         return Scaled(op, layout)
-    return _bind(family, op, op, layout)
+    return _bind(family, op, layout)
 
 
 class Scaled:
@@ -36,22 +39,24 @@ class Scaled:
 
     def __init__(self, op: str, layout: Any) -> None:
         self.op, self.layout = op, layout
-        self.plain = _bind("binary", op, op, layout)
+        self.plain = _bind("binary", op, layout)
         self.scaled: Any = None
 
-    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+    def __call__(
+        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
+    ) -> None:
         if not scalars or scalars[0] == 1:
             self.plain(device_index, operands)
             return
         if self.scaled is None:
-            self.scaled = _bind("binary", self.op + "_alpha", "add_alpha", self.layout)
+            self.scaled = _bind("binary", self.op + "_alpha", self.layout)
         self.scaled(device_index, operands, scalars)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.plain, name)  # entry, defines, grid and block of the usual call
 
 
-def _bind(family: str, op: str, functor: str, layout: Any) -> Any:
+def _bind(family: str, op: str, layout: Any) -> Any:
     shape = layout.shape or (1,)
     strides = [None if s is None else s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:
@@ -59,14 +64,15 @@ def _bind(family: str, op: str, functor: str, layout: Any) -> Any:
     parts = []
     for start, sizes in launch.pieces(shape, launch.MAX_NUMEL):
         offsets = tuple([launch.offset_of(start, s) for s in strides])
-        parts.append((offsets, _one(family, op, functor, layout, sizes, strides)))
+        parts.append((offsets, _one(family, op, layout, sizes, strides)))
     return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
 
 
 def _one(
-    family: str, op: str, functor: str, layout: Any, shape: tuple[int, ...], strides: list[Any]
+    family: str, op: str, layout: Any, shape: tuple[int, ...], strides: list[Any]
 ) -> launch.Launch:
     """The launch over one part of the layout."""
+    functor = "add_alpha" if op == "sub_alpha" else op  # self + (-alpha) * other
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
     if family in ("unary", "binary", "comparison"):
@@ -93,7 +99,9 @@ def _one(
         defines = variants.define(functor, scalar, layout_name, dims)
         codes = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
         walks = [s or (0,) * len(shape) for s in strides]
-        tail = _CODES(numel, len(shape), common.code, given, *codes) + launch.pack_dims(shape, walks, dims)
+        tail = _CODES(numel, len(shape), common.code, given, *codes) + launch.pack_dims(
+            shape, walks, dims
+        )
     threads = launch.threads_for(numel, each)
     return launch.Launch(
         family, f"{family}_{layout_name.lower()}", defines, launch.blocks_for(numel, threads * each),
@@ -102,7 +110,12 @@ def _one(
 
 
 def _computed(
-    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: tuple[int, ...], strides: list[Any]
+    family: str,
+    op: str,
+    common: dtype,
+    dtypes: tuple[dtype, ...],
+    shape: tuple[int, ...],
+    strides: list[Any],
 ) -> tuple[str, str]:
     """Layout and type of an operator that computes."""
     result = bool_ if family == "comparison" else common
@@ -113,7 +126,11 @@ def _computed(
 
 
 def _moved(
-    family: str, common: dtype, dtypes: tuple[dtype, ...], shape: tuple[int, ...], strides: list[Any]
+    family: str,
+    common: dtype,
+    dtypes: tuple[dtype, ...],
+    shape: tuple[int, ...],
+    strides: list[Any],
 ) -> tuple[str, str]:
     """Layout and type of an operator that moves elements, or casts them."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
@@ -123,7 +140,9 @@ def _moved(
         if family == "copy":
             return "CAST", "f32"
         return "CAST", variants.arithmetic(common) if common.category < 2 else "c128"
-    return "CONTIGUOUS" if _is_dense(dtypes, shape, strides) else "STRIDED", variants.word(values[0])
+    return "CONTIGUOUS" if _is_dense(dtypes, shape, strides) else "STRIDED", variants.word(
+        values[0]
+    )
 
 
 def _is_dense(dtypes: tuple[dtype, ...], shape: tuple[int, ...], strides: list[Any]) -> bool:
@@ -160,7 +179,9 @@ def _packers(
     return found
 
 
-def _number(family: str, k: int, layout_name: str, computes_in: str, common: dtype) -> numbers.Packer:
+def _number(
+    family: str, k: int, layout_name: str, computes_in: str, common: dtype
+) -> numbers.Packer:
     if family == "where":
         if k == 0:
             return numbers.stored(bool_)
@@ -181,7 +202,9 @@ def _transposed_dims(
     if dtypes[0] is not dtypes[1] or len(shape) < 2:
         return None
     dst, src = strides
-    column = next((d for d, n in enumerate(shape) if dst[d] == size and n >= _TRANSPOSED_FROM), None)
+    column = next(
+        (d for d, n in enumerate(shape) if dst[d] == size and n >= _TRANSPOSED_FROM), None
+    )
     row = next((d for d, n in enumerate(shape) if src[d] == size and n >= _TRANSPOSED_FROM), None)
     return None if column is None or row is None or column == row else (column, row)
 

@@ -67,7 +67,9 @@ class Stage:
         self.lane_bits, self.slot_bits = _shape(outputs, units, is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
         lanes = 1 << self.lane_bits
-        self.segments, self.per_segment = (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
+        self.segments, self.per_segment = (
+            (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
+        )
         self.entry, self.defines = entry, defines
         self.grid, self.block = (groups * self.segments, 1, 1), (THREADS, 1, 1)
         dims = int(defines["DIMS"])
@@ -77,7 +79,9 @@ class Stage:
             is_partial, *codes, len(kept), len(reduced), *divider(self.segments),
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
 
-    def launch(self, cuda: Any, functions: dict[Any, Any], device_index: int, out: int, x: int) -> None:
+    def launch(
+        self, cuda: Any, functions: dict[Any, Any], device_index: int, out: int, x: int
+    ) -> None:
         function = functions.get((self, device_index))
         if function is None:
             function = module.function("reduce", self.entry, self.defines, device_index)
@@ -170,7 +174,9 @@ class Reduce:
             (out_walk, tuple(in_walk)), (rows,), (row_bytes,), 1, product(kept) == 1, codes, count, RESULTS,
         )  # fmt: skip
 
-    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+    def __call__(
+        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
+    ) -> None:
         out, x = operands
         cuda = runtime.cuda()
         if self.last is None:
@@ -184,7 +190,9 @@ class Reduce:
         self.last.launch(cuda, self.functions, device_index, out, workspace.ptr)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.stages[0][2], name)  # entry, defines, grid and block of the first launch
+        return getattr(
+            self.stages[0][2], name
+        )  # entry, defines, grid and block of the first launch
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:

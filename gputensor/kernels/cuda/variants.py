@@ -170,7 +170,9 @@ def _pointwise(family: str) -> list[Defines]:
 
 
 def _moves(family: str) -> list[Defines]:
-    layouts = {"copy": ("CONTIGUOUS", "STRIDED", "TRANSPOSED")}.get(family, ("CONTIGUOUS", "STRIDED"))
+    layouts = {"copy": ("CONTIGUOUS", "STRIDED", "TRANSPOSED")}.get(
+        family, ("CONTIGUOUS", "STRIDED")
+    )
     listed = [define(family, name, layout) for layout in layouts for name in WORDS.values()]
     if family == "copy":
         listed.append(define("copy", "f32", "CAST"))

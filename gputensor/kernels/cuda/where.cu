@@ -46,9 +46,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) where_contiguous(const con
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
       const u32 at = first + (k * blockDim.x + threadIdx.x) * PACK;
-      condition[k] = number_condition ? repeat<b8, PACK>(value_condition) : load_pack<b8, PACK>(p.data[1], at);
-      a[k] = number_a ? repeat<scalar_t, PACK>(value_a) : load_pack<scalar_t, PACK>(p.data[2], at);
-      b[k] = number_b ? repeat<scalar_t, PACK>(value_b) : load_pack<scalar_t, PACK>(p.data[3], at);
+      condition[k] = load_or_repeat<b8, PACK>(p.data[1], at, number_condition, value_condition);
+      a[k] = load_or_repeat<scalar_t, PACK>(p.data[2], at, number_a, value_a);
+      b[k] = load_or_repeat<scalar_t, PACK>(p.data[3], at, number_b, value_b);
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
