@@ -135,7 +135,7 @@ def rand_like(
 def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None) -> Tensor:
     if not from_ <= to:
         raise errors.must("uniform_", "from", "not be above to", (from_, to))
-    if overlap.has_internal_overlap(self._geometry) == overlap.YES:
+    if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap("uniform_", "self", (self._geometry, self._device))
     _fill_uniform(self, generator)
     if from_ == 0 and to == 1:

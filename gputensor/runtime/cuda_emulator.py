@@ -59,7 +59,7 @@ def start() -> None:
     global _machine, _scheduler, _pinned, _total_bytes
     if _allocators:
         return
-    count = _positive("GPUTENSOR_EMULATOR_DEVICES", 1)
+    count = _positive("GPUTENSOR_EMULATOR_DEVICES", 2)
     _total_bytes = _positive("GPUTENSOR_EMULATOR_MEMORY", 4 << 30)
     _scheduler = Scheduler()
     _machine = Machine()

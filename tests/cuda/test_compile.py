@@ -1,4 +1,4 @@
-"""Every kernel variant through NVRTC, which needs no GPU: it compiles, spills nothing, fits its registers.
+"""Every kernel variant through NVRTC, without a GPU: it compiles and does not spill.
 
 sm_80 in full; on the other architectures one variant per entry and item size. Variants of a family
 are compiled as one program, each in a namespace, since a program's start costs more than a kernel.
@@ -72,7 +72,8 @@ def compiled(family: str, group: Sequence[variants.Defines], arch: str) -> list[
         assert name, block
         stack, stores, loads = map(int, _FACTS.search(block).groups())
         records.append({
-            "entry": name[2], "defines": group[int(name[1])], "stack": stack, "spills": stores + loads,
+            "entry": name[2], "defines": group[int(name[1])], "stack": stack,
+            "spills": stores + loads,
             "registers": int(_USED.search(block)[1]),
         })  # fmt: skip
     return records

@@ -1,4 +1,4 @@
-"""Every kernel family against NumPy, in the emulator: dtypes, layouts, numbers, splits, two devices."""
+"""Every kernel family against NumPy, in the emulator, on two devices."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _equal_floats(got: np.ndarray, expected: np.ndarray, ulp: int) -> None:
 
 
 def equal_or_close(got: np.ndarray, expected: np.ndarray, *factors: Any) -> None:
-    """`equal`; complex products only to rounding, since NumPy fuses some of their multiplications."""
+    """`equal`; complex products only to rounding, since NumPy fuses some of them."""
     if got.dtype.kind != "c":
         equal(got, expected)
         return

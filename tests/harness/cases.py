@@ -104,7 +104,7 @@ class Case:
         wanted = self.sample.kwargs.get("dtype")
         found = dtype_rules.expected(op.dtypes, op.family, meeting, wanted)
         refuses = self.row.refuses
-        if found and refuses and refuses(self.sample.args, self.sample.kwargs, found.compute):
+        if found and refuses and refuses(meeting, self.sample.kwargs, found.compute):
             return None
         return found
 

@@ -63,12 +63,13 @@ class Row:
         or a mapping from dtypes. why: where that number comes from.
     device_ulp: how far the devices may be apart; 0 is equal bits.
     operator: Python's operator, where it calls this one.
-    out: dtypes that `out` may have: `castable` from the result's, `same`, or `any`.
+    out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, or `truth` (bool
+        and uint8).
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
         `dtype=` nor the first tensor's.
-    refuses: (arguments, keyword arguments, compute dtype) -> whether DtypeError is right although
-        the YAML's dtypes allow it.
+    refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
+        although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
     zeros_equal: 0.0 and -0.0 are one result.
     refuses_expanded: an expanded `self` must not be written to.
     no_meta: why it cannot be called on the meta device. needs_backend: no device of ours has it.

@@ -21,8 +21,12 @@ def _scaled(ufunc: np.ufunc, swap: bool = False) -> Any:
             self, other = other, self
         if alpha == 1 and type(alpha) is int:
             return ufunc(self, other)
-        # of bools, a product is their conjunction, and True the only number to multiply with
-        return ufunc(self, np.multiply(other, alpha if np.asarray(other).dtype != bool else bool(alpha)))
+        kind = np.asarray(other).dtype
+        if kind == bool:
+            alpha = bool(alpha)  # a product of bools is their conjunction
+        elif kind == np.uint64:
+            alpha %= 2**64
+        return ufunc(self, np.multiply(other, alpha))
 
     return reference
 
@@ -37,11 +41,11 @@ def _divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:
     return np.trunc(np.true_divide(self, other))
 
 
-def _rounds_complex_or_bool(args: Any, kwargs: Any, compute: Any) -> bool:
+def _rounds_complex_or_bool(operands: Any, kwargs: Any, compute: Any) -> bool:
     return kwargs.get("rounding_mode") is not None and (compute.category == COMPLEX or compute is bool_)
 
 
-def _scales_by_more_than(args: Any, kwargs: Any, compute: Any) -> bool:
+def _scales_by_more_than(operands: Any, kwargs: Any, compute: Any) -> bool:
     """alpha must not be of a higher category than the result; a bool is for bools alone."""
     alpha = kwargs.get("alpha", 1)
     if alpha is True:
@@ -49,10 +53,10 @@ def _scales_by_more_than(args: Any, kwargs: Any, compute: Any) -> bool:
     return {int: 1, float: 2, complex: 3}[type(alpha)] > max(compute.category, 1)
 
 
-def _refuses_difference(args: Any, kwargs: Any, compute: Any) -> bool:
+def _refuses_difference(operands: Any, kwargs: Any, compute: Any) -> bool:
     """PyTorch has no `-` for a bool tensor, or for True, whatever the other operand."""
-    return _scales_by_more_than(args, kwargs, compute) or any(
-        x is True or type(x) is T and x.dtype is bool_ for x in args
+    return _scales_by_more_than(operands, kwargs, compute) or any(
+        x is True or type(x) is tuple and x[1] is bool_ for x in operands
     )
 
 

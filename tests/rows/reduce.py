@@ -82,7 +82,7 @@ def _no_elements(op: str) -> tuple[Fails, ...]:
 ROWS = [
     Row(
         "all", _over_dims("any") + _over_several("any") + [S(T(2, 3), ())],
-        _reference(np.all, none_means_all=False), out="any", errors=_refusals("all"),
+        _reference(np.all, none_means_all=False), out="truth", errors=_refusals("all"),
     ),
     Row(
         "amax", _over_dims("any", empty=False) + _over_several("any") + [S(T(2, 3), ())],
@@ -94,13 +94,13 @@ ROWS = [
     ),
     Row(
         "any", _over_dims("any") + _over_several("any") + [S(T(2, 3), ())],
-        _reference(np.any, none_means_all=False), out="any", errors=_refusals("any"),
+        _reference(np.any, none_means_all=False), out="truth", errors=_refusals("any"),
     ),
     Row(
         "mean",
         _over_dims("exact") + _over_several("exact") + _POSITIVE
         + [S(T(2, 3), dtype=float64), S(T(2, 3), (1,), True, dtype=complex64), S(T(2, 3), ())],
-        _reference(_mean), ulp=_SUMS, why=_WHY, device_ulp=8, out="computes",
+        _reference(_mean), ulp=_SUMS, why=_WHY, device_ulp=8, out="any",
         errors=(
             *_refusals("mean"),
             Fails(S(T(2)), errors.DtypeError, "mean: 'self' must be floating or complex", int64),
@@ -110,7 +110,7 @@ ROWS = [
         "sum",
         _over_dims("exact") + _over_several("exact") + _POSITIVE
         + [S(T(2, 3), dtype=float64), S(T(2, 3), (1,), True, dtype=complex64), S(T(2, 3), ())],
-        _reference(np.sum), ulp=_SUMS, why=_WHY, device_ulp=8, out="computes",
+        _reference(np.sum), ulp=_SUMS, why=_WHY, device_ulp=8, out="any",
         errors=(
             *_refusals("sum"),
             Fails(S(T(2), dtype="float"), TypeError, "sum: 'dtype' must be"),

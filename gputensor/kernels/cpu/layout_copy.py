@@ -40,12 +40,14 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
     both = to | source
     alignment = both & -both
     walk = layout_plan.normalise(dst.itemsize, dst.shape, dst.strides, src.strides, alignment)
+    how = layout_plan.plan(walk)
     words = _words(walk, alignment)
-    _walk_boxes(
-        layout_plan.plan(walk), words,
-        _view(dst, to, words, walk.shape, walk.dst, readonly=False),
-        _view(src, source, words, walk.shape, walk.src, readonly=True),
-    )  # fmt: skip
+    dst_words = _view(dst, to, words, walk.shape, walk.dst, readonly=False)
+    src_words = _view(src, source, words, walk.shape, walk.src, readonly=True)
+    if how.box is None:
+        _walk_whole(dst_words, src_words)
+    else:
+        _walk_boxes(how, how.box, words, dst_words, src_words)
 
 
 def _words(walk: Walk, alignment: int) -> str:
@@ -76,13 +78,31 @@ def _view(
     return np.asarray(_Words(owner, interface))
 
 
-def _walk_boxes(how: Plan, words: str, dst: np.ndarray, src: np.ndarray) -> None:
-    shape, box = how.walk.shape, how.box
+def _walk_whole(dst: np.ndarray, src: np.ndarray) -> None:
+    """One np.copyto a thread, cut along the slowest dimension of which each gets a part."""
+    threads = cpu.get_num_threads() if dst.nbytes >= _PARALLEL_FROM[ROWS] else 1
+    wide = [d for d, n in enumerate(dst.shape) if n >= 4 * threads]
+    if threads == 1 or not wide:
+        np.copyto(dst, src)
+        return
+    lead = (slice(None),) * wide[-1]
+
+    def part(first: int, last: int) -> None:
+        where = (*lead, slice(first, last))
+        np.copyto(dst[where], src[where])
+
+    cpu.parallel_for(0, dst.shape[wide[-1]], 1, part)
+
+
+def _walk_boxes(
+    how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.ndarray
+) -> None:
+    shape = how.walk.shape
     counts = [-(-n // part) for n, part in zip(shape, box)]
     total = 1
     for n in counts:
         total *= n
-    work = _WALKERS[how.kind](how, words)
+    work = _WALKERS[how.kind](how, box, words)
 
     def some(first: int, last: int) -> None:
         step = work()
@@ -103,11 +123,11 @@ def _walk_boxes(how: Plan, words: str, dst: np.ndarray, src: np.ndarray) -> None
 Step = Callable[[np.ndarray, np.ndarray], None]
 
 
-def _rows(how: Plan, words: str) -> Callable[[], Step]:
+def _rows(how: Plan, box: list[int], words: str) -> Callable[[], Step]:
     return lambda: np.copyto
 
 
-def _lanes(how: Plan, words: str) -> Callable[[], Step]:
+def _lanes(how: Plan, box: list[int], words: str) -> Callable[[], Step]:
     lane = how.lane
 
     def step(dst: np.ndarray, src: np.ndarray) -> None:
@@ -118,9 +138,9 @@ def _lanes(how: Plan, words: str) -> Callable[[], Step]:
     return lambda: step
 
 
-def _tiles(how: Plan, words: str) -> Callable[[], Step]:
+def _tiles(how: Plan, box: list[int], words: str) -> Callable[[], Step]:
     def make() -> Step:
-        scratch = _scratch(how, words)
+        scratch = _scratch(how, box, words)
 
         def step(dst: np.ndarray, src: np.ndarray) -> None:
             part = scratch
@@ -134,11 +154,10 @@ def _tiles(how: Plan, words: str) -> Callable[[], Step]:
     return make
 
 
-def _scratch(how: Plan, words: str) -> np.ndarray:
+def _scratch(how: Plan, box: list[int], words: str) -> np.ndarray:
     """An array of a box's shape that runs as src does; its columns, which dst's run goes along, padded."""
-    box, size = how.box, how.walk.itemsize
     strides = [0] * len(box)
-    stride = size
+    stride = how.walk.itemsize
     others = [d for d in range(len(box)) if d not in how.order]
     for d in (*how.order, *others):
         if d == 0:
@@ -149,9 +168,9 @@ def _scratch(how: Plan, words: str) -> np.ndarray:
     return np.ndarray(box, words, memory, 0, strides)
 
 
-def _gather(how: Plan, words: str) -> Callable[[], Step]:
+def _gather(how: Plan, box: list[int], words: str) -> Callable[[], Step]:
     """Two dense scratches and `indices`, the place in the first of each element of the second."""
-    order = [*how.order, *[d for d in range(len(how.box)) if d not in how.order]]
+    order = [*how.order, *[d for d in range(len(box)) if d not in how.order]]
     backwards = order[::-1]
     tables: dict[tuple[int, ...], np.ndarray] = {}
 
@@ -165,7 +184,7 @@ def _gather(how: Plan, words: str) -> Callable[[], Step]:
         return found
 
     def make() -> Step:
-        numel = int(np.prod(how.box))
+        numel = int(np.prod(box))
         first, second = np.empty(numel, words), np.empty(numel, words)
 
         def step(dst: np.ndarray, src: np.ndarray) -> None:

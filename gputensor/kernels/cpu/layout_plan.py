@@ -26,7 +26,6 @@ _TILE_ROWS_ELSE = 128
 _TILE_NBYTES = 1 << 19
 _LANES_NBYTES = 1 << 20
 _DIRECT_NBYTES = 1 << 20
-_ROWS_NBYTES = 1 << 21
 _LANE = 8
 _FEW = 16
 _WIDE = 16
@@ -91,7 +90,8 @@ def _widen(walk: Walk, alignment: int) -> None:
 
 
 class Plan:
-    """kind; the walk; box: elements per dimension of one piece; order: dimensions by src stride.
+    """kind; the walk; order: its dimensions by src stride; box: elements per dimension of a piece,
+    None where NumPy's own order is right and threads alone divide the work.
 
     lane: the short dimension of LANES.
     """
@@ -99,7 +99,7 @@ class Plan:
     __slots__ = ("kind", "walk", "box", "order", "lane")
 
     def __init__(
-        self, kind: str, walk: Walk, box: list[int], order: list[int], lane: int = -1
+        self, kind: str, walk: Walk, box: list[int] | None, order: list[int], lane: int = -1
     ) -> None:
         self.kind, self.walk, self.box, self.order, self.lane = kind, walk, box, order, lane
 
@@ -108,19 +108,19 @@ def plan(walk: Walk) -> Plan:
     """The way to copy `walk`."""
     shape, src = walk.shape, walk.src
     order = sorted((d for d in range(len(shape)) if src[d]), key=lambda d: (src[d], d))
-    if not order or order[0] == 0 or 0 not in order:
-        return Plan(ROWS, walk, _rows_box(walk), order)
-    if walk.itemsize >= _LINE:
-        return Plan(ROWS, walk, _rows_box(walk), order)
+    if not order or order[0] == 0 or 0 not in order or walk.itemsize >= _LINE:
+        return Plan(ROWS, walk, None, order)
     x = order[0]
+    if _rereads_from_cache(walk, x):
+        return Plan(ROWS, walk, None, order)
     lane = _lane(walk, x)
     if lane is not None:
         return Plan(LANES, walk, _lanes_box(walk, lane), order, lane=lane)
-    box = [1] * len(shape)
     direct = _stays_in_cache(walk)
     rows = _TILE_ROWS.get(walk.itemsize, _TILE_ROWS_ELSE)
     if direct and walk.itemsize >= _WIDE:
         rows = _DIRECT_ROWS
+    box = [1] * len(shape)
     _fill(box, shape, range(len(shape)), rows)
     _fill(box, shape, order, _TILE_NBYTES // walk.itemsize)
     if min(box[0], box[x]) < _SHORTEST_LOOP:
@@ -130,6 +130,17 @@ def plan(walk: Walk) -> Plan:
     # what lies outside x in dst's order is walked outside it, so more of it does no harm
     _fill(box, shape, range(x, len(shape)), _DIRECT_NBYTES // walk.itemsize)
     return Plan(ROWS, walk, box, order)
+
+
+def _rereads_from_cache(walk: Walk, x: int) -> bool:
+    """True if NumPy's own order, dst's, comes back to each source line while a cache still has it."""
+    if x == 1 and walk.shape[0] <= _FEW:
+        return walk.shape[0] > _LANE
+    span_bytes = max(walk.src[d] * walk.shape[d] for d in range(x + 1))
+    if walk.shape[x] <= _LANE:
+        return span_bytes <= _LANES_NBYTES
+    pitch_bytes = walk.src[0]
+    return span_bytes <= _TILE_NBYTES and pitch_bytes < 1024 and pitch_bytes % 256 != 0
 
 
 def _lane(walk: Walk, x: int) -> int | None:
@@ -172,12 +183,6 @@ def even_part(length: int, target: int) -> int:
     """A size near `target` that cuts `length` into parts of almost one size."""
     parts = max(1, round(length / target))
     return -(-length // parts)
-
-
-def _rows_box(walk: Walk) -> list[int]:
-    box = [1] * len(walk.shape)
-    _fill(box, walk.shape, range(len(box)), _ROWS_NBYTES // walk.itemsize)
-    return box
 
 
 def _lanes_box(walk: Walk, lane: int) -> list[int]:

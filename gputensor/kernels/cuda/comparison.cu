@@ -1,6 +1,7 @@
 // out[i] = op::OP(self[i], other[i]) ? 1 : 0                             family: comparison
 // Shapes   contiguous: all operands dense in one order, or numbers; strided: any strides.
-// Types    contiguous: scalar_t inputs, bool out; strided: any dtypes by code, compared in scalar_t.
+// Types    contiguous: scalar_t inputs, bool out; strided: any dtypes by code, compared in
+//          scalar_t.
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
@@ -43,7 +44,8 @@ typedef contiguous_params<3, 2> contiguous_call;
 typedef strided_params<3, 2, DIMS> strided_call;
 
 #if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS) comparison_contiguous(const contiguous_call p) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+comparison_contiguous(const contiguous_call p) {
   constexpr int PACK = 16 / sizeof(scalar_t), PACKS = BINARY_PACKS;
   const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
   const bool number_a = p.numbers & 1, number_b = p.numbers & 2;

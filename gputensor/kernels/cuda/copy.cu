@@ -49,7 +49,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) copy_contiguous(const cont
     pack<scalar_t, PACK> x[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-      x[k] = load_streaming<scalar_t, PACK>(p.data[1], first + (k * blockDim.x + threadIdx.x) * PACK);
+      const u32 at = first + (k * blockDim.x + threadIdx.x) * PACK;
+      x[k] = load_streaming<scalar_t, PACK>(p.data[1], at);
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
@@ -101,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) copy_cast(const strided_ca
 #endif
 
 #if HAS_LAYOUT(TRANSPOSED)
-extern "C" __global__ void __launch_bounds__(THREADS) copy_transposed(const transposed_params<DIMS> p) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+copy_transposed(const transposed_params<DIMS> p) {
   constexpr u32 TILE = 32, STEP = THREADS / TILE;
   __shared__ scalar_t tile[TILE][TILE + 1];  // the odd pitch spreads a column over the banks
   const u32 above = quotient_of(blockIdx.x, p.column_tiles);
@@ -124,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) copy_transposed(const tran
   for (u32 k = 0; k < TILE; k += STEP) {
     const u32 x = column + line + k, y = row + lane;
     if (x < p.columns && y < p.rows) {
-      tile[line + k][lane] = *(const scalar_t*)(src + x * p.src_column_stride + (u64)y * sizeof(scalar_t));
+      const char* from = src + x * p.src_column_stride + (u64)y * sizeof(scalar_t);
+      tile[line + k][lane] = *(const scalar_t*)from;
     }
   }
   __syncthreads();
@@ -132,7 +135,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) copy_transposed(const tran
   for (u32 k = 0; k < TILE; k += STEP) {
     const u32 x = column + lane, y = row + line + k;
     if (x < p.columns && y < p.rows) {
-      *(scalar_t*)(dst + y * p.dst_row_stride + (u64)x * sizeof(scalar_t)) = tile[lane][line + k];
+      char* to = dst + y * p.dst_row_stride + (u64)x * sizeof(scalar_t);
+      *(scalar_t*)to = tile[lane][line + k];
     }
   }
 }

@@ -112,7 +112,8 @@ def _random(op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ..
             tail += launch.pack_dims(sizes, [strides], dims)
         return Uniform(
             "random", "random_contiguous" if dense else "random_strided", defines,
-            launch.blocks_for(numel + taken, threads * 4), threads, 1, values, [(0, ~0, None)], tail,
+            launch.blocks_for(numel + taken, threads * 4), threads, 1, values, [(0, ~0, None)],
+            tail,
         )  # fmt: skip
 
     return _split(shape, strides, one)

@@ -34,8 +34,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     """What runs `op` over `layout`: callable(device_index, operands, scalars=()).
 
     operands: a pointer each, outputs first; a Python number where stride_bytes is None.
-    scalars: add, sub (alpha) · fill (value) · arange (start, step) · linspace (start, end, steps) ·
-    eye (columns) · uniform (seed, counter of the first element).
+    scalars: add, sub (alpha) · fill (value) · arange (start, step) · linspace (start, end,
+    steps) · eye (columns) · uniform (seed, counter of the first element).
     range and random count a layout's elements with dimension 0 fastest, so theirs must not have
     been reordered: for `eye` dimension 0 is the column.
     """
@@ -52,9 +52,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 @cache
 def matmul(dtype: Any) -> Any:
-    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides, out_strides).
-
-    The first three are pointers; strides are (row, column) in elements.
+    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
+    out_strides), the first three pointers; strides are (row, column) in elements.
     """
     from .matmul_launch import Matmul
 

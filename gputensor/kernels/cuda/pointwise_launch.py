@@ -1,4 +1,6 @@
-"""Launch plans of the families that visit each element once: unary binary comparison where fill copy.
+"""Launch plans of the families that visit each element once.
+
+These are unary, binary, comparison, where, fill and copy.
 
 A layout is contiguous if all its operands are numbers or one dense run; what is left is strided,
 and of copies some are transposed. Alignment is not decided here: the kernels look at the pointers.
@@ -104,8 +106,8 @@ def _one(
         )
     threads = launch.threads_for(numel, each)
     return launch.Launch(
-        family, f"{family}_{layout_name.lower()}", defines, launch.blocks_for(numel, threads * each),
-        threads, len(strides), values, packers, tail,
+        family, f"{family}_{layout_name.lower()}", defines,
+        launch.blocks_for(numel, threads * each), threads, len(strides), values, packers, tail,
     )  # fmt: skip
 
 
@@ -197,7 +199,7 @@ def _number(
 def _transposed_dims(
     dtypes: tuple[dtype, ...], shape: tuple[int, ...], strides: list[Any]
 ) -> tuple[int, int] | None:
-    """(column, row): the dimension in which dst is dense and the one in which src is, if they differ."""
+    """(column, row): the dimensions in which dst and src are dense, if they differ."""
     size = dtypes[0].itemsize
     if dtypes[0] is not dtypes[1] or len(shape) < 2:
         return None

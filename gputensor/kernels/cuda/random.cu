@@ -74,7 +74,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) random_strided(const strid
   const philox_block bits = random_bits(p.value, block);
 #pragma unroll
   for (u32 k = 0; k < 4; ++k) {
-    if (first + k < p.numel) *(scalar_t*)(p.data[0] + offset[0][k]) = op::OP::of<scalar_t>(bits.at[k]);
+    if (first + k < p.numel) {
+      *(scalar_t*)(p.data[0] + offset[0][k]) = op::OP::of<scalar_t>(bits.at[k]);
+    }
   }
 }
 #endif

@@ -11,7 +11,9 @@
 namespace op {
 
 struct arange {  // start, step
-  template <class T> static DEVICE T of(u64 i, T a, T b, T) { return plus(times(cast<T>(i), b), a); }
+  template <class T> static DEVICE T of(u64 i, T a, T b, T) {
+    return plus(times(cast<T>(i), b), a);
+  }
 };
 
 struct eye {  // columns, where they are the fastest dimension
@@ -46,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) range_strided(const stride
   i64 offset[1][STRIDED_UNROLL];
   locate(p, first, blockDim.x, offset);
   const u64 before = p.value[3].low;  // elements in earlier launches of a split call
-  const acc_t a = number<acc_t>(p.value[0]), b = number<acc_t>(p.value[1]), c = number<acc_t>(p.value[2]);
+  const acc_t a = number<acc_t>(p.value[0]), b = number<acc_t>(p.value[1]);
+  const acc_t c = number<acc_t>(p.value[2]);
   acc_t value[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) {

@@ -8,7 +8,8 @@
 // Order    fixed tree, a function of the shape alone: element c of a segment goes to lane
 //          (c / pack) % lanes and there to accumulator c % pack, in ascending order; accumulators,
 //          lanes, and segments are then combined pairwise. Same bits on every run and device.
-//          Error bound of a sum of n: (n / (pack * lanes * segments) + log2 of that) * eps * sum |x|.
+//          Error bound of a sum of n: (c + log2(n / c)) * eps * sum |x|, where one accumulator
+//          adds c values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
@@ -62,7 +63,9 @@ struct amax {
       return lowest<acc>::value;
     }
   }
-  template <class acc> static DEVICE acc combine(acc a, acc b) { return a > b || is_nan(a) ? a : b; }
+  template <class acc> static DEVICE acc combine(acc a, acc b) {
+    return a > b || is_nan(a) ? a : b;
+  }
   template <class acc> static DEVICE acc finish(acc x, u64) { return x; }
 };
 
@@ -74,7 +77,9 @@ struct amin : amax {
       return highest<acc>::value;
     }
   }
-  template <class acc> static DEVICE acc combine(acc a, acc b) { return a < b || is_nan(a) ? a : b; }
+  template <class acc> static DEVICE acc combine(acc a, acc b) {
+    return a < b || is_nan(a) ? a : b;
+  }
 };
 
 struct any : all {
@@ -110,6 +115,7 @@ struct mean : sum {
 // elements. per_segment: packs of a segment. divide_by: what `mean` divides by. kept has the
 // strides of out and in; the strides of `reduced` are in's.
 template <int DIMS> struct reduce_params {
+  static constexpr int dims = DIMS;
   char* data[2];
   u64 divide_by;
   u32 outputs, count, per_segment;
@@ -128,7 +134,8 @@ struct reduce_position {
   i64 out_offset, in_offset;
 };
 
-template <class P, int DIMS> DEVICE reduce_position reduce_locate(const P& p, const dimension<2> (&)[DIMS]) {
+template <class P> DEVICE reduce_position reduce_locate(const P& p) {
+  constexpr int DIMS = P::dims;
   const u32 group = quotient_of(blockIdx.x, p.segments);
   const u32 t = threadIdx.x;
   reduce_position at;
@@ -141,7 +148,8 @@ template <class P, int DIMS> DEVICE reduce_position reduce_locate(const P& p, co
 #pragma unroll(DIMS <= 8 ? DIMS : 1)
   for (int d = 0; d < DIMS; ++d) {
     if (d >= p.kept_dims) break;
-    const u32 rest = quotient_of(index, p.kept[d].by), coordinate = index - rest * p.kept[d].by.size;
+    const u32 rest = quotient_of(index, p.kept[d].by);
+    const u32 coordinate = index - rest * p.kept[d].by.size;
     at.out_offset += coordinate * p.kept[d].stride_bytes[0];
     at.in_offset += coordinate * p.kept[d].stride_bytes[1];
     index = rest;
@@ -149,7 +157,7 @@ template <class P, int DIMS> DEVICE reduce_position reduce_locate(const P& p, co
   return at;
 }
 
-template <class P, int DIMS> DEVICE i64 reduce_offset(const P& p, u32 index, const dimension<1> (&)[DIMS]) {
+template <class P> DEVICE i64 reduce_offset(const P& p, u32 index) {
   if (p.reduced_dims == 1) return index * p.reduced[0].stride_bytes[0];
   i64 offset = 0;
 #pragma unroll 1
@@ -202,7 +210,7 @@ typedef op::OP::types<scalar_t>::partial partial_t;
 extern "C" __global__ void __launch_bounds__(THREADS) reduce_rows(const reduce_params<DIMS> p) {
   constexpr int PACK = 16 / sizeof(scalar_t);
   __shared__ reduce_t shared[THREADS];
-  const reduce_position at = reduce_locate(p, p.kept);
+  const reduce_position at = reduce_locate(p);
   const char* row = p.data[1] + at.in_offset;
   reduce_t x[PACK];
 #pragma unroll
@@ -231,7 +239,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_rows(const reduce_p
 #pragma unroll
       for (int e = 0; e < PACK; ++e) {
         if (whole * PACK + e < p.count) {
-          x[e] = op::OP::combine(x[e], op::OP::take<reduce_t>(load_one<scalar_t>(row, whole * PACK + e)));
+          const scalar_t last = load_one<scalar_t>(row, whole * PACK + e);
+          x[e] = op::OP::combine(x[e], op::OP::take<reduce_t>(last));
         }
       }
     }
@@ -243,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_rows(const reduce_p
 #if HAS_LAYOUT(STRIDED)
 extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS];
-  const reduce_position at = reduce_locate(p, p.kept);
+  const reduce_position at = reduce_locate(p);
   reduce_t x[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) x[k] = op::OP::identity<reduce_t>();
@@ -256,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {
         const u32 index = c + k * lanes;
-        loaded[k] = *(const scalar_t*)(in + reduce_offset(p, index < end ? index : c, p.reduced));
+        loaded[k] = *(const scalar_t*)(in + reduce_offset(p, index < end ? index : c));
       }
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {
@@ -273,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
 #if HAS_LAYOUT(CAST)
 extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS];
-  const reduce_position at = reduce_locate(p, p.kept);
+  const reduce_position at = reduce_locate(p);
   reduce_t x[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) x[k] = op::OP::identity<reduce_t>();
@@ -287,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduc
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {
         const u32 index = c + k * lanes;
-        offset[k] = reduce_offset(p, index < end ? index : c, p.reduced);
+        offset[k] = reduce_offset(p, index < end ? index : c);
       }
       fetch<true>(in, offset, p.in_code, p.common, loaded);
 #pragma unroll

@@ -57,8 +57,8 @@ class Stage:
 
     def __init__(
         self, entry: str, defines: dict[str, str], kept: tuple[int, ...],
-        walks: tuple[tuple[int, ...], tuple[int, ...]], reduced: tuple[int, ...], strides: tuple[int, ...],
-        pack: int, is_adjacent: bool, codes: tuple[int, int, int], divide_by: int, leaves: str,
+        walks: tuple[tuple[int, ...], tuple[int, ...]], reduced: tuple[int, ...],
+        strides: tuple[int, ...], pack: int, is_adjacent: bool, codes: tuple[int, int, int], divide_by: int, leaves: str,
     ) -> None:  # fmt: skip
         outputs, count = product(kept), product(reduced)
         if count == 0:
@@ -75,8 +75,8 @@ class Stage:
         dims = int(defines["DIMS"])
         is_partial = leaves == PARTIALS or self.segments > 1
         self.tail = _PARAMS(
-            divide_by, outputs, count, self.per_segment, self.lane_bits, self.slot_bits, is_adjacent,
-            is_partial, *codes, len(kept), len(reduced), *divider(self.segments),
+            divide_by, outputs, count, self.per_segment, self.lane_bits, self.slot_bits,
+            is_adjacent, is_partial, *codes, len(kept), len(reduced), *divider(self.segments),
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
 
     def launch(
@@ -120,7 +120,7 @@ def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
 
 
 class Reduce:
-    """A reduction over one part of the outputs: stages that read the input, and one that ends it."""
+    """A reduction to one part of the outputs: stages that read the input, and one that ends it."""
 
     __slots__ = ("op", "stages", "last", "workspace_bytes", "functions")
     family = "reduce"
@@ -145,8 +145,8 @@ class Reduce:
             is_dense = not is_cast and len(sizes) == 1 and strides[0] == in_dtype.itemsize
             name = "ROWS" if is_dense else "CAST" if is_cast else "STRIDED"
             stage = Stage(
-                f"reduce_{name.lower()}", variants.define(op, scalar, name, dims), kept, walks, sizes,
-                strides, 16 // in_dtype.itemsize if is_dense else 1,
+                f"reduce_{name.lower()}", variants.define(op, scalar, name, dims), kept, walks,
+                sizes, strides, 16 // in_dtype.itemsize if is_dense else 1,
                 is_dense or _is_fastest(strides, walks[1]), codes, count,
                 PARTIALS if len(parts) > 1 else EITHER,
             )  # fmt: skip
@@ -171,7 +171,8 @@ class Reduce:
         dims = launch.dims_for(op, kept)
         self.last = Stage(
             "reduce_strided", variants.define(op, partial, "STRIDED", dims), kept,
-            (out_walk, tuple(in_walk)), (rows,), (row_bytes,), 1, product(kept) == 1, codes, count, RESULTS,
+            (out_walk, tuple(in_walk)), (rows,), (row_bytes,), 1, product(kept) == 1, codes, count,
+            RESULTS,
         )  # fmt: skip
 
     def __call__(
@@ -196,7 +197,7 @@ class Reduce:
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
-    """(type, whether elements are cast to it): unconverted where widening to it is all that happens."""
+    """(type, whether elements are cast to it); unconverted where they would only be widened."""
     natural = variants.reduce_scalar(op, given)
     if op not in ("sum", "mean"):
         if natural is None:

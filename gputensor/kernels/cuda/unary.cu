@@ -1,8 +1,9 @@
 // out[i] = op::OP(self[i])                                               family: unary
 // Shapes   contiguous: all operands dense in one order; strided: any strides, DIMS dimensions.
-// Types    contiguous: scalar_t for self and out; strided: any dtypes by code, computed in scalar_t.
+// Types    contiguous: scalar_t for self and out; strided: any dtypes by code, computed in
+//          scalar_t.
 // Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements).
-// Numbers  f16 and bf16 are computed in f32 and rounded once. exp is the C library's on each device.
+// Numbers  f16 and bf16 are computed in f32 and rounded once; exp is each device's own.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"

@@ -109,7 +109,7 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
 
 
 def reduce_partial(op: str, scalar: str) -> str:
-    """The type in which a segment of `op` over `scalar` leaves its result (`types<…>::partial`)."""
+    """The type in which a segment of `op` over `scalar` leaves its result (`types::partial`)."""
     if op in ("any", "all"):
         return "u8"
     if op in ("amax", "amin"):

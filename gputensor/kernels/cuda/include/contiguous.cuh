@@ -84,8 +84,13 @@ template <class T, int N> DEVICE pack<T, N> load_streaming(const char* data, u32
   return load_pack<T, N>(data, element);
 }
 
-template <class T> DEVICE T load_one(const char* data, u32 element) { return ((const T*)data)[element]; }
-template <class T> DEVICE void store_one(char* data, u32 element, T value) { ((T*)data)[element] = value; }
+template <class T> DEVICE T load_one(const char* data, u32 element) {
+  return ((const T*)data)[element];
+}
+
+template <class T> DEVICE void store_one(char* data, u32 element, T value) {
+  ((T*)data)[element] = value;
+}
 
 template <int OPERANDS> DEVICE bool all_aligned(char* const (&data)[OPERANDS]) {
   u64 bits = 0;

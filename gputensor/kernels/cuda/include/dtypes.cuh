@@ -29,7 +29,9 @@ template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
   } else if constexpr (is_complex<acc_t>) {
     typedef typename acc_t::part part;
     if (common != code_c64 && common != code_c128) return acc_t{narrow<part>(x.re, common), 0};
-    if (common == code_c64) return acc_t{narrow<part>(x.re, code_f32), narrow<part>(x.im, code_f32)};
+    if (common == code_c64) {
+      return acc_t{narrow<part>(x.re, code_f32), narrow<part>(x.im, code_f32)};
+    }
   } else if constexpr (is_real<acc_t>) {
     switch (common) {
       case code_f16: return cast<acc_t>(cast<f16>(x));
@@ -50,9 +52,11 @@ template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
 // above its own category: promotion sees to that.
 template <bool FROM_ANY = false, int N, class acc_t>
 DEVICE void fetch(const char* base, const i64 (&offset)[N], int code, int common, acc_t (&out)[N]) {
-#define GPUTENSOR_FETCH(T)                                                                   \
-  case code_##T:                                                                             \
-    _Pragma("unroll") for (int k = 0; k < N; ++k) out[k] = cast<acc_t>(*(const T*)(base + offset[k])); \
+#define GPUTENSOR_FETCH(T)                               \
+  case code_##T:                                         \
+    _Pragma("unroll") for (int k = 0; k < N; ++k) {      \
+      out[k] = cast<acc_t>(*(const T*)(base + offset[k])); \
+    }                                                    \
     break;
   if constexpr (is_integer<acc_t> && !FROM_ANY) {
     switch (code) { GPUTENSOR_INTEGER_CASES(GPUTENSOR_FETCH) }
@@ -77,7 +81,8 @@ DEVICE void fetch(const char* base, const i64 (&offset)[N], int code, int common
 
 // The first `count` of the N values go to base + offset[k] as dtype `code`.
 template <int N, class value_t>
-DEVICE void store(char* base, const i64 (&offset)[N], int count, int code, const value_t (&value)[N]) {
+DEVICE void store(char* base, const i64 (&offset)[N], int count, int code,
+                  const value_t (&value)[N]) {
 #define GPUTENSOR_STORE(T)                                                            \
   case code_##T:                                                                      \
     _Pragma("unroll") for (int k = 0; k < N; ++k) {                                   \

@@ -22,7 +22,8 @@ DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
     const u64 high1 = multiply_high(0xCA5A826395121157ull, counter.at[2]);
     const u64 low0 = 0xD2E7470EE14C6C93ull * counter.at[0];
     const u64 low1 = 0xCA5A826395121157ull * counter.at[2];
-    counter = philox_block{{high1 ^ counter.at[1] ^ key0, low1, high0 ^ counter.at[3] ^ key1, low0}};
+    counter = philox_block{
+        {high1 ^ counter.at[1] ^ key0, low1, high0 ^ counter.at[3] ^ key1, low0}};
     key0 += 0x9E3779B97F4A7C15ull;
     key1 += 0xBB67AE8584CAA73Bull;
   }
