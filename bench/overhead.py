@@ -116,7 +116,7 @@ def _forget(lib: Any) -> None:
         operator.table.plans.clear()
 
 
-def run(device: str = "cpu", rounds: int = 21) -> dict[str, Any]:
+def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
     """Measure everything; returns the record that `bench run` prints and writes."""
     gt.set_num_threads(1)
     sides = _sides(device)
@@ -139,7 +139,7 @@ def run(device: str = "cpu", rounds: int = 21) -> dict[str, Any]:
 def _run_churn(device: str, finish: Any) -> dict[str, Any]:
     libraries = {"gputensor": gt, "torch": peers.torch(device)}
     present = {name: lib for name, lib in libraries.items() if lib is not None}
-    samples = timing.alternate([_churn(lib, device) for lib in present.values()], rounds=9, round_ms=40, finish=finish)
+    samples = timing.alternate([_churn(lib, device) for lib in present.values()], rounds=21, round_ms=20, finish=finish)
     us = {name: s.median_ns / 1000 for name, s in zip(present, samples)}
     return {"shapes": CHURN_SHAPES, "operators_per_call": 2, "us_per_call": us,
             "us_per_operator": us["gputensor"] / 2, "budget_us": CHURN_BUDGET_US}  # fmt: skip

@@ -36,11 +36,12 @@ class Sample:
 
 
 def alternate(
-    sides: Sequence[Callable[[], Any]], rounds: int = 11, round_ms: float = 4.0, finish: Callable[[], None] | None = None
+    sides: Sequence[Callable[[], Any]], rounds: int = 101, round_ms: float = 1.0, finish: Callable[[], None] | None = None
 ) -> list[Sample]:
     """Time each callable `rounds` times, in turns: A B C, A B C, …
 
-    round_ms: about how long a round of one callable takes. finish: called at the end of each round
+    round_ms: about how long a round of one callable takes; short rounds keep most of them free of
+    what else runs on the machine. finish: called at the end of each round
     inside the timing, to wait for a device.
     """
     counts = [_calls_for(side, round_ms) for side in sides]
@@ -52,7 +53,8 @@ def alternate(
 
 
 def _calls_for(side: Callable[[], Any], round_ms: float) -> int:
-    """How many calls take about a round; this also warms up."""
+    """How many calls take about a round; the first calls of all, which plan and compile, do not count."""
+    _time(side, 8, None)
     count = 1
     while True:
         taken = _time(side, count, None)

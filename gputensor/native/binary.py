@@ -128,18 +128,18 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 _MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}
 
 
-def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> tuple[Kernel, Kernel]:
-    """Kernels whose third argument picks the loop, from a factory of kernels for one loop."""
+def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> Kernel:
+    """A kernel whose third argument picks the loop, from a factory of kernels for one loop.
+
+    The loops share one table of plans, so they must be found by their loop's name too: the short
+    paths of `pointwise.binary_cpu`, which leave it out, are not for them.
+    """
     made = {mode: make(operator, loop) for mode, loop in _MODES.items()}
-    pairs = {mode: m if type(m) is tuple else (m, m) for mode, m in made.items()}
 
-    def cpu(key_set: int, self: Any, other: Any, rounding_mode: str | None, *out: Tensor) -> Any:
-        return pairs[_mode(rounding_mode)][0](key_set, self, other, *out)
+    def kernel(key_set: int, self: Any, other: Any, rounding_mode: str | None, *out: Tensor) -> Any:
+        return made[_mode(rounding_mode)](key_set, self, other, *out)
 
-    def device(key_set: int, self: Any, other: Any, rounding_mode: str | None, *out: Tensor) -> Any:
-        return pairs[_mode(rounding_mode)][1](key_set, self, other, *out)
-
-    return cpu, device
+    return kernel
 
 
 def _mode(rounding_mode: Any) -> Any:
@@ -148,15 +148,19 @@ def _mode(rounding_mode: Any) -> Any:
     return rounding_mode
 
 
-def mode_functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    return _by_mode(operator, functional)
+def mode_functional(operator: Operator, loop: str) -> Kernel:
+    return _by_mode(operator, lambda op, name: pointwise.functional(op, rule(name)))
 
 
-def mode_inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    return _by_mode(operator, inplace)
+def mode_inplace(operator: Operator, loop: str) -> Kernel:
+    def make(operator: Operator, name: str) -> Kernel:
+        write = pointwise.write(operator, rule(name))
+        return lambda key_set, self, other: write(self, (self, other))
+
+    return _by_mode(operator, make)
 
 
-def mode_out(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+def mode_out(operator: Operator, loop: str) -> Kernel:
     return _by_mode(operator, out)
 
 

@@ -140,7 +140,9 @@ def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) 
 
 
 def contiguous(key_set: int, self: Tensor, memory_format: memory_format = formats.contiguous_format) -> Tensor:
-    if self.is_contiguous(memory_format):
+    if memory_format is not formats.contiguous_format and self.is_contiguous(memory_format):
+        return self
+    if self._geometry.is_contiguous and memory_format is formats.contiguous_format:
         return self
     if memory_format is formats.preserve_format:
         raise errors.must("contiguous", "memory_format", "name an order of dimensions", memory_format)

@@ -461,6 +461,17 @@ def test_where(d: dtype, step: int, device: int) -> None:
     equal(run(bound, out, [condition, number, b]), np.where(condition, d.np.type(number), b))
 
 
+@pytest.mark.parametrize("step", [1, 2])
+def test_where_with_numbers_alone(step: int) -> None:
+    condition, a = samples(BOOL, 600)[::step], samples(BF16, 600)[::step]
+    out = np.zeros(condition.shape, np.int16)
+    bound = launch.bind("where", "where", layout_of([out, condition, 3, -4], SHORT["i16"]))
+    equal(run(bound, out, [condition, 3, -4]), np.where(condition, np.int16(3), np.int16(-4)))
+    out = np.zeros(a.shape, BF16.np)
+    bound = launch.bind("where", "where", layout_of([out, True, a, 0.5], BF16))
+    equal(run(bound, out, [True, a, 0.5]), a)
+
+
 def test_where_casts() -> None:
     condition, a = samples(BOOL, 48).reshape(6, 8), samples(I32, 8)
     for b, common in (

@@ -77,14 +77,14 @@ class Case:
 
     def op(self) -> Op:
         """The overload that the call reaches, the out forms and in-place forms aside."""
-        found = _reached.get(id(self.sample))
+        found = _reached.get((self.row.name, id(self.sample)))
         if found is None:
             call = self.build("cpu")
             forms = [op for op in OPS_OF[self.row.name] if op.kind != "out"]
             fits = [op for op in forms if takes(op, call.args, call.kwargs)]
             # Python parses `x.to(device)` itself: no overload takes these arguments as they are
             found = next((op for op in fits if op.kind == "functional"), (fits or forms)[0])
-            _reached[id(self.sample)] = found
+            _reached[self.row.name, id(self.sample)] = found
         return found
 
     def expected(self) -> dtype_rules.Expected | None:
@@ -102,7 +102,8 @@ class Case:
         if op.dtypes == "same" and len({of for _, of in meeting}) > 1:
             return None
         wanted = self.sample.kwargs.get("dtype")
-        found = dtype_rules.expected(op.dtypes, op.family, meeting, wanted)
+        rule = self.row.rule(self.sample.kwargs) if self.row.rule else None
+        found = dtype_rules.expected(rule or op.dtypes, op.family, meeting, wanted)
         refuses = self.row.refuses
         if found and refuses and refuses(meeting, self.sample.kwargs, found.compute):
             return None
@@ -137,8 +138,8 @@ class Case:
             return self.row.ref(*args, **kwargs)
 
 
-# id of a sample -> the overload that it reaches; samples live as long as their rows.
-_reached: dict[int, Op] = {}
+# (row, id of a sample) -> the overload that it reaches; samples live as long as their rows.
+_reached: dict[tuple[str, int], Op] = {}
 
 
 def widen(array: np.ndarray, compute: dtype) -> np.ndarray:

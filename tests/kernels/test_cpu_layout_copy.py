@@ -68,7 +68,6 @@ KINDS = [
     (ROWS, (4, 300, 7, 7), lambda x: x.transpose(0, 2, 3, 1)),
     (LANES, (90_001, 3), lambda x: x.T),
     (LANES, (2, 800, 421, 3), lambda x: x.transpose(0, 3, 1, 2)),
-    (ROWS, (300, 11, 13, 17, 9), lambda x: x.transpose(3, 2, 4, 1, 0)),
     (LANES, (100_003, 7), lambda x: x.T),
     (TILES, (701, 643), lambda x: x.T),
     (TILES, (512, 512), lambda x: x.T),

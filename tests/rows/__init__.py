@@ -68,6 +68,7 @@ class Row:
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
         `dtype=` nor the first tensor's.
+    rule: keyword arguments -> what stands in for the YAML's `dtypes`, or None.
     refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
         although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
     zeros_equal: 0.0 and -0.0 are one result.
@@ -79,6 +80,7 @@ class Row:
     __slots__ = (
         "name", "samples", "ref", "ulp", "why", "device_ulp", "operator", "out", "errors", "may_copy",
         "result", "refuses", "dtypes", "no_meta", "needs_backend", "zeros_equal", "refuses_expanded",
+        "rule",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +89,7 @@ class Row:
         operator: Any = None, out: str = "castable", errors: tuple[Fails, ...] = (),
         may_copy: bool = False, result: Any = None, refuses: Any = None,
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
-        zeros_equal: bool = False, refuses_expanded: bool = False,
+        zeros_equal: bool = False, refuses_expanded: bool = False, rule: Any = None,
     ) -> None:  # fmt: skip
         assert why or not (ulp or device_ulp), f"{name}: a tolerance needs its reason"
         assert samples or needs_backend, name
@@ -95,7 +97,7 @@ class Row:
         self.device_ulp, self.operator, self.out, self.errors = device_ulp, operator, out, errors
         self.may_copy, self.result, self.refuses = may_copy, result, refuses
         self.dtypes, self.no_meta, self.needs_backend = dtypes, no_meta, needs_backend
-        self.zeros_equal, self.refuses_expanded = zeros_equal, refuses_expanded
+        self.zeros_equal, self.refuses_expanded, self.rule = zeros_equal, refuses_expanded, rule
 
     def __repr__(self) -> str:
         return self.name

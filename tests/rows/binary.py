@@ -97,7 +97,9 @@ ROWS = [
         + [S(T(2, 3), 2, rounding_mode=mode) for mode in ("trunc", "floor")]
         + [S(T(2, 3), -1.5, rounding_mode=mode) for mode in ("trunc", "floor")]
         + [S(T(2, 3), T(2, 3, values="nonzero"), rounding_mode=None)],
-        _divide, operator=operator.truediv, refuses=_rounds_complex_or_bool,
+        _divide, operator=operator.truediv,
+        rule=lambda kwargs: None if kwargs.get("rounding_mode") else "promoted_float",
+        refuses=_rounds_complex_or_bool,
         ulp={complex64: 4, complex128: 4}, device_ulp=4,
         why="a complex quotient is some ten roundings, and its scaling differs between libraries",
         errors=(

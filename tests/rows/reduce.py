@@ -55,10 +55,10 @@ def _mean(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
     return total / (x.size / np.size(total) if np.size(total) else 1.0)
 
 
-_SUMS = {float16: 1, bfloat16: 1, float32: 8, float64: 8, complex64: 8, complex128: 8}
+_SUMS = {float16: 1, bfloat16: 1, float32: 20, float64: 20, complex64: 20, complex128: 20}
 _WHY = (
-    "sums of up to 1320 numbers of one sign in chains of at most 8 roundings each; "
-    "16-bit floats round the f32 sum once"
+    "chains of at most 40 additions of numbers of one sign, half an ulp each, in the samples that "
+    "are not exact; 16-bit floats round the f32 sum once"
 )
 _POSITIVE = [S(T(600, values="positive")), S(T(40, 33, values="positive"), 0), S(T(3, 300, values="positive"), 1)]
 _BAD_DIM = S(T(2, 3), 2)
@@ -100,7 +100,7 @@ ROWS = [
         "mean",
         _over_dims("exact") + _over_several("exact") + _POSITIVE
         + [S(T(2, 3), dtype=float64), S(T(2, 3), (1,), True, dtype=complex64), S(T(2, 3), ())],
-        _reference(_mean), ulp=_SUMS, why=_WHY, device_ulp=8, out="any",
+        _reference(_mean), ulp=_SUMS, why=_WHY, device_ulp=20, out="any",
         errors=(
             *_refusals("mean"),
             Fails(S(T(2)), errors.DtypeError, "mean: 'self' must be floating or complex", int64),
@@ -110,7 +110,7 @@ ROWS = [
         "sum",
         _over_dims("exact") + _over_several("exact") + _POSITIVE
         + [S(T(2, 3), dtype=float64), S(T(2, 3), (1,), True, dtype=complex64), S(T(2, 3), ())],
-        _reference(np.sum), ulp=_SUMS, why=_WHY, device_ulp=8, out="any",
+        _reference(np.sum), ulp=_SUMS, why=_WHY, device_ulp=20, out="any",
         errors=(
             *_refusals("sum"),
             Fails(S(T(2), dtype="float"), TypeError, "sum: 'dtype' must be"),

@@ -18,7 +18,8 @@ from ...core import errors
 from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, float32
 from . import cast
 from .pointwise import (
-    Input, Loop, arithmetic, float32_ufunc, number_position, rounded, through_float32, with_number,
+    Input, Loop, arithmetic, float32_ufunc, number_position, rounded, through_float32, typed,
+    with_number,
 )  # fmt: skip
 
 
@@ -30,8 +31,12 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 def _extremum(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """NumPy deprecates a positional `out` of these two ufuncs."""
-    loop = arithmetic(ufunc, inputs, common, out)
-    return lambda a, b, out=None: loop(a, b, out=out)
+    position = number_position(inputs)
+    if position is None or common in (float16, bfloat16):
+        loop = arithmetic(ufunc, inputs, common, out)
+        return lambda a, b, out=None: loop(a, b, out=out)
+    bare = typed(ufunc, inputs, common, common, out)
+    return with_number(lambda a, b, out=None: bare(a, b, out=out), position, common)
 
 
 # --- scaled: a + alpha * b ----------------------------------------------------------------------

@@ -8,6 +8,7 @@ of NaNs survive. It does not cast and does not look at dtypes beyond their size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,17 +38,24 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
         np.copyto(dst, src)
         return
     to, source = dst.__array_interface__["data"][0], src.__array_interface__["data"][0]
-    both = to | source
-    alignment = both & -both
-    walk = layout_plan.normalise(dst.itemsize, dst.shape, dst.strides, src.strides, alignment)
-    how = layout_plan.plan(walk)
-    words = _words(walk, alignment)
+    both = to | source | _PAD
+    how, words = _planned(dst.itemsize, dst.shape, dst.strides, src.strides, both & -both)
+    walk = how.walk
     dst_words = _view(dst, to, words, walk.shape, walk.dst, readonly=False)
     src_words = _view(src, source, words, walk.shape, walk.src, readonly=True)
     if how.box is None:
         _walk_whole(dst_words, src_words)
     else:
         _walk_boxes(how, how.box, words, dst_words, src_words)
+
+
+# A plan takes 20 to 40 us, half of what 1 MiB takes to copy.
+@lru_cache(maxsize=1024)
+def _planned(
+    itemsize: int, shape: tuple[int, ...], dst: tuple[int, ...], src: tuple[int, ...], alignment: int
+) -> tuple[Plan, str]:
+    walk = layout_plan.normalise(itemsize, shape, dst, src, alignment)
+    return layout_plan.plan(walk), _words(walk, alignment)
 
 
 def _words(walk: Walk, alignment: int) -> str:

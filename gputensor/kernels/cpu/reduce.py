@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import dtype
+from ...core.dtype import COMPLEX, dtype
 
 # Signature of np.ufunc.reduce, so that a bare one can be a loop: (array, axis, dtype, out, keepdims).
 Loop = Callable[..., Any]
@@ -40,6 +40,9 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     """
     if op in LOOPS:
         return LOOPS[op]
+    if given.category == COMPLEX and compute.category != COMPLEX:
+        loop = bind(op, given.to_real, compute, out, numel)  # NumPy would warn at each call
+        return lambda array, *args: loop(array.real, *args)
     if op == "mean":
         return _mean(compute.np, out.np)
     assert op == "sum", op

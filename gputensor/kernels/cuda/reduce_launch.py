@@ -58,7 +58,8 @@ class Stage:
     def __init__(
         self, entry: str, defines: dict[str, str], kept: tuple[int, ...],
         walks: tuple[tuple[int, ...], tuple[int, ...]], reduced: tuple[int, ...],
-        strides: tuple[int, ...], pack: int, is_adjacent: bool, codes: tuple[int, int, int], divide_by: int, leaves: str,
+        strides: tuple[int, ...], pack: int, is_adjacent: bool, codes: tuple[int, int, int],
+        divide_by: int, leaves: str,
     ) -> None:  # fmt: skip
         outputs, count = product(kept), product(reduced)
         if count == 0:

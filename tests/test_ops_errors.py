@@ -1,0 +1,48 @@
+"""What the rows say is refused: the exception, its one sentence, and that nothing has changed.
+
+The dtypes that the YAML rules out are refused in test_ops_forward.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import dtype as dtypes
+from gputensor.core.errors import GpuTensorError
+
+from .harness.cases import CALLABLE, Case
+from .rows import Fails, Row
+
+REFUSED = [(row, fails) for row in CALLABLE for fails in row.errors]
+
+
+def _name(value: object) -> str:
+    if isinstance(value, Row):
+        return value.name
+    return str(Case(CALLABLE[0], value.sample, value.dtype or dtypes.float32)).partition("(")[2]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(("row", "fails"), REFUSED, ids=_name)
+def test_refused(row: Row, fails: Fails, device: str) -> None:
+    case = Case(row, fails.sample, fails.dtype or dtypes.float32)
+    if device == "meta" and row.no_meta:
+        pytest.skip(row.no_meta)
+    call = case.build(device)
+    tensors = [made.tensor for made in call.built]
+    before = [(x.shape, x.stride(), x.storage_offset(), x._version) for x in tensors]
+    with pytest.raises(fails.kind, match=fails.message) as caught:
+        call.run()
+    assert isinstance(caught.value, GpuTensorError), f"{case}: {caught.value!r} is not of the house"
+    text = str(caught.value)
+    assert "\n" not in text and not text.endswith("."), f"{case}: {text!r}"
+    after = [(x.shape, x.stride(), x.storage_offset(), x._version) for x in tensors]
+    assert after == before, f"{case}: a tensor has changed"
+    if device == "cpu":
+        call.assert_unchanged()
+
+
+def test_not_empty() -> None:
+    assert len(REFUSED) > 100
+    assert gt.GpuTensorError is GpuTensorError

@@ -1,0 +1,48 @@
+"""Every operator on the meta device: the sizes, strides and dtype that it has on the CPU, no data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core.errors import GpuTensorError
+
+from .harness.cases import CALLABLE, cases
+from .rows import Row
+
+META = gt.device("meta")
+
+
+def layout_of(x: Any) -> tuple[Any, ...]:
+    return tuple(x.shape), x.stride(), x.dtype, x.storage_offset()
+
+
+@pytest.mark.parametrize("row", [row for row in CALLABLE if not row.no_meta], ids=str)
+def test_layouts(row: Row) -> None:
+    checked = 0
+    for case in cases(row, crossed=False):
+        if case.expected() is None:
+            with pytest.raises(GpuTensorError):
+                case.build("meta").run()
+                pytest.fail(f"{case}: was not refused on meta")
+            continue
+        on_cpu, on_meta = case.build("cpu").run(), case.build("meta").run()
+        results = on_meta if isinstance(on_meta, (list, tuple)) else [on_meta]
+        wanted = on_cpu if isinstance(on_cpu, (list, tuple)) else [on_cpu]
+        assert len(results) == len(wanted), str(case)
+        for x, y in zip(results, wanted):
+            assert x.device is META, f"{case}: result is on {x.device}"
+            assert x.untyped_storage().data is None, f"{case}: has data"
+            assert layout_of(x) == layout_of(y), f"{case}: meta {layout_of(x)}, CPU {layout_of(y)}"
+        checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("row", [row for row in CALLABLE if row.no_meta], ids=str)
+def test_without_data_there_is_no_value(row: Row) -> None:
+    for case in cases(row, crossed=False):
+        with pytest.raises(GpuTensorError):
+            case.build("meta").run()
+            pytest.fail(f"{case}: gave a value on meta")
