@@ -727,7 +727,7 @@ def test_a_sum_does_not_depend_on_alignment(shape: tuple[int, ...]) -> None:
 # --- matmul -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", NUMERIC, ids=by_short)
+@pytest.mark.parametrize("d", ALL, ids=by_short)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 7, 3), (70, 65, 33), (2, 3, 0)])
 def test_mm(sizes: tuple[int, int, int], d: dtype, device: int) -> None:
     m, n, k = sizes

@@ -1,11 +1,11 @@
-"""Arrays that the tests of CPU kernels share: awkward values of each dtype, and views of each layout."""
+"""Arrays that the tests of CPU kernels share, and how they are compared."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from gputensor.core.dtype import (
-    ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32,
+    ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16,
 )  # fmt: skip
 
 INTEGERS = tuple(d for d in ALL if d.category == INTEGER)
@@ -69,7 +69,3 @@ def same_bits(found: np.ndarray, expected: np.ndarray) -> None:
     for a, b in ((x.real, y.real), (x.imag, y.imag)):
         number = ~np.isnan(a)
         np.testing.assert_array_equal(np.signbit(a[number]), np.signbit(b[number]))
-
-
-def float32_of(array: np.ndarray) -> np.ndarray:
-    return array.astype(float32.np)

@@ -24,7 +24,9 @@ def by_the_rules(value: complex | int | bool, src: dtype, dst: dtype):
         return np.bool_(value != 0)
     if dst.category == COMPLEX:
         part = dst.to_real
-        return dst.np.type(complex(floating(value.real, src, part), floating(value.imag, src, part)))
+        return dst.np.type(
+            complex(floating(value.real, src, part), floating(value.imag, src, part))
+        )
     value = value.real
     return integer(value, dst) if dst.category == INTEGER else floating(value, src, dst)
 
@@ -36,8 +38,10 @@ def integer(value: float | int, dst: dtype):
         elif dst is uint64 and 2.0**63 <= value < 2.0**64:
             value = int(value)
         else:
-            value = int(min(max(value, -(2.0**63)), 2.0**63)) if math.isfinite(value) else (
-                2**63 if value > 0 else -(2**63)
+            value = (
+                int(min(max(value, -(2.0**63)), 2.0**63))
+                if math.isfinite(value)
+                else (2**63 if value > 0 else -(2**63))
             )
             value = min(value, 2**63 - 1)
     bits = 8 * dst.itemsize
@@ -56,9 +60,11 @@ def floating(value: float | int, src: dtype, dst: dtype):
 
 def float32_of(value: float | int):
     # from an int directly: through f64 it would round twice
-    return np.array(value, np.int64 if value < 2**63 else np.uint64).astype(np.float32)[()] if (
-        isinstance(value, int)
-    ) else np.float32(value)
+    return (
+        np.array(value, np.int64 if value < 2**63 else np.uint64).astype(np.float32)[()]
+        if (isinstance(value, int))
+        else np.float32(value)
+    )
 
 
 def python_values(array: np.ndarray) -> list:

@@ -104,7 +104,9 @@ def test_each_kind_into_a_part_of_a_larger_array(shape, view):
 @given(st.data())
 def test_any_pair_of_layouts(data):
     ndim = data.draw(st.integers(1, 6))
-    sizes = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 16, 31]), min_size=ndim, max_size=ndim))
+    sizes = data.draw(
+        st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 16, 31]), min_size=ndim, max_size=ndim)
+    )
     while np.prod(sizes) > 200_000:
         sizes[int(np.argmax(sizes))] = 2
     dtype = WORDS[data.draw(st.sampled_from(list(WORDS)))]
@@ -126,8 +128,10 @@ def test_any_pair_of_layouts(data):
 
 @pytest.mark.parametrize("of", ALL, ids=lambda d: d.short)
 def test_copy_and_contiguous_of_every_dtype(of):
-    src = filled((600, 701), WORDS[of.itemsize]).view(of.np) if of.itemsize > 1 else (
-        (filled((1500, 1201), np.uint8) & 1).view(of.np)
+    src = (
+        filled((600, 701), WORDS[of.itemsize]).view(of.np)
+        if of.itemsize > 1
+        else ((filled((1500, 1201), np.uint8) & 1).view(of.np))
     )
     for view in (src, src.T, src[::2, 1::3]):
         new = copy.contiguous(view)
@@ -138,10 +142,17 @@ def test_copy_and_contiguous_of_every_dtype(of):
         assert (raw(dst) == raw(view)).all()
 
 
-@pytest.mark.parametrize(("src", "dst"), [(np.float64, np.int16), (np.int16, np.float64), (np.float32, np.int32)])
+@pytest.mark.parametrize(
+    ("src", "dst"), [(np.float64, np.int16), (np.int16, np.float64), (np.float32, np.int32)]
+)
 def test_a_large_cast_that_changes_the_layout(src, dst):
     given = (np.arange(3 * 700 * 600) % 30_011 - 15_000).astype(src).reshape(3, 700, 600)
-    for view in (given, given.transpose(0, 2, 1), given.transpose(1, 2, 0), np.broadcast_to(given[:1], given.shape)):
+    for view in (
+        given,
+        given.transpose(0, 2, 1),
+        given.transpose(1, 2, 0),
+        np.broadcast_to(given[:1], given.shape),
+    ):
         into = np.empty(view.shape, dst)
         copy.copy(into, view)
         assert (into == view).all()

@@ -133,7 +133,12 @@ def test_philox_of_random123():
 def test_uniform_takes_lane_i_of_the_block_with_its_counter(seed, offset):
     expected = words(seed, offset, 11)
     assert random.words_from(seed, offset).random_raw(11).tolist() == expected.tolist()
-    for of, shift, bits in ((float64, 11, 53), (float32, 40, 24), (float16, 53, 11), (bfloat16, 56, 8)):
+    for of, shift, bits in (
+        (float64, 11, 53),
+        (float32, 40, 24),
+        (float16, 53, 11),
+        (bfloat16, 56, 8),
+    ):
         dst = np.empty(11, of.np)
         random.uniform(dst, seed, offset)
         exact = (expected >> np.uint64(shift)).astype(np.float64) * 2.0**-bits

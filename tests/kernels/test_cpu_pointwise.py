@@ -30,7 +30,9 @@ COMPARISONS = {
 def rounded(values, to):
     """f64, complex128 or Python integers as dtype `to`, rounded once from f32 for 16-bit floats."""
     if to.category == INTEGER:
-        return np.array([cast.wrap(int(v), to.np) for v in np.ravel(values)], to.np).reshape(np.shape(values))
+        return np.array([cast.wrap(int(v), to.np) for v in np.ravel(values)], to.np).reshape(
+            np.shape(values)
+        )
     with np.errstate(all="ignore"):
         values = np.asarray(values)
         values = values.astype(np.complex128 if to.category == COMPLEX else np.float64)
@@ -83,7 +85,8 @@ def test_integers_wrap(op, of):
     values = awkward(of)
     a, b = values[:, None], values[None, :]
     same_bits(
-        quiet.run(binary.bind(op, (of, of), of, of), a, b), rounded(ARITHMETIC[op](wide(a), wide(b)), of)
+        quiet.run(binary.bind(op, (of, of), of, of), a, b),
+        rounded(ARITHMETIC[op](wide(a), wide(b)), of),
     )
 
 
@@ -146,8 +149,12 @@ def test_an_integer_number_is_brought_into_range(of):
     for number in (0, 1, True, 300, -1, 2**16 + 5, 2**40, -(2**63)):
         wrapped = cast.wrap(number, of.np)
         expected = rounded(wide(values) * wrapped, of)
-        same_bits(quiet.run(binary.bind("mul", (of, type(number)), of, of), values, number), expected)
-        same_bits(quiet.run(binary.bind("mul", (type(number), of), of, of), number, values), expected)
+        same_bits(
+            quiet.run(binary.bind("mul", (of, type(number)), of, of), values, number), expected
+        )
+        same_bits(
+            quiet.run(binary.bind("mul", (type(number), of), of, of), number, values), expected
+        )
         same_bits(
             comparison.bind("lt", (of, type(number)), of, bool_)(values, number),
             np.asarray(wide(values) < wrapped, bool),
@@ -156,8 +163,15 @@ def test_an_integer_number_is_brought_into_range(of):
 
 def test_u8_plus_300_and_its_comparison():
     values = np.array([1, 44, 255], np.uint8)
-    same_bits(binary.bind("add", (uint8, int), uint8, uint8)(values, 300), np.array([45, 88, 43], np.uint8))
-    assert comparison.bind("eq", (uint8, int), uint8, bool_)(values, 300).tolist() == [False, True, False]
+    same_bits(
+        binary.bind("add", (uint8, int), uint8, uint8)(values, 300),
+        np.array([45, 88, 43], np.uint8),
+    )
+    assert comparison.bind("eq", (uint8, int), uint8, bool_)(values, 300).tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("of", HALVES, ids=lambda d: d.short)
@@ -182,7 +196,9 @@ def test_a_number_is_rounded_before_a_comparison(of):
 
 
 def test_numbers_that_raise_the_category():
-    same_bits(binary.bind("add", (bool_, int), int64, int64)(np.array([True, False]), 1), np.array([2, 1]))
+    same_bits(
+        binary.bind("add", (bool_, int), int64, int64)(np.array([True, False]), 1), np.array([2, 1])
+    )
     loop = binary.bind("mul", (float32, complex), complex64, complex64)
     same_bits(loop(np.array([2.0], np.float32), 1j), np.array([2j], np.complex64))
     loop = binary.bind("div", (int64, int), float32, float32)
@@ -225,9 +241,15 @@ def test_integer_division(of):
     pairs = [(x, y) for x in a.tolist() for y in b.tolist()]
     left, right = (np.array(side, of.np) for side in zip(*pairs))
     floor = [cast.wrap(x // y, of.np) for x, y in pairs]
-    trunc = [cast.wrap(abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1), of.np) for x, y in pairs]
-    same_bits(quiet.run(binary.bind("div_floor", (of, of), of, of), left, right), np.array(floor, of.np))
-    same_bits(quiet.run(binary.bind("div_trunc", (of, of), of, of), left, right), np.array(trunc, of.np))
+    trunc = [
+        cast.wrap(abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1), of.np) for x, y in pairs
+    ]
+    same_bits(
+        quiet.run(binary.bind("div_floor", (of, of), of, of), left, right), np.array(floor, of.np)
+    )
+    same_bits(
+        quiet.run(binary.bind("div_trunc", (of, of), of, of), left, right), np.array(trunc, of.np)
+    )
     by_two = binary.bind("div_trunc", (of, int), of, of)
     expected = [abs(x) // 2 * (-1 if x < 0 else 1) for x in a.tolist()]
     same_bits(quiet.run(by_two, a, 2), np.array(expected, of.np))
@@ -257,7 +279,9 @@ def test_floating_division_follows_python(of):
     same_bits(found, np.array(expected, of.np))
     found = binary.bind("div_trunc", (of, of), of, of)(left, right)
     same_bits(found, np.trunc(left / right))
-    zero = quiet.run(binary.bind("div_floor", (of, float), of, of), np.array([1, -1, 0], of.np), 0.0)
+    zero = quiet.run(
+        binary.bind("div_floor", (of, float), of, of), np.array([1, -1, 0], of.np), 0.0
+    )
     assert np.isinf(zero[:2]).all() and np.isnan(zero[2])
 
 
@@ -267,9 +291,10 @@ def test_floating_division_follows_python(of):
 @pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
 def test_neg_and_abs(of):
     values = small(of, (7,), 10)
-    same_bits(unary.bind("neg", (of,), of, of)(values), rounded(-1 * wide(values) + 0, of) if (
-        of.category == INTEGER
-    ) else -values)
+    same_bits(
+        unary.bind("neg", (of,), of, of)(values),
+        rounded(-1 * wide(values) + 0, of) if (of.category == INTEGER) else -values,
+    )
     expected = np.abs(wide(values))
     loop = unary.bind("abs", (of,), of, of.to_real)
     found = loop(values)
@@ -290,7 +315,11 @@ def test_exp(of):
     values = small(of, (20,), 11)
     found = unary.bind("exp", (of,), of, of)(values)
     expected = np.exp(wide(values))
-    eps = float({float16: 2.0**-10, bfloat16: 2.0**-7, float32: 2.0**-22, complex64: 2.0**-21}.get(of, 1e-14))
+    eps = float(
+        {float16: 2.0**-10, bfloat16: 2.0**-7, float32: 2.0**-22, complex64: 2.0**-21}.get(
+            of, 1e-14
+        )
+    )
     np.testing.assert_allclose(found.astype(expected.dtype), expected, rtol=eps)
 
 
@@ -321,7 +350,9 @@ def test_where_casts_and_wraps():
     found = loop(condition, np.array([1, 2, 3], np.int32), np.array([0.5] * 3, np.float32))
     same_bits(found, np.array([1, 0.5, 3], np.float32))
     loop = where.bind("where", (bool_, int8, int), int8, int8)
-    same_bits(loop(np.array([True, False]), np.array([1, 1], np.int8), 300), np.array([1, 44], np.int8))
+    same_bits(
+        loop(np.array([True, False]), np.array([1, 1], np.int8), 300), np.array([1, 44], np.int8)
+    )
 
 
 def test_no_loop_warns():

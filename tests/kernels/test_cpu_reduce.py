@@ -39,7 +39,8 @@ OPS = [
     (op, d)
     for op in ("sum", "mean", "amax", "amin", "any", "all")
     for d in ALL
-    if not (op == "mean" and d.category < 2) and not (op in ("amax", "amin") and d.category == COMPLEX)
+    if not (op == "mean" and d.category < 2)
+    and not (op in ("amax", "amin") and d.category == COMPLEX)
 ]
 
 
@@ -58,7 +59,12 @@ def reference(op, array, axes):
 @pytest.mark.parametrize(("op", "given"), OPS, ids=str)
 def test_values_of_every_dtype_and_axis(op, given, keepdims):
     array = small(given, (3, 4, 5), 1)
-    for view in (array, array.transpose(2, 0, 1), array[:, ::2], np.broadcast_to(array[:1], (3, 4, 5))):
+    for view in (
+        array,
+        array.transpose(2, 0, 1),
+        array[:, ::2],
+        np.broadcast_to(array[:1], (3, 4, 5)),
+    ):
         for axes in AXES:
             found = reduced(op, view, axes, keepdims, given)
             expected = np.asarray(reference(op, view, axes))
@@ -73,9 +79,13 @@ def test_values_of_every_dtype_and_axis(op, given, keepdims):
 
 def test_zero_dim_and_no_axes():
     for axes in (None, ()):
-        same_bits(reduced("sum", np.array(3.0, np.float32), axes, False, float32), np.array(3.0, np.float32))
+        same_bits(
+            reduced("sum", np.array(3.0, np.float32), axes, False, float32),
+            np.array(3.0, np.float32),
+        )
     same_bits(
-        reduced("amax", np.array([1.0, 2.0], np.float32), (), False, float32), np.array([1, 2], np.float32)
+        reduced("amax", np.array([1.0, 2.0], np.float32), (), False, float32),
+        np.array([1, 2], np.float32),
     )
 
 

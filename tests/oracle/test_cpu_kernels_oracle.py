@@ -83,7 +83,10 @@ def test_casts(src, dst):
 def test_binary(op, of):
     if (of is bool_ and op == "sub") or (of.category == COMPLEX and op in ("maximum", "minimum")):
         with pytest.raises(RuntimeError):
-            getattr(torch, op)(torch.ones(1, dtype=getattr(torch, of.name)), torch.ones(1, dtype=getattr(torch, of.name)))
+            getattr(torch, op)(
+                torch.ones(1, dtype=getattr(torch, of.name)),
+                torch.ones(1, dtype=getattr(torch, of.name)),
+            )
         return
     a, b = samples(of, 500, 2), samples(of, 500, 3, nonzero=op == "div")
     common = float32 if op == "div" and of.category <= INTEGER else of
@@ -92,7 +95,9 @@ def test_binary(op, of):
     agree(found, expected, ulp=4 if of.category == COMPLEX else 0)
 
 
-@pytest.mark.parametrize("of", [d for d in COMPUTED if INTEGER <= d.category <= FLOATING], ids=lambda d: d.short)
+@pytest.mark.parametrize(
+    "of", [d for d in COMPUTED if INTEGER <= d.category <= FLOATING], ids=lambda d: d.short
+)
 @pytest.mark.parametrize("mode", ["trunc", "floor"])
 def test_division_modes(mode, of):
     a, b = samples(of, 3000, 4), samples(of, 3000, 5, nonzero=True)
@@ -145,10 +150,14 @@ def test_comparisons(of):
         if of.category == COMPLEX and op not in ("eq", "ne"):
             continue
         loop = comparison.bind(op, (of, of), of, bool_)
-        np.testing.assert_array_equal(loop(a, b), getattr(torch, op)(to_torch(a, of), to_torch(b, of)).numpy())
+        np.testing.assert_array_equal(
+            loop(a, b), getattr(torch, op)(to_torch(a, of), to_torch(b, of)).numpy()
+        )
         number = a[0].item() if of is not bfloat16 else float(a[0])
         loop = comparison.bind(op, (of, type(number)), of, bool_)
-        np.testing.assert_array_equal(loop(a, number), getattr(torch, op)(to_torch(a, of), number).numpy())
+        np.testing.assert_array_equal(
+            loop(a, number), getattr(torch, op)(to_torch(a, of), number).numpy()
+        )
     values = np.array([5, 44], np.uint8)
     for op in comparison.LOOPS:
         np.testing.assert_array_equal(
@@ -162,7 +171,11 @@ def test_unary_and_where(of):
     a, b = samples(of, 300, 10), samples(of, 300, 11)
     agree(unary.bind("neg", (of,), of, of)(a), from_torch(-to_torch(a, of), of))
     real = of.to_real
-    agree(quiet.run(unary.bind("abs", (of,), of, real), a), from_torch(to_torch(a, of).abs(), real), ulp=2)
+    agree(
+        quiet.run(unary.bind("abs", (of,), of, real), a),
+        from_torch(to_torch(a, of).abs(), real),
+        ulp=2,
+    )
     common = float32 if of.category <= INTEGER else of
     agree(
         quiet.run(unary.bind("exp", (of,), common, common), a),
@@ -178,7 +191,9 @@ def test_unary_and_where(of):
 @pytest.mark.parametrize("of", COMPUTED, ids=lambda d: d.short)
 @pytest.mark.parametrize("op", ["sum", "mean", "amax", "amin", "any", "all"])
 def test_reductions(op, of):
-    if (op == "mean" and of.category <= INTEGER) or (op in ("amax", "amin") and of.category == COMPLEX):
+    if (op == "mean" and of.category <= INTEGER) or (
+        op in ("amax", "amin") and of.category == COMPLEX
+    ):
         return
     array = samples(of, 7 * 5 * 3, 13).reshape(7, 5, 3)
     compute, result = of, of

@@ -78,22 +78,6 @@ _FORMATS = (gt.contiguous_format, gt.channels_last, gt.preserve_format)
 
 ROWS = [
     Row(
-        "copy_",
-        [S(T(4, 6, values="any"), T(4, 6, values="any", dtype=d)) for d in ALL]
-        + [
-            S(T(2, 3), T(3)), S(T(2, 3), T()), S(T(), T()), S(T(0, 3), T(3)), S(T(1, 3, 1), T(3, 1)),
-            S(_IMAGE, T(2, 3, 4, 5, layout="channels_last")), S(_IMAGE, T(3, 1, 5), True),
-        ],
-        _copied, refuses_expanded=True,
-        errors=(
-            Fails(S(T(2, 3), T(2)), errors.ShapeError, "copy_: "),
-            Fails(S(T(2), 1.0), TypeError, "copy_: 'src' must be a tensor"),
-            Fails(S(T(2, 3, layout="expanded"), T(2, 3)), errors.ArgumentError, "copy_: 'self' must"),
-        ),
-    ),
-    Row("_copy_from", [], needs_backend=True),
-    Row("_copy_from_and_resize", [], needs_backend=True),
-    Row(
         "clone",
         grid() + [S(_IMAGE, memory_format=f) for f in _FORMATS] + [S(T(2, 3), memory_format=gt.contiguous_format)],
         _same,
@@ -109,6 +93,40 @@ ROWS = [
                 "contiguous: 'memory_format' must name an order of dimensions",
             ),
         ),
+    ),
+    Row(
+        "copy_",
+        [S(T(4, 6, values="any"), T(4, 6, values="any", dtype=d)) for d in ALL]
+        + [
+            S(T(2, 3), T(3)), S(T(2, 3), T()), S(T(), T()), S(T(0, 3), T(3)), S(T(1, 3, 1), T(3, 1)),
+            S(_IMAGE, T(2, 3, 4, 5, layout="channels_last")), S(_IMAGE, T(3, 1, 5), True),
+        ],
+        _copied, refuses_expanded=True,
+        errors=(
+            Fails(S(T(2, 3), T(2)), errors.ShapeError, "copy_: "),
+            Fails(S(T(2), 1.0), TypeError, "copy_: 'src' must be a Tensor"),
+            Fails(S(T(2, 3, layout="expanded"), T(2, 3)), errors.ArgumentError, "copy_: 'self' must"),
+        ),
+    ),
+    Row("_copy_from", [], needs_backend=True),
+    Row("_copy_from_and_resize", [], needs_backend=True),
+    Row(
+        "flip",
+        [S(T(2, 3), (0,)), S(T(2, 3), (0, 1)), S(_IMAGE, (1, -1)), S(T(2, 3), ()), S(T(0, 3), (0,)), S(T(5), (0,))],
+        lambda self, dims: np.flip(self, dims) if len(dims) else self,
+        errors=(
+            Fails(S(T(2, 3), (2,)), errors.IndexRangeError, "flip: 'dims' must be in"),
+            Fails(S(T(2, 3), (0, -2)), errors.ArgumentError, "flip: 'dims' must name each dimension at most once"),
+        ),
+    ),
+    Row(
+        "item", [S(T()), S(T(1)), S(T(1, 1, 1))], lambda self: self.reshape(()),
+        no_meta="a meta tensor has no element to read",
+        errors=(Fails(S(T(2)), errors.ArgumentError, "item: 'self' must hold one element"),),
+    ),
+    Row(
+        "_local_scalar_dense", [S(T()), S(T(1))], lambda self: self.reshape(()),
+        no_meta="a meta tensor has no element to read",
     ),
     Row(
         "to",
@@ -128,23 +146,5 @@ ROWS = [
         "_to_copy",
         [S(T(2, 3)), S(T(2, 3, values="any"), dtype=gt.int32), S(_IMAGE, memory_format=gt.channels_last)],
         _to, result=_target,
-    ),
-    Row(
-        "item", [S(T()), S(T(1)), S(T(1, 1, 1))], lambda self: self.reshape(()),
-        no_meta="a meta tensor has no element to read",
-        errors=(Fails(S(T(2)), errors.ArgumentError, "item: 'self' must hold one element"),),
-    ),
-    Row(
-        "_local_scalar_dense", [S(T()), S(T(1))], lambda self: self.reshape(()),
-        no_meta="a meta tensor has no element to read",
-    ),
-    Row(
-        "flip",
-        [S(T(2, 3), (0,)), S(T(2, 3), (0, 1)), S(_IMAGE, (1, -1)), S(T(2, 3), ()), S(T(0, 3), (0,)), S(T(5), (0,))],
-        lambda self, dims: np.flip(self, dims) if len(dims) else self,
-        errors=(
-            Fails(S(T(2, 3), (2,)), errors.IndexRangeError, "flip: 'dims' must be in"),
-            Fails(S(T(2, 3), (0, -2)), errors.ArgumentError, "flip: 'dims' must name each dimension at most once"),
-        ),
     ),
 ]  # fmt: skip

@@ -43,7 +43,7 @@ ROWS = [
     Row(
         "resize_as_", [S(_SOURCE, T(3, 2)), S(_SOURCE, T()), S(_SOURCE, T(2, 3))],
         lambda self, template, memory_format=None: _resized(self, template.shape),
-        errors=(Fails(S(T(2), 3), TypeError, "resize_as_: 'the_template' must be a tensor"),),
+        errors=(Fails(S(T(2), 3), TypeError, "resize_as_: 'the_template' must be a Tensor"),),
     ),
     Row(
         "set_",

@@ -26,7 +26,7 @@ ROWS = [
         "neg", grid(), np.negative, operator=operator.neg, out="same",
         errors=(
             Fails(S(T(2)), errors.DtypeError, "neg: 'self' must not be bool", bool_),
-            Fails(S([1.0]), TypeError, "neg: 'self' must be a tensor"),
+            Fails(S([1.0]), TypeError, "neg: 'self' must be a Tensor"),
         ),
     ),
 ]  # fmt: skip

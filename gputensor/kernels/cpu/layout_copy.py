@@ -52,7 +52,11 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 # A plan takes 20 to 40 us, half of what 1 MiB takes to copy.
 @lru_cache(maxsize=1024)
 def _planned(
-    itemsize: int, shape: tuple[int, ...], dst: tuple[int, ...], src: tuple[int, ...], alignment: int
+    itemsize: int,
+    shape: tuple[int, ...],
+    dst: tuple[int, ...],
+    src: tuple[int, ...],
+    alignment: int,
 ) -> tuple[Plan, str]:
     walk = layout_plan.normalise(itemsize, shape, dst, src, alignment)
     return layout_plan.plan(walk), _words(walk, alignment)
@@ -77,7 +81,12 @@ class _Words:
 
 
 def _view(
-    owner: np.ndarray, address: int, words: str, shape: list[int], strides: list[int], readonly: bool
+    owner: np.ndarray,
+    address: int,
+    words: str,
+    shape: list[int],
+    strides: list[int],
+    readonly: bool,
 ) -> np.ndarray:
     interface = {
         "version": 3, "typestr": words, "data": (address, readonly),
@@ -102,9 +111,7 @@ def _walk_whole(dst: np.ndarray, src: np.ndarray) -> None:
     cpu.parallel_for(0, dst.shape[wide[-1]], 1, part)
 
 
-def _walk_boxes(
-    how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.ndarray
-) -> None:
+def _walk_boxes(how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.ndarray) -> None:
     shape = how.walk.shape
     counts = [-(-n // part) for n, part in zip(shape, box)]
     total = 1
@@ -163,7 +170,7 @@ def _tiles(how: Plan, box: list[int], words: str) -> Callable[[], Step]:
 
 
 def _scratch(how: Plan, box: list[int], words: str) -> np.ndarray:
-    """An array of a box's shape that runs as src does; its columns, which dst's run goes along, padded."""
+    """An array of a box's shape that runs as src does, padded along dst's run."""
     strides = [0] * len(box)
     stride = how.walk.itemsize
     others = [d for d in range(len(box)) if d not in how.order]

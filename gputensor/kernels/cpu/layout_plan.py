@@ -2,14 +2,14 @@
 
 `plan` gives a Walk and one of four ways to go through it; `layout_copy.py` goes.
 
-rows     both sides run along the same dimension: NumPy's own copy of views.
+rows     NumPy's own copy of views, whole or box by box: both sides run along one dimension, or
+         what dst's order comes back to is still in a cache.
 lanes    one side's innermost dimension is short (channels): a copy per index of it, so that NumPy
          loops over the long dimension instead.
 tiles    each side runs along another dimension: boxes that hold a run of both, copied to a scratch
          whose pitch is no power of two, and from there to `dst`.
 gather   as tiles, but every dimension is so short that NumPy's inner loops would be: the box is
          permuted by a table of indices, equal for all boxes.
-Source   the classes of facts on GPU layout copies, and measurements in bench/layout.py.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ _TILE_ROWS = {1: 512, 2: 512, 4: 256, 8: 256}
 _TILE_ROWS_ELSE = 128
 # Bytes of a box: what a scratch may take of the L2 cache.
 _TILE_NBYTES = 1 << 19
-_LANES_NBYTES = 1 << 20
-_DIRECT_NBYTES = 1 << 20
-_LANE = 8
-_FEW = 16
-_WIDE = 16
-_DIRECT_ROWS = 2048
+# Bytes of a box without a scratch; larger ones mean fewer calls between which threads wait.
+_LANES_NBYTES = _DIRECT_NBYTES = 1 << 20
+# Elements: a dimension this short is walked by lanes, and lines this few stay in any L1 cache.
+_LANE, _FEW = 8, 16
+# Element bytes from which a line serves too few columns for the L1 cache to matter, and the rows of
+# a box then.
+_WIDE, _DIRECT_ROWS = 16, 2048
 _LINE = 64
+# An inner loop below this costs more than looking each element up in a table of indices.
 _SHORTEST_LOOP = 6
+# Bytes, see Note [Runs as elements].
 _LONGEST_ELEMENT = 512
 
 

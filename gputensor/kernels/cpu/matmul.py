@@ -2,7 +2,7 @@
 
 Types    f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly,
          modulo their width; bool: any of all pairs.
-Shapes   a (m, k), b (k, n), out (m, n), any strides; out must not overlap a or b. k = 0 gives zeros.
+Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 0 gives zeros.
 """
 
 from __future__ import annotations

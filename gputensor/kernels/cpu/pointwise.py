@@ -1,4 +1,4 @@
-"""How a ufunc becomes the loop of one plan: bare where it can be, wrapped where a number or a cast asks.
+"""How a ufunc becomes the loop of one plan: bare if it can be, else wrapped for numbers and casts.
 
 Shared by the pointwise families; it knows no operator. The loops it returns take the operands
 positionally and then `out`, positionally too or by name.
@@ -21,7 +21,9 @@ Input = Any  # a dtype for an array, a Python number type for a number
 _HALF = (float16, bfloat16)
 
 
-def typed(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype) -> Loop:
+def typed(
+    ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
+) -> Loop:
     """`ufunc` computing in `common` and giving `result`, written to `out`.
 
     The bare ufunc if no operand needs a cast: NumPy then picks the very same inner loop.

@@ -49,7 +49,7 @@ except RuntimeError as _error:
 
 
 def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The loop in a spare Context if `error` says that the shared one is taken; else raise it."""
+    """Run the loop in a spare Context if `error` says the shared one is taken; else raise it."""
     if error.args != _ENTERED_TWICE:
         raise error
     try:
@@ -63,7 +63,7 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def run(loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`loop(*args, **kwargs)` with no floating-point warning; safe from any thread and inside another run."""
+    """`loop(*args, **kwargs)` with no floating-point warning; safe anywhere, inside another run too."""
     try:
         return enter(loop, *args, **kwargs)
     except RuntimeError as error:

@@ -40,9 +40,7 @@ def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
     for begin in range(0, steps, _BLOCK):
         part = dst[begin : begin + _BLOCK]
         index = np.arange(begin, begin + part.size)
-        values = np.where(
-            index < middle, first + width * index, last - width * (steps - 1 - index)
-        )
+        values = np.where(index < middle, first + width * index, last - width * (steps - 1 - index))
         if steps == 1:
             values[0] = first
         cast.convert_into(part, values)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...core.dtype import COMPLEX, dtype
 
-# Signature of np.ufunc.reduce, so that a bare one can be a loop: (array, axis, dtype, out, keepdims).
+# (array, axes, dtype, out, keepdims), as np.ufunc.reduce, so that a bare one can be a loop.
 Loop = Callable[..., Any]
 
 # Additions in a row before a chain is cut: its error bound is this many halves of an ulp of the sum

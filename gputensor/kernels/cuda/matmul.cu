@@ -1,6 +1,7 @@
 // out[m, n] = sum over k of a[m, k] * b[k, n]                            family: matmul
 // Shapes   any strides (in bytes) of all three.
-// Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers).
+// Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers,
+//          true where a sum of products of bools is not 0).
 // Launch   one-dimensional, a block per tile of 64 x 64; 256 threads, 4 x 4 outputs each.
 // Order    k ascending with fused multiply-add in one accumulator: same bits for every tile shape.
 #include "arithmetic.cuh"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
+
 from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
@@ -20,11 +21,8 @@ class Matmul:
     entry = "matmul_strided"
 
     def __init__(self, of: dtype) -> None:
-        scalar = variants.matmul_scalar(of)
-        if scalar is None:
-            raise errors.no_cuda_kernel("mm", of)
         self.itemsize = of.itemsize
-        self.defines = variants.define("mm", scalar, "STRIDED")
+        self.defines = variants.define("mm", variants.matmul_scalar(of), "STRIDED")
 
     def __call__(
         self, device_index: int, out: int, a: int, b: int, m: int, n: int, k: int,

@@ -119,9 +119,9 @@ def reduce_partial(op: str, scalar: str) -> str:
     return scalar if scalar[0] in "fc" else "i64"
 
 
-def matmul_scalar(of: dtype) -> str | None:
+def matmul_scalar(of: dtype) -> str:
     name = _NAME[of]
-    return None if name == "b8" else _UNSIGNED.get(name, name)
+    return _UNSIGNED.get(name, name)
 
 
 def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
@@ -191,7 +191,7 @@ def _reduce(family: str) -> list[Defines]:
 
 
 def _matmul(family: str) -> list[Defines]:
-    scalars = dict.fromkeys(filter(None, map(matmul_scalar, ALL)))
+    scalars = dict.fromkeys(map(matmul_scalar, ALL))
     return [define("mm", name, "STRIDED") for name in scalars]
 
 

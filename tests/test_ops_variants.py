@@ -1,0 +1,242 @@
+"""Every form of an operator gives what its main form gives: function, method, `gt.ops.aten`, Python's
+operator, in place, and into `out`; with the rules of `out` and of versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import dtype as dtypes
+from gputensor.core.dtype import ALL, dtype
+from gputensor.core.errors import GpuTensorError
+from gputensor.core.promotion import can_cast
+
+from .harness import cases as forms
+from .harness.cases import CALLABLE, OPS, OPS_OF, Case, Call, cases
+from .harness.compare import assert_same, cast, signs_dropped, to_numpy
+from .rows import Row
+
+CASTS_OUT = [row for row in CALLABLE if any(op.kind == "out" for op in OPS_OF[row.name])]
+
+
+def allowed(row: Row) -> list[Case]:
+    """The cases that are not refused, without layouts that may not be written to."""
+    return [case for case in cases(row, crossed=False) if case.expected() is not None]
+
+
+def as_list(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, (list, tuple)) else [x]
+
+
+def assert_equal(case: Case, form: str, found: Any, wanted: Any) -> None:
+    """Raise unless two results are equal bit for bit, with equal layouts."""
+    found, wanted = as_list(found), as_list(wanted)
+    assert len(found) == len(wanted), f"{case}: {form} gave {len(found)} results"
+    for x, y in zip(found, wanted):
+        if not isinstance(y, gt.Tensor):
+            assert type(x) is type(y), f"{case}: {form}"
+            continue
+        assert (x.stride(), x.storage_offset()) == (y.stride(), y.storage_offset()), f"{case}: {form}"
+        if case.row.ref is None:
+            assert (x.shape, x.dtype) == (y.shape, y.dtype), f"{case}: {form}"
+        else:
+            assert_same(to_numpy(x), to_numpy(y), case, form)
+
+
+# --- forms of one call ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", CALLABLE, ids=str)
+def test_forms_agree(row: Row) -> None:
+    made = {
+        "function": forms.as_function(row.name), "method": forms.as_method(row.name),
+        "property": forms.as_property(row.name),
+    }  # fmt: skip
+    compared = 0
+    for case in allowed(row):
+        wanted = case.build().run()
+        for form, call_form in made.items():
+            if call_form is not None:
+                assert_equal(case, form, seeded(call_form, case.build()), wanted)
+                compared += 1
+        for op in OPS_OF[row.name]:
+            call = case.build()
+            if op.base == row.name and op.kind != "out" and forms.takes(op, call.args, call.kwargs):
+                operator = forms.operator_of(op)
+                found = seeded(lambda args, kwargs: operator(*args, **kwargs), call)
+                assert_equal(case, f"gt.ops.aten.{op.name}", found, wanted)
+                packet = seeded(forms.as_packet(row.name), case.build())
+                assert_equal(case, f"gt.ops.aten.{row.name}", packet, wanted)
+                compared += 1
+        if row.operator is not None and not call.kwargs:
+            call = case.build()
+            assert_equal(case, repr(row.operator), row.operator(*call.args), wanted)
+            compared += 1
+    assert compared
+
+
+def seeded(form: Any, call: Call) -> Any:
+    gt.manual_seed(7)
+    return form(call.args, call.kwargs)
+
+
+# --- in place -------------------------------------------------------------------------------------
+
+
+def _in_place(row: Row) -> Any:
+    """The form `x.add_(…)` of a row `add`."""
+    base = row.name + "_"
+    return forms.as_method(row.name, base) if any(op.base == base for op in OPS) else None
+
+
+@pytest.mark.parametrize("row", [row for row in CALLABLE if _in_place(row)], ids=str)
+def test_in_place(row: Row) -> None:
+    """self holds what the functional form gives, cast to its dtype; or the call is refused whole."""
+    form = _in_place(row)
+    view_only = any("inplace_view" in op.tags for op in OPS_OF[row.name])
+    done = refused = 0
+    for case in allowed(row):
+        call = case.build()
+        self = call.args[0]
+        wanted = case.build().run()
+        before = (self.shape, self.stride(), self._version)
+        fits = view_only or (
+            wanted.shape == self.shape and can_cast(wanted.dtype, self.dtype) and not _overlaps(self)
+            and (row.out != "same" or wanted.dtype is self.dtype)
+        )  # fmt: skip
+        if not fits:
+            with pytest.raises(GpuTensorError):
+                form(call.args, call.kwargs)
+                pytest.fail(f"{case}: was not refused in place")
+            call.assert_unchanged()
+            assert (self.shape, self.stride(), self._version) == before, f"{case}: was changed"
+            refused += 1
+            continue
+        assert form(call.args, call.kwargs) is self, f"{case}: is not self"
+        assert self._version == before[2] + 1, f"{case}: version went from {before[2]} to {self._version}"
+        if view_only:
+            assert (self.shape, self.stride()) == (wanted.shape, wanted.stride()), str(case)
+        else:
+            assert (self.shape, self.stride()) == before[:2], f"{case}: another layout"
+        check_values(case, self, wanted)
+        assert_others_kept(case, call)
+        done += 1
+    assert done and (refused or view_only)
+
+
+def check_values(case: Case, found: Any, wanted: Any) -> None:
+    """Raise unless `found` holds `wanted` cast to its dtype."""
+    x, y = to_numpy(found), to_numpy(wanted)
+    if case.row.zeros_equal:
+        x, y = signs_dropped(x), signs_dropped(y)
+    assert_same(x, cast(y, found.dtype), case)
+
+
+def _overlaps(x: Any) -> bool:
+    return any(stride == 0 and size > 1 for size, stride in zip(x.shape, x.stride())) and x.numel() > 0
+
+
+def assert_others_kept(case: Case, call: Call) -> None:
+    """Raise if a write went beside the elements of self, or into another operand."""
+    for made in call.built[1:]:
+        assert_same(made.storage_now(), made.before, case, "another operand;")
+    first = call.built[0]
+    now = first.storage_now().copy()
+    flat = gt.from_numpy(now).as_strided(first.tensor.shape, first.tensor.stride(), first.tensor.storage_offset())
+    was = gt.from_numpy(first.before.copy())
+    flat.copy_(was.as_strided(first.tensor.shape, first.tensor.stride(), first.tensor.storage_offset()))
+    assert_same(now, first.before, case, "beside the elements of self;")
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def run_into(row: Row, call: Call, out: Any) -> Any:
+    gt.manual_seed(7)
+    kwargs = {name: x for name, x in call.kwargs.items() if name != "device"}
+    if all(op.is_factory for op in OPS_OF[row.name] if op.kind == "functional"):
+        kwargs.pop("dtype", None)
+    return forms.as_function(row.name)(call.args, {**kwargs, "out": out})
+
+
+@pytest.mark.parametrize("row", CASTS_OUT, ids=str)
+def test_out_of_the_right_size(row: Row) -> None:
+    """It is what is returned, keeps its strides, counts one write, and nothing beside it is touched."""
+    for number, case in enumerate(allowed(row)):
+        call, wanted = case.build(), case.build().run()
+        sizes = tuple(wanted.shape)
+        whole = gt.ones([2 * n for n in sizes], dtype=wanted.dtype)
+        layouts = (whole[tuple(slice(None, None, 2) for _ in sizes)], gt.empty(sizes, dtype=wanted.dtype))
+        out = layouts[number % 2]
+        strides, version = out.stride(), out._version
+        found = run_into(row, call, out)
+        assert found is out, f"{case}: does not return out"
+        assert out.stride() == strides and out.shape == wanted.shape, f"{case}: out has another layout"
+        assert out._version == version + 1, f"{case}: out counts {out._version - version} writes"
+        check_values(case, out, wanted)
+        call.assert_unchanged()
+        if out is layouts[0] and sizes:
+            out.fill_(1)
+            assert bool((whole == 1).all()), f"{case}: wrote beside out"
+
+
+@pytest.mark.parametrize("row", CASTS_OUT, ids=str)
+def test_out_of_another_size(row: Row) -> None:
+    """An empty out becomes what the functional form makes; another one too, with a warning."""
+    for case in allowed(row):
+        wanted = case.build().run()
+        out = gt.empty(0, dtype=wanted.dtype)
+        assert run_into(row, case.build(), out) is out
+        assert out.shape == wanted.shape and out.stride() == wanted.stride(), (
+            f"{case}: {out.stride()}, wanted {wanted.stride()}"
+        )
+        check_values(case, out, wanted)
+    wrong = gt.empty([n + 1 for n in wanted.shape] or [2], dtype=wanted.dtype)
+    with pytest.warns(UserWarning, match=f"'out' was resized from .* to .*{_tail(wanted)}"):
+        run_into(row, case.build(), wrong)
+    assert wrong.shape == wanted.shape
+    check_values(case, wrong, wanted)
+
+
+def _tail(wanted: Any) -> str:
+    return r"\(" + ", ".join(str(n) for n in wanted.shape)
+
+
+@pytest.mark.parametrize("row", CASTS_OUT, ids=str)
+def test_out_of_another_dtype(row: Row) -> None:
+    """Taken or refused as the row says; a refused out keeps its values, sizes and version."""
+    taken = refused = 0
+    one_each = {id(case.sample): case for case in allowed(row)}.values()
+    for case in list(one_each)[:6]:
+        wanted = case.build().run()
+        for of in ALL:
+            if "dtype" in case.sample.kwargs or wanted.dtype.is_complex and row.out == "same":
+                continue
+            out = gt.ones(wanted.shape, dtype=of)
+            if _takes(row, wanted.dtype, of):
+                assert run_into(row, case.build(), out) is out and out.dtype is of, f"{case} into {of}"
+                if row.out != "any" or row.name not in ("sum", "mean"):
+                    check_values(case, out, wanted)
+                taken += 1
+            else:
+                with pytest.raises(GpuTensorError):
+                    run_into(row, case.build(), out)
+                    pytest.fail(f"{case} into {of}: was not refused")
+                assert out._version == 0 and bool((out == 1).all()), f"{case} into {of}: was changed"
+                refused += 1
+    assert taken and (refused or row.out == "any")
+
+
+def _takes(row: Row, result: dtype, out: dtype) -> bool:
+    if row.out == "any":
+        return True
+    if row.out == "truth":
+        return out in (dtypes.bool_, dtypes.uint8)
+    return result is out if row.out == "same" else can_cast(result, out)
+
+
+def test_not_empty() -> None:
+    assert len(CASTS_OUT) > 20
+    assert sum(_in_place(row) is not None for row in CALLABLE) > 10
