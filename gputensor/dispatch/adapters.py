@@ -25,6 +25,10 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
         return kernel.function
     if convention == "ambiguous":
         return _ambiguous(table)
+    if convention == "maker":
+        assert kernel.function is not None
+        made: Callable[..., Any] = kernel.function(table, key_set)
+        return made
     # Kernels of users get what PyTorch hands out: the set without what falls through. Native ones
     # mask with `keys.below` before they redispatch, so for them the difference cannot be seen.
     visible = KeySet(table.masked(key_set))

@@ -34,8 +34,10 @@ _operators: dict[str, Operator] = {}
 # serves again if the name comes back.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
 _fallbacks: Mapping[DispatchKey, Kernel] = {}
-# Set by trace.py while a trace is on: (table, key, kernel) -> kernel that prints first.
-_wraps: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None)
+# Put around every kernel while a trace or a profile is on, innermost first: pairs, for calls and for
+# redispatches, of (table, key, kernel) -> kernel.
+Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
+_wraps: tuple[tuple[Wrap, Wrap], ...] = ()
 # Called with the operator after each definition and its removal (ops.py keeps its names current).
 definition_hooks: list[Callable[[Operator], None]] = []
 
@@ -100,10 +102,23 @@ def _commit(operator: Operator) -> None:
 
 def _swap(operator: Operator) -> None:
     """Give the operator a new table of what is registered now. See Note [Tables are swapped whole]."""
-    call, redispatch = _wraps
-    table = Table(operator, _fallbacks, call)
-    operator.redispatch_table = table if redispatch is call else Table(operator, _fallbacks, redispatch)
+    if _wraps:
+        table = Table(operator, _fallbacks, _chained(0))
+        operator.redispatch_table = Table(operator, _fallbacks, _chained(1))
+    else:
+        table = operator.redispatch_table = Table(operator, _fallbacks)
     operator.table = table
+
+
+def _chained(which: int) -> Wrap:
+    chosen = [pair[which] for pair in _wraps]
+
+    def wrap(table: Table, key: DispatchKey, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        for one in chosen:
+            kernel = one(table, key, kernel)
+        return kernel
+
+    return wrap
 
 
 def _swap_all() -> None:
@@ -207,12 +222,33 @@ def register_fallback(
     return Handle(undo)
 
 
-def set_wraps(call: Callable[..., Any] | None, redispatch: Callable[..., Any] | None) -> None:
-    """Put functions around every kernel (trace.py), or take them away with None."""
+def replace_fallback(key: Key, function: Callable[..., Any] | None, convention: str) -> None:
+    """Let another function serve `key` from now on; no call sees the key without a fallback."""
+    targets = key.keys if isinstance(key, AliasKey) else (key,)
+    kernel = Kernel(function, convention, caller_site())
+    global _fallbacks
+    with lock:
+        _fallbacks = {**_fallbacks, **dict.fromkeys(targets, kernel)}
+        _swap_all()
+
+
+def add_wraps(call: Wrap, redispatch: Wrap) -> Handle:
+    """Put functions around every kernel (traces, profiles) until the handle is removed."""
+    global _wraps
+    pair = (call, redispatch)
+    _set_wraps(lambda wraps: (*wraps, pair))
+    return Handle(lambda: _set_wraps(lambda wraps: tuple(w for w in wraps if w is not pair)))
+
+
+def _set_wraps(change: Callable[[tuple[tuple[Wrap, Wrap], ...]], tuple[tuple[Wrap, Wrap], ...]]) -> None:
     global _wraps
     with lock:
-        _wraps = (call, redispatch)
+        _wraps = change(_wraps)
+        plans = [(operator, operator.table.plans) for operator in _operators.values()]
         _swap_all()
+        # Nothing was registered, so the plans still hold; a profile should not measure their making.
+        for operator, kept in plans:
+            operator.table.plans = kept
 
 
 def fallbacks() -> Mapping[DispatchKey, Kernel]:

@@ -39,7 +39,8 @@ class Kernel:
     convention: "native" takes (key_set, *all arguments positionally); "user" takes the schema's own
     signature; "keyset" the same behind the key set; "handler" takes (operator, *args, **kwargs)
     without the arguments that equal their defaults; "keyset_handler" the same behind the key set;
-    "boxed" takes (operator, key_set, stack); "fallthrough" is never called.
+    "boxed" takes (operator, key_set, stack); "maker" takes (table, key_set) when the slot is first
+    used and returns a native kernel for that operator; "fallthrough" is never called.
     """
 
     __slots__ = ("function", "convention", "site")
@@ -264,12 +265,19 @@ class Operator:
 
     def call_boxed(self, stack: list[Any]) -> None:
         """Take the arguments from the end of `stack` and leave the results there."""
+        self._run_boxed(stack, self)
+
+    def redispatch_boxed(self, key_set: int, stack: list[Any]) -> None:
+        """`call_boxed` with exactly this key set: how a boxed kernel goes on below itself."""
+        self._run_boxed(stack, lambda *args, **kwargs: self.redispatch(key_set, *args, **kwargs))
+
+    def _run_boxed(self, stack: list[Any], run: Callable[..., Any]) -> None:
         signature = self.table.signature
         start = len(stack) - len(signature.names)
         if start < 0:
             raise errors.short_stack(self, len(signature.names), len(stack))
         given = stack[start:]
-        result = self(*given[: signature.n_positional], **signature.keywords_of(given))
+        result = run(*given[: signature.n_positional], **signature.keywords_of(given))
         del stack[start:]
         returns = len(signature.schema.returns)
         stack += [] if returns == 0 else [result] if returns == 1 else list(result)

@@ -20,6 +20,7 @@ from .operator import Table
 _depth: ContextVar[int] = ContextVar("gputensor_trace_depth", default=0)
 # The traces that are on, oldest first; replaced whole under the dispatcher's lock.
 _traces: tuple[trace, ...] = ()
+_wraps: dispatcher.Handle | None = None
 
 
 class trace:  # noqa: N801 - a context manager, used as `with gt.dispatch.trace() as lines:`
@@ -65,11 +66,14 @@ def start_from_environment() -> None:
 
 
 def _set_traces(change: Callable[[tuple[trace, ...]], tuple[trace, ...]]) -> None:
-    global _traces
+    global _traces, _wraps
     with dispatcher.lock:
-        before, _traces = _traces, change(_traces)
-        if bool(before) != bool(_traces):
-            dispatcher.set_wraps(*((_wrap_call, _wrap_redispatch) if _traces else (None, None)))
+        _traces = change(_traces)
+        if _traces and _wraps is None:
+            _wraps = dispatcher.add_wraps(_wrap_call, _wrap_redispatch)
+        elif not _traces and _wraps is not None:
+            _wraps.remove()
+            _wraps = None
 
 
 def _wrap_call(table: Table, key: DispatchKey, kernel: Callable[..., Any]) -> Callable[..., Any]:

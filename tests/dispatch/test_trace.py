@@ -72,7 +72,7 @@ def test_nothing_stays_wrapped(lib: Library) -> None:
     with dispatch.trace():
         assert operator.redispatch_table is not operator.table
     assert operator.redispatch_table is operator.table
-    assert dispatcher._wraps == (None, None)
+    assert dispatcher._wraps == ()
 
 
 def test_a_trace_sees_all_threads_each_with_its_depth(lib: Library) -> None:
