@@ -15,6 +15,7 @@ import numpy as np
 from . import runtime
 from .core import errors
 from .core.device import CPU, device
+from .core.registry import Registry
 from .runtime import cpu
 
 
@@ -99,11 +100,11 @@ _new = object.__new__
 # --- allocators by device type --------------------------------------------------------------------
 
 # device type -> (nbytes, device) -> data of a Storage
-_allocators: dict[str, Callable[[int, device], Any]] = {
+_allocators: Registry[str, Callable[[int, device], Any]] = Registry({
     "cpu": lambda nbytes, place: cpu.allocate(nbytes),
     "cuda": lambda nbytes, place: runtime.cuda().allocate(nbytes, place.index),
     "meta": lambda nbytes, place: None,
-}
+})  # fmt: skip
 
 
 def register_allocator(device_type: str, allocate: Callable[[int, device], Any]) -> Callable[[], None]:
@@ -111,16 +112,7 @@ def register_allocator(device_type: str, allocate: Callable[[int, device], Any])
 
     It returns an object with `.ptr`, an int, that keeps the bytes alive.
     """
-    before = _allocators.get(device_type)
-    _allocators[device_type] = allocate
-
-    def undo() -> None:
-        if before is None:
-            _allocators.pop(device_type, None)
-        else:
-            _allocators[device_type] = before
-
-    return undo
+    return _allocators.register(device_type, allocate)
 
 
 def allocate_storage(nbytes: int, place: device) -> Storage:

@@ -14,7 +14,12 @@ from . import errors
 # rename its PrivateUse key (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
 _ALIASES: dict[str, str] = {}
+# What a text and an index were found to mean; forgotten whenever a name comes or goes.
 _interned: dict[tuple[str, int | None], device] = {}
+# Every device made so far: a name that goes and comes back means the same objects.
+_made: dict[tuple[str, int | None], device] = {}
+# Asked with a name that stands for no device type; True if it does now (backend.py loads extensions).
+unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
 class device:  # noqa: N801 - PyTorch's spelling
@@ -69,8 +74,8 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
         raise errors.must("device", "type", "be a device string or a device", text, kind=errors.ArgumentTypeError)
     name, colon, number = text.partition(":")
     name = _ALIASES.get(name, name)
-    if name not in _TYPES:
-        known = ", ".join(sorted(_TYPES - set(_ALIASES.values())))
+    if name not in _TYPES and not any([hook(name) for hook in unknown_type_hooks]):
+        known = ", ".join(sorted(_TYPES - set(_ALIASES)))
         raise errors.must("device", "type", f"be one of {known}, with an optional ':index'", text)
     if colon:
         if index is not None or not (number.isascii() and number.isdigit()):
@@ -83,22 +88,38 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
             raise errors.must("device", "index", f"be 0 or left out on '{name}'", index)
         index = None
     key = (name, index)
-    made = _interned.get(key)
+    made = _made.get(key)
     if made is None:
         made = object.__new__(cls)
         made.type, made.index = name, index
-        made = _interned.setdefault(key, made)
+        made = _made.setdefault(key, made)
+    _interned.setdefault(key, made)
     if text != name or index is None:
         _interned.setdefault((text, index if not colon else None), made)
     return made
 
 
-def rename_privateuse(first_name: str, name: str) -> None:
-    """Let `name` stand for a PrivateUse device type in strings; the dispatch key keeps its own name."""
-    if name in _TYPES and name != first_name:
+def rename_privateuse(first_name: str, name: str) -> Callable[[], None]:
+    """Let `name` stand for a PrivateUse device type; returns a function that takes the name away.
+
+    The first name means the same devices meanwhile. The dispatch key keeps its own name.
+    Raises: ArgumentError if the name stands for a device already, or the key has one.
+    """
+    if name in _TYPES:
         raise errors.must("rename_privateuse", "name", "not be another device's name", name)
+    if first_name in _ALIASES:
+        raise errors.must("rename_privateuse", "first_name", f"not be called {_ALIASES[first_name]!r} already", first_name)
     _TYPES.add(name)
     _ALIASES[first_name] = name
+    _interned.clear()
+
+    def undo() -> None:
+        if _ALIASES.get(first_name) == name:
+            del _ALIASES[first_name]
+            _TYPES.discard(name)
+            _interned.clear()
+
+    return undo
 
 
 CPU = device("cpu")

@@ -196,11 +196,11 @@ def alias_key(name: str) -> GpuTensorError:
     )
 
 
-def no_kernel(operator: Any, key: Any, table: str) -> DispatchError:
-    """Names the operator, the key, the keys that have kernels; then the computed table."""
+def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
+    """Names the operator, the key, the keys that have kernels; a remedy; then the computed table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
-        f"{_registered_at(operator)}){_table_of(operator, table)}"
+        f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..core import device as _devices
 from ..core import errors
 from ..core.device import CPU, device
+from ..core.registry import Registry
 from . import keys, tls
 
 BACKEND_OF_TYPE = {
@@ -26,7 +27,9 @@ _DENSE_KEYS = {kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TY
 # The innermost `with gt.device(...)` or `set_default_device`, outermost first.
 _default_devices: ContextVar[tuple[device, ...]] = ContextVar("gputensor_default_device", default=(CPU,))
 # device type -> the index that "cuda" without a number means; a device registers its own.
-_current_index: dict[str, Callable[[], int]] = {}
+_current_index: Registry[str, Callable[[], int]] = Registry()
+# What errors advise where an operator has no kernel at a key; backend.py knows for its devices.
+remedies: Registry[str, Callable[[Any], str]] = Registry()
 
 _BELOW = keys.below("BackendSelect")
 
@@ -74,6 +77,12 @@ def user_name(key: keys.DispatchKey) -> str:
     return str(key)
 
 
+def remedy(key: keys.DispatchKey, operator: Any) -> str:
+    """What to do about an operator without a kernel at this key; empty where nobody knows."""
+    advise = remedies.get(key.backend or "")
+    return "" if advise is None else advise(operator)
+
+
 def resolve(target: device | None) -> device:
     """The device that a factory makes its tensor on: the default for None, an index where one is due."""
     if target is None:
@@ -94,9 +103,9 @@ def set_default_device(target: device | str | None) -> None:
     _default_devices.set((*_default_devices.get()[:-1], chosen))
 
 
-def register_current_index(device_type: str, current: Callable[[], int]) -> None:
-    """Say how to find the index of a device type given without one."""
-    _current_index[device_type] = current
+def register_current_index(device_type: str, current: Callable[[], int]) -> Callable[[], None]:
+    """Say how to find the index of a device type given without one; returns a function that undoes it."""
+    return _current_index.register(device_type, current)
 
 
 def _push(target: Any) -> None:

@@ -291,9 +291,11 @@ def caller_site(depth: int = 2) -> str:
 
 def _missing(table: Table, key: DispatchKey) -> Callable[..., Any]:
     def missing(key_set: int, *args: Any) -> Any:
-        from .backend_select import user_name
+        from .backend_select import remedy, user_name
 
-        raise errors.no_kernel(table.operator, user_name(key), _dump(table))
+        raise errors.no_kernel(
+            table.operator, user_name(key), _dump(table), remedy(key, table.operator)
+        )
 
     return missing
 

@@ -37,7 +37,9 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     return self
 
 
-def fill_tensor_(key_set: int, self: Tensor, value: Tensor) -> Tensor:
+def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
+    if type(value) in pointwise.NUMBERS:  # which the boxed call lets stand for a tensor
+        return fill_(key_set, self, value)
     if value._geometry.ndim:
         raise errors.must("fill_", "value", "be a number or a 0-d tensor", value)
     from . import copy

@@ -141,7 +141,8 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
-    return calls.cat_out(parts, d, out)  # type: ignore[no-any-return]
+    key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
+    return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)  # type: ignore[no-any-return]
 
 
 def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:

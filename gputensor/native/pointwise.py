@@ -146,7 +146,9 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         # An output that is an input must be the same pair: the iterator knows it by identity.
         out_spec = next((s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device))
     default = defaults.get_default_dtype()
-    plan = build(op, rule.config, (out_spec,), specs, default_dtype=default)
+    # Of an operator with a result dtype of its own, `out` is looked at once that is known.
+    first_out = out_spec if rule.out_dtype is None else None
+    plan = build(op, rule.config, (first_out,), specs, default_dtype=default)
     if plan.common_dtype is complex32:
         raise errors.must(
             op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32"),
@@ -154,7 +156,7 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         )  # fmt: skip
     if rule.check is not None:
         rule.check(op, plan, inputs)
-    if rule.out_dtype is not None and rule.out_dtype(plan.common_dtype) is not plan.common_dtype:
+    if rule.out_dtype is not None:
         plan = build(
             op, rule.config, (out_spec,), specs, default_dtype=default,
             out_dtype=rule.out_dtype(plan.common_dtype),

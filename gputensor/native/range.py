@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU
 from ..core.geometry import contiguous_geometry
 from ..dispatch import defaults
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
@@ -101,7 +102,8 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
         write(calls.view(out, sizes))
     else:
         flat = write(calls.empty_memory_format(sizes, out._geometry.dtype, None, out._device, None, None))
-        calls.copy_(out, calls.view(flat, out._geometry.sizes), False)
+        key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write to `out`
+        operators.copy_.redispatch_table[key_set](key_set, out, calls.view(flat, out._geometry.sizes), False)
     return out
 
 

@@ -482,6 +482,8 @@ def unbind(key_set: int, self: Tensor, dim: int = 0) -> list[Tensor]:
     shape = self._geometry
     found = shape.views.get(("select", dim))
     if found is None:
+        if shape.ndim:
+            arguments.dim("unbind", dim, shape.ndim)
         found = shape.views["select", dim] = _select_rule(shape, dim)
     wanted, size, stride = found  # type: ignore[misc]
     return [view_of(self, wanted, self._offset + i * stride) for i in range(size)]

@@ -63,8 +63,8 @@ class Row:
         or a mapping from dtypes. why: where that number comes from.
     device_ulp: how far the devices may be apart; 0 is equal bits.
     operator: Python's operator, where it calls this one.
-    out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, or `truth` (bool
-        and uint8).
+    out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact` (floating
+        and complex) or `truth` (bool and uint8).
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
         `dtype=` nor the first tensor's.

@@ -22,4 +22,21 @@ LOOPS = {
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(x, out=None)` of `op` for these dtypes."""
     result = common.to_real if op == "abs" else common
-    return typed(LOOPS[op], inputs, common, result, out)
+    loop = typed(LOOPS[op], inputs, common, result, out)
+    return _around_stride_fault(loop) if op == "neg" else loop
+
+
+def _around_stride_fault(negative: Loop) -> Loop:
+    """np.negative without the strides at which it gives wrong elements.
+
+    Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte ones 64 bytes apart, going
+    to an `out` that is strided too. A result of NumPy's own is dense where the loop runs.
+    """
+
+    def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if out is None or x.itemsize * x.itemsize not in x.strides:
+            return negative(x, out)
+        out[...] = negative(x)
+        return out
+
+    return loop

@@ -1,0 +1,36 @@
+"""A mapping whose registrations come and go in any order; per key the newest that is left serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Registry(dict[K, V]):
+    """key -> the newest value registered for it and not taken back; read as the plain dict it is."""
+
+    __slots__ = ("_stacks",)
+
+    def __init__(self, initial: dict[K, V] | None = None) -> None:
+        super().__init__(initial or {})
+        # Lists of one, so that a value registered twice is two registrations.
+        self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
+
+    def register(self, key: K, value: V) -> Callable[[], None]:
+        """Let `value` serve the key; returns a function that takes it back, once."""
+        entry = [value]
+        self._stacks[key] = (entry, *self._stacks.get(key, ()))
+        self[key] = value
+
+        def undo() -> None:
+            left = tuple(e for e in self._stacks.get(key, ()) if e is not entry)
+            if left:
+                self._stacks[key], self[key] = left, left[0][0]
+            else:
+                self._stacks.pop(key, None)
+                self.pop(key, None)
+
+        return undo

@@ -1,0 +1,80 @@
+"""Every operator on every CUDA device gives what it gives on the CPU: layouts, dtypes and bits.
+
+The devices are a GPU's where one answers and else the emulator's two; see tests/conftest.py. Where
+an operation allows no equal bits, its row says how far the devices may be apart, and why.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor import runtime
+from gputensor.core.dtype import FLOATING
+from gputensor.core.errors import DtypeError, GpuTensorError
+
+from .harness.cases import CALLABLE, Case, cases
+from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
+from .rows import Row
+
+DEVICES = ("cuda:0", "cuda:1")
+_REQUIRED = "GPUTENSOR_REQUIRE_CUDA", "GPUTENSOR_REQUIRE_EMULATOR"
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    """A CUDA device's name; skips with the reason where there is no such device."""
+    if not gt.cuda.is_available():
+        why = f"no CUDA device: {runtime.cuda().unavailable_reason()}"
+        if any(os.environ.get(name) == "1" for name in _REQUIRED):
+            pytest.fail(f"{why}, but one is required")
+        pytest.skip(why)
+    count = gt.cuda.device_count()
+    if int(request.param.removeprefix("cuda:")) >= count:
+        pytest.skip(f"{request.param}: this machine has {count} CUDA device(s)")
+    return request.param
+
+
+@pytest.mark.parametrize("row", CALLABLE, ids=str)
+def test_as_on_the_cpu(row: Row, device: str) -> None:
+    checked = 0
+    for case in cases(row, crossed=False):
+        if case.expected() is None:
+            with pytest.raises((DtypeError, GpuTensorError)):
+                case.build(device).run()
+                pytest.fail(f"{case}: was not refused on {device}")
+            continue
+        wanted, call = case.build("cpu").run(), case.build(device)
+        found = call.run()
+        check(case, found, wanted, device)
+        if case.op().kind == "functional":
+            call.assert_unchanged()
+        checked += 1
+    assert checked
+
+
+def check(case: Case, found: Any, wanted: Any, device: str) -> None:
+    """Raise unless results agree in layout and dtype, and in values as far as the row asks."""
+    if not isinstance(wanted, (gt.Tensor, list, tuple)):
+        assert type(found) is type(wanted) and found == wanted, f"{case}: {found} on {device}, {wanted} on the CPU"
+        return
+    found = found if isinstance(found, (list, tuple)) else [found]
+    wanted = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    assert len(found) == len(wanted), str(case)
+    for x, y in zip(found, wanted):
+        stays = case.row.may_copy and "device" in str(case)
+        assert stays or x.device == gt.device(device), f"{case}: result is on {x.device}"
+        layouts = [(tuple(z.shape), z.stride(), z.dtype, z.storage_offset()) for z in (x, y)]
+        assert layouts[0] == layouts[1], f"{case}: {device} {layouts[0]}, CPU {layouts[1]}"
+        if case.row.ref is None:
+            continue
+        on_device, on_cpu = to_numpy(x), to_numpy(y)
+        if case.row.zeros_equal:
+            on_device, on_cpu = signs_dropped(on_device), signs_dropped(on_cpu)
+        if case.row.device_ulp and x.dtype.category >= FLOATING:
+            assert_within(on_device, on_cpu, x.dtype, case.row.device_ulp, f"{case} on {device}")
+        else:
+            assert_same(on_device, on_cpu, f"{case} on {device}")
