@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import gputensor as gt
 
-from . import peers
+from . import gpu_state, peers
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,13 +31,61 @@ def environment(device: str) -> dict[str, Any]:
         "argv": sys.argv[1:],
         "device": device,
     }
+    record |= {
+        "load": os.getloadavg()[0],
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "settings": {n: os.environ[n] for n in _SETTINGS if n in os.environ},
+        "image": os.environ.get("GPUTENSOR_IMAGE_DIGEST"),
+        "kernels": _hash(ROOT / "gputensor" / "kernels"),
+        "seed": gt.initial_seed(),
+    }
     if device != "cpu" and gt.cuda.is_available():
         record["gpu"] = {
             "name": gt.cuda.get_device_name(device),
             "emulated": gt.cuda.is_emulated(),
-            "capability": gt.cuda.get_device_capability(device),
-        } | _driver()
+            "capability": list(gt.cuda.get_device_capability(device)),
+        } | gpu_state.query(_GPU, gt.device(device).index or 0)
+    record["missing"] = _missing(record)
     return record
+
+
+_SETTINGS = (
+    "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GPUTENSOR_CUDA", "GPUTENSOR_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+)  # fmt: skip
+_GPU = {
+    "driver_version": "driver_version", "power_limit_w": "power.limit", "ecc": "ecc.mode.current",
+    "max_sm_clock_mhz": "clocks.max.sm", "max_memory_clock_mhz": "clocks.max.mem",
+    "persistence": "persistence_mode",
+}  # fmt: skip
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _hash(folder: Path) -> str:
+    """Of the texts of all kernels, so that a record says which ones it measured."""
+    texts = sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".cu", ".cuh"))
+    return hashlib.sha256(b"".join(p.read_bytes() for p in texts)).hexdigest()[:16]
+
+
+def _missing(record: dict[str, Any]) -> list[str]:
+    """What a published record needs and this one lacks."""
+    lacking = []
+    commit = record["commit"]
+    if commit is None or commit["dirty"]:
+        lacking.append("a clean commit")
+    if record["load"] > record["cpus"] / 2:
+        lacking.append("an idle machine")
+    gpu = record.get("gpu")
+    if gpu is not None and gpu["emulated"]:
+        lacking.append("a real GPU")
+    elif gpu is not None and "driver_version" not in gpu:
+        lacking.append("nvidia-smi")
+    return lacking
 
 
 def _cpu_model() -> str:
@@ -56,14 +105,3 @@ def _commit() -> dict[str, Any] | None:
     except (OSError, subprocess.CalledProcessError):
         return None
 
-
-def _driver() -> dict[str, str]:
-    query = "driver_version,clocks.sm,clocks.mem,temperature.gpu,power.limit"
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    first = done.stdout.splitlines()[0].split(",")
-    return {name: value.strip() for name, value in zip(query.split(","), first)}

@@ -3,7 +3,7 @@
 # device, then the benchmarks. Writes a log and JSON records to $OUT if that is set, else to
 # bench/results/. Needs python3 with numpy, ml_dtypes, pytest and CuPy; PyTorch is a peer if present.
 #
-#   bench/gpu_check.sh            # about five minutes; exit 1 if a test failed
+#   bench/gpu_check.sh            # under eight minutes; exit 1 if a test failed
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out="${OUT:-bench/results}"
@@ -29,7 +29,11 @@ nvidia-smi 2>&1 | head -15 >>"$log"
 step doctor 60 "$python" -m gputensor doctor
 step tests 240 "$python" -m pytest -q -p no:cacheprovider -m "not oracle and not emulator" \
   --junitxml="$out/gpu_tests.xml" tests/cuda tests/test_ops_cpu_vs_cuda.py
+step examples 120 "$python" -m gputensor kernel check --on gpu --no-compile examples/blur/*.cu
 step overhead-cpu 60 "$python" -m bench run overhead --device cpu --out "$out"
 step overhead-cuda 60 "$python" -m bench run overhead --device cuda:0 --out "$out"
+step layout-cuda 150 "$python" -m bench run layout --device cuda:0 --out "$out"
+step pack-cuda 60 "$python" -m bench run pack --device cuda:0 --out "$out"
+step layout-report 20 "$python" -m bench report "$out/layout-cuda.json"
 tail -n 60 "$log"
 exit $status

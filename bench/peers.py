@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
 import gputensor as gt
+
+
+# A thread of libgomp spins for milliseconds after its work and so takes a CPU from whoever is
+# measured next, PyTorch itself included (16 MiB copies on 2 CPUs: 8 GB/s spinning, 26 passive).
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def torch(device: str) -> Any:
@@ -25,6 +31,23 @@ def cupy(device: str) -> Any:
     return module if module is not None and module.cuda.is_available() else None
 
 
+def opencv(device: str) -> Any:
+    """OpenCV, on the CPU; else None."""
+    return _import("cv2") if device == "cpu" else None
+
+
+def why_not(name: str, device: str) -> str:
+    """Why a peer is skipped."""
+    if name in ("cupy", "torch.compile") and device == "cpu":
+        return "measured on a GPU only"
+    if name in ("numpy", "opencv") and device != "cpu":
+        return "has no GPU arrays"
+    if device != "cpu" and gt.cuda.is_emulated():
+        return "the emulator is no GPU for other libraries"
+    module = {"opencv": "cv2"}.get(name, name.partition(".")[0])
+    return f"{module} cannot be imported" if _import(module) is None else f"no {device} for it"
+
+
 def synchronizer(device: str) -> Callable[[], None] | None:
     """What waits for the device at the end of a round; None on the CPU."""
     return None if device == "cpu" else lambda: gt.cuda.synchronize(device)
@@ -40,7 +63,7 @@ def _import(name: str) -> Any:
 def versions() -> dict[str, str]:
     """Versions of what can be imported here."""
     found = {}
-    for name in ("numpy", "ml_dtypes", "torch", "cupy"):
+    for name in ("numpy", "ml_dtypes", "torch", "cupy", "cv2", "triton"):
         module = _import(name)
         if module is not None:
             found[name] = str(module.__version__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import check_kernels, emit_kernels
+from . import check_kernels, emit_autograd, emit_kernels
 from .model import DEVICES, Model, Op
 from .text import indent, module, wrap
 
@@ -14,7 +14,7 @@ from ..dispatch.dispatcher import register_kernel as _register_kernel
 from ..dispatch.keys import key as _key
 from ..dispatch.operator import caller_site as _caller_site
 {families}
-from . import backend_select, inplace_or_view
+from . import autograd, backend_select, inplace_or_view
 from . import operators as _ops"""
 
 HELPERS = '''def impl(operator: Any, keys: str, kernel: Any) -> None:
@@ -22,6 +22,8 @@ HELPERS = '''def impl(operator: Any, keys: str, kernel: Any) -> None:
     site = _caller_site()
     for name in keys.split(", "):
         _register_kernel(operator, _key(name), kernel, "native", site)
+        if name == "CUDA":
+            _note(operator, kernel.__module__, "", kernel, site)
 
 
 def bind(operator: Any, factory: Any, loop: str) -> None:
@@ -31,7 +33,17 @@ def bind(operator: Any, factory: Any, loop: str) -> None:
     cpu, others = made if type(made) is tuple else (made, made)
     _register_kernel(operator, _key("CPU"), cpu, "native", site)
     _register_kernel(operator, _key("CUDA"), others, "native", site)
-    _register_kernel(operator, _key("Meta"), others, "native", site)'''
+    _register_kernel(operator, _key("Meta"), others, "native", site)
+    _note(operator, factory.__module__, loop, others, site)
+
+
+# family -> (operator, loop or "", kernel for every device but the CPU, site of its registration):
+# what gputensor/backend.py registers for a further device.
+further: dict[str, list[tuple[Any, str, Any, str]]] = {}
+
+
+def _note(operator: Any, module: str, loop: str, kernel: Any, site: str) -> None:
+    further.setdefault(module.rpartition(".")[2], []).append((operator, loop, kernel, site))'''
 
 
 def register(model: Model) -> str:
@@ -44,6 +56,7 @@ def register(model: Model) -> str:
     for key, module_name, ops in (
         ("BackendSelect", "backend_select", emit_kernels.selected(model)),
         ("ADInplaceOrView", "inplace_or_view", emit_kernels.versioned(model)),
+        ("Autograd", "autograd", emit_autograd.recorded(model)),
     ):
         lines.append(f"    # --- {key} ---")
         for op in ops:

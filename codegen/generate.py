@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import (
+    emit_autograd,
     emit_functions,
     emit_kernels,
     emit_operators,
@@ -31,6 +32,8 @@ def files(model: Model) -> dict[Path, str]:
         paths.GENERATED / "methods.pyi": emit_stubs.methods(model),
         paths.GENERATED / "backend_select.py": emit_kernels.backend_select(model),
         paths.GENERATED / "inplace_or_view.py": emit_kernels.inplace_or_view(model),
+        paths.GENERATED / "derivatives.py": emit_autograd.derivatives(model),
+        paths.GENERATED / "autograd.py": emit_autograd.autograd(model),
         paths.GENERATED / "register.py": emit_register.register(model),
         paths.OPERATORS_PAGE: emit_page.page(model),
     }

@@ -69,12 +69,17 @@ def _derived(entry: Op) -> Iterable[Op]:
             factory=entry.factory,
             loops=entry.loops,
             dtypes=entry.dtypes,
-            derivatives=entry.derivatives if in_place else {},
-            tags=tuple(tag for tag in entry.tags if tag != "core"),
+            derivatives=(entry.derivatives or _zeros(entry)) if in_place else {},
+            tags=tuple(tag for tag in entry.tags if tag not in model.OF_THE_ENTRY),
             device_check=entry.device_check,
             device_guard=entry.device_guard,
             source=entry,
         )
+
+
+def _zeros(entry: Op) -> dict[str, str]:
+    """Derivatives of an in-place form that writes what none of its operands is differentiated by."""
+    return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 
 class _Entry:

@@ -45,9 +45,11 @@ DTYPES = {
     "promoted_real": "promoted to a common dtype, which is not complex",
 }
 TAGS = (
-    "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
+    "core", "data_dependent_output", "dynamic_output_shape", "inplace_view", "maybe_aliasing_or_mutating",
     "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "reduction", "view_copy",
 )  # fmt: skip
+# Tags that say nothing of the forms that `autogen` names.
+OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,15 @@ This module re-exports; `docs/architecture.md` tells where everything is.
 
 from __future__ import annotations
 
-from . import cuda, dispatch, library, ops, testing
+from . import autograd, backend, cuda, dispatch, library, ops, testing
+from . import lazy_views as _lazy_views
+from . import modes as _modes
 from ._generated import register as _register
 from ._generated.functions import *  # noqa: F403
+from .autograd import (
+    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
+    set_grad_enabled,
+)  # fmt: skip
 from .construct import as_tensor, tensor
 from .core.device import device
 from .core.dtype import (
@@ -22,7 +28,7 @@ from .core.dtype import (
 from .core.dtype import bool_ as bool
 from .core.errors import GpuTensorError
 from .core.geometry import Size
-from .core.layout import layout, strided
+from .core.layout import strided
 from .core.memory_format import (
     channels_last, channels_last_3d, contiguous_format, memory_format, preserve_format,
 )
@@ -34,6 +40,7 @@ from .interop.dlpack import from_dlpack
 from .interop.numpy_bridge import asarray, from_numpy
 from .iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .limits import finfo, iinfo
+from .modes import DispatchMode, no_dispatch
 from .native.random import Generator, initial_seed, manual_seed
 from .printing import get_printoptions, printoptions, set_printoptions
 from .runtime.cpu import get_num_threads, set_num_threads
@@ -47,5 +54,24 @@ cfloat, cdouble = complex64, complex128
 
 __version__ = "0.1.0.dev0"
 
+
+# Loaded when first asked for: few programs need them, and imports are budgeted.
+_LATER = {"fallback": "fallback", "layout": "layout", "profiler": "profiler", "audit_copies": "audit"}
+
+
+def __getattr__(name: str) -> object:
+    """What is in `_LATER`; `gt.openreg` before anything registered it: its package is loaded now."""
+    if name in _LATER:
+        from importlib import import_module
+
+        module = import_module(f"{__name__}.{_LATER[name]}")
+        return globals().setdefault(name, getattr(module, name, module))
+    if not name.startswith("_") and backend.load(name):
+        return backend.get(name).module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 _register.install()
+_lazy_views.install()
+_modes.install()
 _start_trace()

@@ -16,6 +16,9 @@ COMMANDS = {
     "ops": "the operators and the files that implement them",
     "trace": "the dispatcher's hops of a line of Python",
     "explain": "how a copy walks memory, when a view is possible, which kernel a call reaches",
+    "cache": "compiled kernels on disk: warm, list, clear",
+    "kernel": "check a CUDA C file of your own without a GPU: compile, run, sanitize, compare",
+    "backend": "bring up a device of your own: new, check, missing",
 }
 
 

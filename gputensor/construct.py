@@ -43,14 +43,6 @@ def tensor(
     tensor([[1.0000, 2.5000],
             [3.0000, 4.0000]])
     """
-    if requires_grad:
-        raise errors.must(
-            "tensor",
-            "requires_grad",
-            "be False",
-            True,
-            remedy="autograd is not part of this version",
-        )
     if dtype is not None and not hasattr(dtype, "short"):
         raise errors.must(
             "tensor", "dtype", "be a gputensor dtype", dtype, kind=errors.ArgumentTypeError
@@ -67,7 +59,8 @@ def tensor(
         made = calls.to_dtype(made, element)
     elif not is_fresh:
         made = calls.clone(made)
-    return _pinned(made) if pin_memory else made
+    made = _pinned(made) if pin_memory else made
+    return made.requires_grad_() if requires_grad else made
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:

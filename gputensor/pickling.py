@@ -18,8 +18,9 @@ from .core.device import CPU, META, device
 from .core.dtype import dtype, uint8
 from .core.geometry import contiguous_geometry, geometry
 from .dispatch.backend_select import TENSOR_KEYS
+from .dispatch.keys import ZERO
 from .storage import Storage, allocate_storage
-from .tensor import Tensor, from_storage
+from .tensor import Tensor, from_storage, materialised
 
 
 def flat(storage: Storage) -> Tensor:
@@ -41,8 +42,10 @@ def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
 
 def reduce(tensor: Tensor) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it."""
-    if tensor.requires_grad:
-        raise errors.must("pickle", "self", "not require grad", tensor, remedy="use .detach()")
+    if not tensor.is_leaf:
+        raise errors.must("pickle", "self", "be a leaf", tensor, remedy="use .detach()")
+    requires_grad = tensor.requires_grad
+    tensor = materialised(tensor)
     shape = tensor._geometry
     return _rebuild, (
         tensor._get_storage(),
@@ -50,14 +53,17 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
         shape.sizes,
         shape.strides,
         shape.dtype,
+        requires_grad,
     )
 
 
 def _rebuild(
-    storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype
-) -> Tensor:
+    storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     keys = TENSOR_KEYS[storage.device.type]
-    return from_storage(storage, offset, geometry(sizes, strides, element), keys)
+    made = from_storage(storage, offset, geometry(sizes, strides, element), keys)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
@@ -77,14 +83,21 @@ copyreg.pickle(Storage, _reduce_storage)
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors."""
-    if tensor.requires_grad:
-        raise errors.must("deepcopy", "self", "not require grad", tensor, remedy="use .detach()")
+    if not tensor.is_leaf:
+        raise errors.deepcopy_of_nonleaf()
     storage = tensor._get_storage()
     twin = memo.get(id(storage))
     if twin is None:
-        twin = allocate_storage(storage.nbytes, storage.device)
-        if storage.device is not META:
-            calls.copy_(flat(twin), flat(storage), False)
+        if tensor._keys & ZERO:  # has no memory to copy
+            twin = Storage(None, storage.nbytes, storage.device)
+        else:
+            twin = allocate_storage(storage.nbytes, storage.device)
+            if storage.device is not META:
+                calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
-    shape = tensor._geometry
-    return from_storage(twin, tensor._offset, shape, tensor._keys)
+    made = from_storage(twin, tensor._offset, tensor._geometry, tensor._keys)
+    if tensor.requires_grad:
+        made.requires_grad_()
+        if tensor.grad is not None:
+            made.grad = deepcopy(tensor.grad, memo)
+    return made

@@ -18,6 +18,7 @@ from .core import errors
 from .core.device import CPU, META
 from .core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float64, int64
 from .dispatch import defaults
+from .dispatch.keys import LAZY
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -155,6 +156,8 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
         head = _corners(calls.slice_Tensor(tensor, dim, 0, edge, 1), rest, edge)
         tail = _corners(calls.slice_Tensor(tensor, dim, size - edge, size, 1), rest, edge)
         return np.concatenate((head, tail), dim)
+    if tensor._keys & LAZY:
+        tensor = calls.clone(tensor)
     array = (tensor if tensor._device is CPU else tensor.cpu())._get_array()
     # float16 and bfloat16 print through a type that has Python's formatting.
     if tensor._geometry.dtype.category == FLOATING and array.dtype.itemsize < 4:

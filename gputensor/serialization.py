@@ -30,7 +30,7 @@ from .dispatch import backend_select
 from .dispatch.backend_select import TENSOR_KEYS
 from .pickling import host_bytes, storage_from
 from .storage import Storage, allocate_storage
-from .tensor import Tensor, from_storage
+from .tensor import Tensor, from_storage, materialised
 
 # json and zipfile are imported where they are used: 7 ms that `import gputensor` does without.
 if TYPE_CHECKING:
@@ -154,10 +154,11 @@ class _Writer:
                     tensor,
                     remedy="use .detach()",
                 )
-            shape = tensor._geometry
             self._alive.append(tensor)  # an id is a name only while its object lives
+            saved = materialised(tensor)
+            shape = saved._geometry
             self.tensors.append({
-                "storage": self._storage(tensor._get_storage()), "offset": tensor._offset,
+                "storage": self._storage(saved._get_storage()), "offset": saved._offset,
                 "dtype": shape.dtype.name, "sizes": shape.sizes, "strides": shape.strides,
             })  # fmt: skip
             number = self._numbers[id(tensor)] = len(self.tensors) - 1

@@ -65,6 +65,10 @@ class Storage:
     def __repr__(self) -> str:
         return f"<Storage {self.nbytes} bytes on {self.device}>"
 
+    def twin(self) -> Storage:
+        """Another storage over the same bytes, which counts its own versions."""
+        return Storage(self.data, self.nbytes, self.device)
+
     def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
         """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.
 
@@ -74,17 +78,37 @@ class Storage:
         kept = min(nbytes, self.nbytes)
         if kept and self.data is not None:
             copy(fresh, self, kept)
-        _forget_arrays(self)
+        if sys.getrefcount(self) > _REFERENCES_OF_ONE:
+            _forget_arrays(self)
         self.data, self.nbytes = fresh.data, nbytes
 
 
 def _forget_arrays(storage: Storage) -> None:
     # Tensors keep an ndarray of the old buffer. Reallocating a shared storage is rare, so finding
-    # its tensors by the garbage collector costs less than a check on every use of every array.
-    # 3 references: the owning tensor's slot, the caller's local, getrefcount's own.
-    for holder in gc.get_referrers(storage) if sys.getrefcount(storage) > 3 else ():
+    # its tensors by the garbage collector, in 1 to 30 ms, costs less than a check on every use of
+    # every array.
+    for holder in gc.get_referrers(storage):
         if hasattr(holder, "_array") and getattr(holder, "_storage", None) is storage:
             holder._array = None
+
+
+class _Counted:
+    """Counts its references as `Storage.resize` does; how many those are differs between Pythons."""
+
+    __slots__ = ("_storage",)
+
+    def count(self) -> int:
+        return sys.getrefcount(self)
+
+
+def _references_of_one() -> int:
+    """What `Storage.resize` counts where one tensor's slot is all that holds the storage."""
+    owner = _Counted()
+    owner._storage = _Counted()
+    return owner._storage.count()  # type: ignore[no-any-return]
+
+
+_REFERENCES_OF_ONE = _references_of_one()
 
 
 def storage_of_array(array: Any) -> Storage:

@@ -21,8 +21,12 @@ from .core.dtype import dtype
 from .core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
 from .core.memory_format import memory_format
 from .dispatch.backend_select import TENSOR_KEYS
+from .dispatch.keys import LAZY, ZERO
+from .dispatch.tls import AD_INPLACE_OR_VIEW, inference_blocks, keys_now
 from .storage import Storage, allocate_storage, storage_of_array
 
+# gputensor.autograd.variable, which is on a higher floor and puts itself here.
+autograd: Any = None
 CPU_KEYS = TENSOR_KEYS["cpu"]
 # From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
 ALIGNED_FROM_BYTES = 1 << 16
@@ -59,6 +63,49 @@ class Tensor(GeneratedMethods):
             "Tensor", "data", "be given to gputensor.tensor(...)", errors.Got("a call of Tensor"),
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
+
+    # --- subclasses -----------------------------------------------------------------------------
+
+    _has_handler = False  # whether the class overrides `__gputensor_dispatch__`
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._has_handler = cls.__gputensor_dispatch__.__func__ is not Tensor.__gputensor_dispatch__.__func__  # type: ignore[attr-defined]
+
+    @classmethod
+    def __gputensor_dispatch__(
+        cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Override in a subclass: every operator that meets one of its tensors comes here.
+
+        types: the operands' classes that have a handler. As it stands it runs the operator on the
+        operands' memory; results are plain tensors. See modes.py.
+        """
+        from . import subclass
+
+        return subclass.call_as_tensors(op, args, kwargs)
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor) -> Any:
+        """A tensor of a subclass over the memory of `data`."""
+        from . import subclass
+
+        return subclass.of(cls, data)
+
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: type, size: Any, strides: Any = None, storage_offset: int = 0, *, dtype: Any = None, device: Any = None
+    ) -> Any:
+        """A tensor of a subclass without memory, for handlers that hold their data elsewhere."""
+        from . import subclass
+
+        return subclass.wrapper(cls, size, strides, storage_offset, dtype, device)
+
+    def as_subclass(self, cls: type) -> Any:
+        """This tensor's memory as a tensor of a subclass."""
+        from . import subclass
+
+        return subclass.of(cls, self)
 
     # --- what it is -----------------------------------------------------------------------------
 
@@ -172,6 +219,8 @@ class Tensor(GeneratedMethods):
     @property
     def _version(self) -> int:
         """How often an operator wrote into this tensor's storage."""
+        if not self._keys & AD_INPLACE_OR_VIEW:
+            raise errors.inference_version()
         return 0 if self._storage is None else self._storage.version
 
     # --- where its elements are -----------------------------------------------------------------
@@ -181,13 +230,16 @@ class Tensor(GeneratedMethods):
         array = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
-            if storage is None or self._device is not CPU:
+            if storage is None or self._device is not CPU or self._keys & LAZY:
+                raise errors.no_storage("array", self)
+            data = storage.data
+            if data is None:
                 raise errors.no_storage("array", self)
             if geometry.numel == 0:  # may begin past the end of its storage
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
                 return array
             array = self._array = np.ndarray(
-                geometry.sizes, geometry.dtype.np, storage.data,
+                geometry.sizes, geometry.dtype.np, data,
                 self._offset * geometry.dtype.itemsize, geometry.stride_bytes,
             )  # fmt: skip
         return array
@@ -217,6 +269,8 @@ class Tensor(GeneratedMethods):
     # --- what Python asks -----------------------------------------------------------------------
 
     def __repr__(self) -> str:
+        if self._has_handler:  # its elements are known to its handler alone
+            return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
@@ -264,7 +318,7 @@ class Tensor(GeneratedMethods):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
-        return self.cpu()._get_array().tolist() if self._geometry.ndim else self.item()
+        return materialised(self.cpu())._get_array().tolist() if self._geometry.ndim else self.item()
 
     # --- other libraries --------------------------------------------------------------------------
 
@@ -328,9 +382,101 @@ class Tensor(GeneratedMethods):
             raise errors.must("T", "self", "have 0 or 2 dimensions", self, remedy="use .mT or .permute(...)")
         return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))
 
+    # --- automatic differentiation; see autograd/variable.py ----------------------------------------
+
     @property
     def requires_grad(self) -> bool:
-        return False
+        """True if operations on it are recorded, to be differentiated."""
+        return self._autograd is not None and autograd.requires_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        autograd.set_requires_grad(self, value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Say whether operations on this leaf are to be recorded; returns the tensor."""
+        autograd.set_requires_grad(self, requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What `backward` has accumulated for this leaf, or for a tensor with `retain_grad`."""
+        return None if self._autograd is None else autograd.grad(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        autograd.set_grad(self, value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        autograd.set_grad(self, None)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made it; None for a leaf."""
+        return None if self._autograd is None else autograd.grad_fn(self)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if it was not made by a recorded operation."""
+        return self._autograd is None or autograd.is_leaf(self)
+
+    @property
+    def output_nr(self) -> int:
+        """Which of the outputs of `grad_fn` it is."""
+        return 0 if self._autograd is None else autograd.output_nr(self)
+
+    def backward(
+        self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:  # fmt: skip
+        """Add the gradient of this tensor to `grad` of the leaves that it was made from.
+
+        gradient: what arrives here, 1 for a tensor of one element. See gt.autograd.backward.
+        """
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def detach_(self) -> Tensor:
+        """Cut this tensor from its history."""
+        return autograd.detach_(self)
+
+    def retain_grad(self) -> None:
+        """Let `backward` fill `grad` although it is no leaf."""
+        autograd.retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """True after `retain_grad` of a tensor that is no leaf."""
+        return self._autograd is not None and autograd.retains_grad(self)
+
+    def register_hook(self, hook: Any) -> Any:
+        """Call `hook(grad)` when its gradient is known; what it returns takes the gradient's place.
+
+        Returns a handle with `remove()`.
+        """
+        return autograd.register_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        """Call `hook(tensor)` when `grad` of this leaf has been added to."""
+        return autograd.register_post_accumulate_grad_hook(self, hook)
+
+    @property
+    def data(self) -> Tensor:
+        """The same elements without history, and with a version of their own."""
+        detached = calls.detach(self)
+        detached._storage = detached._storage.twin()
+        return detached
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._autograd is None else autograd.base(self)
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    def is_inference(self) -> bool:
+        """True if it was made in inference mode."""
+        return not self._keys & AD_INPLACE_OR_VIEW
 
 
 def _convert_to(name: str, target: dtype) -> Any:
@@ -360,7 +506,7 @@ def from_array(array: Any, geometry: Geometry) -> Tensor:
     """A CPU tensor over an ndarray that nothing else holds; geometry describes its layout."""
     tensor = _new(Tensor)
     tensor._geometry = geometry
-    tensor._keys = CPU_KEYS
+    tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
     tensor._device = CPU
     tensor._storage = None
     tensor._offset = 0
@@ -373,7 +519,7 @@ def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -
     """A tensor that looks at a storage; offset counts elements."""
     tensor = _new(Tensor)
     tensor._geometry = geometry
-    tensor._keys = keys
+    tensor._keys = keys if not inference_blocks else keys_now(keys)
     tensor._device = storage.device
     tensor._storage = storage
     tensor._offset = offset
@@ -404,6 +550,17 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, place)
     return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type])
+
+
+def zero_tensor(geometry: Geometry, place: device) -> Tensor:
+    """Zeros of this geometry that have no memory."""
+    storage = Storage(None, geometry.extent * geometry.dtype.itemsize, place)
+    return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type] | ZERO)
+
+
+def materialised(tensor: Tensor) -> Tensor:
+    """The tensor itself if its elements lie in memory as they are, else a copy where they do."""
+    return calls.clone(tensor) if tensor._keys & LAZY else tensor
 
 
 def bump_version(tensor: Tensor) -> None:

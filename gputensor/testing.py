@@ -17,7 +17,7 @@ from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
 from .interop import numpy_bridge
 from .kernels.cpu import quiet
-from .tensor import Tensor
+from .tensor import Tensor, materialised
 
 # dtype -> (rtol, atol); all others compare for equality
 _TOLERANCES = {
@@ -172,7 +172,7 @@ def _signed(d: dtype) -> dtype:
 
 
 def _host(x: Tensor, common: dtype) -> np.ndarray[Any, Any]:
-    array = x.detach().cpu()._get_array()
+    array = materialised(x.detach().cpu())._get_array()
     return array if x.dtype is common else array.astype(common.np)
 
 

@@ -21,7 +21,10 @@ from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
 from .rows import Row
 
 DEVICES = ("cuda:0", "cuda:1")
-_REQUIRED = "GPUTENSOR_REQUIRE_CUDA", "GPUTENSOR_REQUIRE_EMULATOR"
+
+
+def _is_required(kind: str) -> bool:
+    return os.environ.get(f"GPUTENSOR_REQUIRE_{kind}") == "1"
 
 
 @pytest.fixture(params=DEVICES)
@@ -29,9 +32,11 @@ def device(request: pytest.FixtureRequest) -> str:
     """A CUDA device's name; skips with the reason where there is no such device."""
     if not gt.cuda.is_available():
         why = f"no CUDA device: {runtime.cuda().unavailable_reason()}"
-        if any(os.environ.get(name) == "1" for name in _REQUIRED):
+        if _is_required("CUDA") or _is_required("EMULATOR"):
             pytest.fail(f"{why}, but one is required")
         pytest.skip(why)
+    if gt.cuda.is_emulated() and _is_required("CUDA"):
+        pytest.fail("GPUTENSOR_REQUIRE_CUDA=1 asks for a GPU, and this is the emulator")
     count = gt.cuda.device_count()
     if int(request.param.removeprefix("cuda:")) >= count:
         pytest.skip(f"{request.param}: this machine has {count} CUDA device(s)")
@@ -59,7 +64,9 @@ def test_as_on_the_cpu(row: Row, device: str) -> None:
 def check(case: Case, found: Any, wanted: Any, device: str) -> None:
     """Raise unless results agree in layout and dtype, and in values as far as the row asks."""
     if not isinstance(wanted, (gt.Tensor, list, tuple)):
-        assert type(found) is type(wanted) and found == wanted, f"{case}: {found} on {device}, {wanted} on the CPU"
+        assert type(found) is type(wanted) and found == wanted, (
+            f"{case}: {found} on {device}, {wanted} on the CPU"
+        )
         return
     found = found if isinstance(found, (list, tuple)) else [found]
     wanted = wanted if isinstance(wanted, (list, tuple)) else [wanted]

@@ -218,6 +218,66 @@ def detach(self):
     return _ops.detach.table[key_set](key_set, self)
 
 
+def view_as_real(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.view_as_real.table[key_set](key_set, self)
+
+
+def view_as_complex(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.view_as_complex.table[key_set](key_set, self)
+
+
+def real(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.real.table[key_set](key_set, self)
+
+
+def imag(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.imag.table[key_set](key_set, self)
+
+
+def conj(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.conj.table[key_set](key_set, self)
+
+
+def _conj(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops._conj.table[key_set](key_set, self)
+
+
+def _neg_view(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops._neg_view.table[key_set](key_set, self)
+
+
+def is_conj(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.is_conj.table[key_set](key_set, self)
+
+
+def is_neg(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.is_neg.table[key_set](key_set, self)
+
+
+def _is_zerotensor(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops._is_zerotensor.table[key_set](key_set, self)
+
+
 def unbind_int(self, dim=0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -387,6 +447,14 @@ def scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None):
     return _ops.scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
 
 
+def _efficientzerotensor(size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return _ops._efficientzerotensor.table[key_set](
+        key_set, size, dtype, layout, device, pin_memory,
+    )
+
+
 def arange(end, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
@@ -493,6 +561,18 @@ def clone(self, memory_format=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops.clone.table[key_set](key_set, self, memory_format)
+
+
+def resolve_conj(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.resolve_conj.table[key_set](key_set, self)
+
+
+def resolve_neg(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.resolve_neg.table[key_set](key_set, self)
 
 
 def contiguous(self, memory_format=_contiguous_format):
@@ -835,6 +915,30 @@ def neg_out(self, out):
     include, keep = _state.get()
     key_set = (self._keys | out._keys | include) & keep
     return _ops.neg_out.table[key_set](key_set, self, out)
+
+
+def conj_physical(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.conj_physical.table[key_set](key_set, self)
+
+
+def conj_physical_(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.conj_physical_.table[key_set](key_set, self)
+
+
+def conj_physical_out(self, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops.conj_physical_out.table[key_set](key_set, self, out)
+
+
+def _conj_physical(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops._conj_physical.table[key_set](key_set, self)
 
 
 def abs(self):

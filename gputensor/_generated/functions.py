@@ -20,14 +20,16 @@ from . import operators as _ops
 
 __all__ = [
     "abs", "add", "alias", "all", "amax", "amin", "any", "arange", "as_strided",
-    "as_strided_", "cat", "chunk", "clone", "detach", "diagonal", "div", "empty",
-    "empty_like", "empty_permuted", "empty_strided", "eq", "exp", "eye", "fill_",
-    "flatten", "flip", "full", "full_like", "ge", "gt", "le", "linspace", "lt",
-    "matmul", "maximum", "mean", "minimum", "mm", "movedim", "mul", "narrow", "ne",
-    "neg", "ones", "ones_like", "permute", "rand", "rand_like", "reshape", "resize_as_",
+    "as_strided_", "cat", "chunk", "clone", "conj", "conj_physical", "detach",
+    "diagonal", "div", "empty", "empty_like", "empty_permuted", "empty_strided", "eq",
+    "exp", "eye", "fill_", "flatten", "flip", "full", "full_like", "ge", "gt", "imag",
+    "is_conj", "is_neg", "le", "linspace", "lt", "matmul", "maximum", "mean", "minimum",
+    "mm", "movedim", "mul", "narrow", "ne", "neg", "ones", "ones_like", "permute",
+    "rand", "rand_like", "real", "reshape", "resize_as_", "resolve_conj", "resolve_neg",
     "rsub", "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze",
     "stack", "sub", "sum", "swapaxes", "t", "transpose", "unbind", "unflatten",
-    "unsqueeze", "where", "zero_", "zeros", "zeros_like",
+    "unsqueeze", "view_as_complex", "view_as_real", "where", "zero_", "zeros",
+    "zeros_like",
 ]
 
 
@@ -37,7 +39,7 @@ def abs(self, *, out=None):
     Args:
         self: (*), any dtype; the result of complex is real.
         out: Tensor that takes the result, optional.
-    Gradient: where(self < 0, -grad, where(self == 0, 0, grad))
+    Gradient: abs_backward(grad, self)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs.
     """
     include, keep = _state.get()
@@ -60,7 +62,7 @@ def add(self, other, *, alpha=1, out=None):
         out: Tensor that takes the result, optional.
     Gradient:
         self: grad
-        other: grad * alpha
+        other: scaled(grad, alpha)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.add.
 
     >>> gt.add(gt.tensor([1, 2]), gt.tensor([10, 20]), alpha=2)
@@ -254,7 +256,7 @@ def as_strided(self, size, stride, storage_offset=None):
         stride: ints.
         storage_offset: int, optional.
     Returns: a view of self.
-    Gradient: as_strided_backward(grad, self, size, stride, storage_offset)
+    Gradient: as_strided_backward(grad, geometry(self), size, stride, storage_offset)
     Native: native/view.py. Matches torch.as_strided.
     """
     include, keep = _state.get()
@@ -274,7 +276,7 @@ def as_strided_(self, size, stride, storage_offset=None):
         stride: ints.
         storage_offset: int, optional.
     Returns: self.
-    Gradient: as_strided_backward(grad, self, size, stride, storage_offset)
+    Gradient: as_strided_backward(grad, geometry(self), size, stride, storage_offset)
     Native: native/view.py. Matches torch.as_strided_.
     """
     include, keep = _state.get()
@@ -293,7 +295,7 @@ def cat(tensors, dim=0, *, out=None):
         dim: int, default 0.
         out: Tensor that takes the result, optional.
     Gradient:
-        tensors: grad.split_with_sizes([x.shape[dim] for x in tensors], dim)
+        tensors: cat_backward(grad, shapes(tensors), dim)
     Native: native/join.py. Matches torch.cat.
 
     >>> gt.cat([gt.arange(2), gt.arange(3)])
@@ -342,6 +344,46 @@ def clone(self, *, memory_format=None):
     except AttributeError:
         raise _wrong_operand(_ops.clone, self) from None
     return _ops.clone.table[key_set](key_set, self, memory_format)
+
+
+def conj(self):
+    """The complex conjugate of each element; a view whose elements are turned when they
+    are read.
+
+    Args:
+        self: (*).
+    Returns: a view of self.
+    Native: native/view.py. Matches torch.conj.
+
+    >>> x = gt.tensor([1 + 2j])
+    >>> x.conj().is_conj(), gt.imag(x.conj()).tolist()
+    (True, [-2.0])
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.conj, self) from None
+    return _ops.conj.table[key_set](key_set, self)
+
+
+def conj_physical(self, *, out=None):
+    """The complex conjugate of each element, in memory; self where it is real.
+
+    Args:
+        self: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: grad.conj_physical()
+    Native: native/unary.py. Matches torch.conj_physical.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.conj_physical, self) from None
+    if out is not None:
+        return _calls.conj_physical_out(self, _checked_out("conj_physical", out))
+    return _ops.conj_physical.table[key_set](key_set, self)
 
 
 def detach(self):
@@ -577,7 +619,7 @@ def exp(self, *, out=None):
     Args:
         self: (*), floating or complex; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
-    Gradient: grad * result
+    Gradient: grad * conj(result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp.
     """
     include, keep = _state.get()
@@ -796,6 +838,52 @@ def gt(self, other, *, out=None):
     return _ops.gt_Tensor.table[key_set](key_set, self, other)
 
 
+def imag(self):
+    """The imaginary parts of a complex tensor.
+
+    Args:
+        self: (*).
+    Returns: a view of self.
+    Native: native/view.py. Matches torch.imag.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.imag, self) from None
+    return _ops.imag.table[key_set](key_set, self)
+
+
+def is_conj(self):
+    """True if the elements are yet to be conjugated.
+
+    Args:
+        self: (*).
+    Native: native/view.py. Matches torch.is_conj.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.is_conj, self) from None
+    return _ops.is_conj.table[key_set](key_set, self)
+
+
+def is_neg(self):
+    """True if the elements are yet to be negated.
+
+    Args:
+        self: (*).
+    Native: native/view.py. Matches torch.is_neg.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.is_neg, self) from None
+    return _ops.is_neg.table[key_set](key_set, self)
+
+
 def le(self, other, *, out=None):
     """Whether self <= other for each pair of elements.
 
@@ -897,8 +985,8 @@ def maximum(self, other, *, out=None):
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: where(self == other, grad / 2, where(self > other, grad, 0))
-        other: where(self == other, grad / 2, where(self < other, grad, 0))
+        self: where(self < other, 0, where(self == other, grad / 2, grad))
+        other: where(self > other, 0, where(self == other, grad / 2, grad))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.maximum.
     """
     try:
@@ -949,8 +1037,8 @@ def minimum(self, other, *, out=None):
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: where(self == other, grad / 2, where(self < other, grad, 0))
-        other: where(self == other, grad / 2, where(self > other, grad, 0))
+        self: where(self > other, 0, where(self == other, grad / 2, grad))
+        other: where(self < other, 0, where(self == other, grad / 2, grad))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.minimum.
     """
     try:
@@ -973,8 +1061,8 @@ def mm(self, mat2, *, out=None):
         mat2: (*).
         out: Tensor that takes the result, optional.
     Gradient:
-        self: grad.mm(mat2.t())
-        mat2: self.t().mm(grad)
+        self: grad.mm(conj(mat2.t()))
+        mat2: conj(self.t()).mm(grad)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.mm.
 
     >>> gt.mm(gt.ones(2, 3), gt.ones(3, 1)).tolist()
@@ -1018,8 +1106,8 @@ def mul(self, other, *, out=None):
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: grad * other
-        other: grad * self
+        self: grad * conj(other)
+        other: grad * conj(self)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.mul.
     """
     try:
@@ -1254,6 +1342,22 @@ def rand_like(
     )
 
 
+def real(self):
+    """The real parts; self where it is real.
+
+    Args:
+        self: (*).
+    Returns: a view of self.
+    Native: native/view.py. Matches torch.real.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.real, self) from None
+    return _ops.real.table[key_set](key_set, self)
+
+
 def reshape(self, shape):
     """The same elements with another shape; a view where the strides allow it, else a
     copy.
@@ -1291,6 +1395,36 @@ def resize_as_(self, the_template, *, memory_format=None):
     except AttributeError:
         raise _wrong_operand(_ops.resize_as_, self, the_template) from None
     return _ops.resize_as_.table[key_set](key_set, self, the_template, memory_format)
+
+
+def resolve_conj(self):
+    """self if its elements lie in memory as they are, else a copy that is conjugated.
+
+    Args:
+        self: (*).
+    Native: native/copy.py. Matches torch.resolve_conj.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.resolve_conj, self) from None
+    return _ops.resolve_conj.table[key_set](key_set, self)
+
+
+def resolve_neg(self):
+    """self if its elements lie in memory as they are, else a copy that is negated.
+
+    Args:
+        self: (*).
+    Native: native/copy.py. Matches torch.resolve_neg.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.resolve_neg, self) from None
+    return _ops.resolve_neg.table[key_set](key_set, self)
 
 
 def rsub(self, other, *, alpha=1):
@@ -1477,7 +1611,7 @@ def sub(self, other, *, alpha=1, out=None):
         out: Tensor that takes the result, optional.
     Gradient:
         self: grad
-        other: grad * -alpha
+        other: scaled(grad, -alpha)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.sub.
     """
     try:
@@ -1630,6 +1764,40 @@ def unsqueeze(self, dim):
     except AttributeError:
         raise _wrong_operand(_ops.unsqueeze, self) from None
     return _ops.unsqueeze.table[key_set](key_set, self, dim)
+
+
+def view_as_complex(self):
+    """Pairs of reals in a last dimension of size 2 as complex numbers.
+
+    Args:
+        self: (*).
+    Returns: a view of self.
+    Gradient: view_as_real(grad.contiguous().resolve_conj())
+    Native: native/view.py. Matches torch.view_as_complex.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.view_as_complex, self) from None
+    return _ops.view_as_complex.table[key_set](key_set, self)
+
+
+def view_as_real(self):
+    """Real and imaginary parts of a complex tensor as a last dimension of size 2.
+
+    Args:
+        self: (*).
+    Returns: a view of self.
+    Gradient: view_as_complex(grad.contiguous())
+    Native: native/view.py. Matches torch.view_as_real.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.view_as_real, self) from None
+    return _ops.view_as_real.table[key_set](key_set, self)
 
 
 def where(condition, self, other, *, out=None):

@@ -36,7 +36,7 @@ class GeneratedMethods:
         Args:
             self: (*), any dtype; the result of complex is real.
         Returns: self.
-        Gradient: where(self < 0, -grad, where(self == 0, 0, grad))
+        Gradient: abs_backward(grad, self)
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.abs_.
         """
         include, keep = _state.get()
@@ -64,7 +64,7 @@ class GeneratedMethods:
         Returns: self.
         Gradient:
             self: grad
-            other: grad * alpha
+            other: scaled(grad, alpha)
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.add_.
         """
         try:
@@ -153,6 +153,39 @@ class GeneratedMethods:
         key_set = (self._keys | include) & keep
         return _ops.clone.table[key_set](key_set, self, memory_format)
 
+    def conj(self):
+        """The complex conjugate of each element; a view whose elements are turned when they
+        are read.
+
+        See gt.conj.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.conj.table[key_set](key_set, self)
+
+    def conj_physical(self):
+        """The complex conjugate of each element, in memory; self where it is real.
+
+        See gt.conj_physical.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.conj_physical.table[key_set](key_set, self)
+
+    def conj_physical_(self):
+        """In place: The complex conjugate of each element, in memory; self where it is
+        real.
+
+        Args:
+            self: (*).
+        Returns: self.
+        Gradient: grad.conj_physical()
+        Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.conj_physical_.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.conj_physical_.table[key_set](key_set, self)
+
     def contiguous(self, *, memory_format=_contiguous_format):
         """self if it is dense in this memory format, else a copy that is.
 
@@ -177,7 +210,7 @@ class GeneratedMethods:
         Returns: self.
         Gradient:
             self: zeros_like(grad)
-            src: copy_backward(grad, src)
+            src: copy_backward(grad, src.dtype, src.device)
         Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.Tensor.copy_.
         """
         include, keep = _state.get()
@@ -258,6 +291,9 @@ class GeneratedMethods:
             self: (*), promoted to a common dtype.
             other: (*) or number, broadcast with the others.
         Returns: self.
+        Gradient:
+            self: zeros_like(grad)
+            other: zeros_like(grad)
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.eq_.
         """
         try:
@@ -281,7 +317,7 @@ class GeneratedMethods:
         Args:
             self: (*), floating or complex; integers and bool promote to the default float.
         Returns: self.
-        Gradient: grad * result
+        Gradient: grad * conj(result)
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.exp_.
         """
         include, keep = _state.get()
@@ -296,7 +332,7 @@ class GeneratedMethods:
             size: ints, or one sequence of them.
             implicit: bool, default False.
         Returns: a view of self.
-        Gradient: grad.sum_to_size(self.shape)
+        Gradient: sum_to_size(grad, self.shape)
         Native: native/view.py. Matches torch.Tensor.expand.
         """
         if len(args) == 1:
@@ -382,6 +418,9 @@ class GeneratedMethods:
             self: (*), promoted to a common dtype, which is not complex.
             other: (*) or number, broadcast with the others.
         Returns: self.
+        Gradient:
+            self: zeros_like(grad)
+            other: zeros_like(grad)
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.ge_.
         """
         try:
@@ -411,6 +450,9 @@ class GeneratedMethods:
             self: (*), promoted to a common dtype, which is not complex.
             other: (*) or number, broadcast with the others.
         Returns: self.
+        Gradient:
+            self: zeros_like(grad)
+            other: zeros_like(grad)
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.gt_.
         """
         try:
@@ -421,6 +463,25 @@ class GeneratedMethods:
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return _ops.gt__Tensor.table[key_set](key_set, self, other)
+
+    @property
+    def imag(self):
+        """The imaginary parts of a complex tensor. See gt.imag."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.imag.table[key_set](key_set, self)
+
+    def is_conj(self):
+        """True if the elements are yet to be conjugated. See gt.is_conj."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.is_conj.table[key_set](key_set, self)
+
+    def is_neg(self):
+        """True if the elements are yet to be negated. See gt.is_neg."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.is_neg.table[key_set](key_set, self)
 
     def item(self):
         """The one element of self as a Python number.
@@ -452,6 +513,9 @@ class GeneratedMethods:
             self: (*), promoted to a common dtype, which is not complex.
             other: (*) or number, broadcast with the others.
         Returns: self.
+        Gradient:
+            self: zeros_like(grad)
+            other: zeros_like(grad)
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.le_.
         """
         try:
@@ -481,6 +545,9 @@ class GeneratedMethods:
             self: (*), promoted to a common dtype, which is not complex.
             other: (*) or number, broadcast with the others.
         Returns: self.
+        Gradient:
+            self: zeros_like(grad)
+            other: zeros_like(grad)
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.lt_.
         """
         try:
@@ -585,8 +652,8 @@ class GeneratedMethods:
             other: (*) or number, broadcast with the others.
         Returns: self.
         Gradient:
-            self: grad * other
-            other: grad * self
+            self: grad * conj(other)
+            other: grad * conj(self)
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.mul_.
         """
         try:
@@ -622,6 +689,9 @@ class GeneratedMethods:
             self: (*), promoted to a common dtype.
             other: (*) or number, broadcast with the others.
         Returns: self.
+        Gradient:
+            self: zeros_like(grad)
+            other: zeros_like(grad)
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.ne_.
         """
         try:
@@ -844,6 +914,13 @@ class GeneratedMethods:
         key_set = (self._keys | include) & keep
         return _ops.permute.table[key_set](key_set, self, dims)
 
+    @property
+    def real(self):
+        """The real parts; self where it is real. See gt.real."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.real.table[key_set](key_set, self)
+
     def repeat(self, *args, repeats=None):
         """A copy repeated so often along each dimension.
 
@@ -920,6 +997,24 @@ class GeneratedMethods:
         except AttributeError:
             raise _wrong_operand(_ops.resize_as_, self, the_template) from None
         return _ops.resize_as_.table[key_set](key_set, self, the_template, memory_format)
+
+    def resolve_conj(self):
+        """self if its elements lie in memory as they are, else a copy that is conjugated.
+
+        See gt.resolve_conj.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.resolve_conj.table[key_set](key_set, self)
+
+    def resolve_neg(self):
+        """self if its elements lie in memory as they are, else a copy that is negated.
+
+        See gt.resolve_neg.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.resolve_neg.table[key_set](key_set, self)
 
     def select(self, dim, index):
         """One index of one dimension, which is dropped. See gt.select."""
@@ -1040,7 +1135,7 @@ class GeneratedMethods:
         Returns: self.
         Gradient:
             self: grad
-            other: grad * -alpha
+            other: scaled(grad, -alpha)
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.sub_.
         """
         try:

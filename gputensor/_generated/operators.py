@@ -73,6 +73,16 @@ movedim_intlist = _define(
 movedim_int = _define("aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
 alias = _define("aten::alias(Tensor(a) self) -> Tensor(a)", ("core",))
 detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
+view_as_real = _define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
+view_as_complex = _define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
+real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
+imag = _define("aten::imag(Tensor(a) self) -> Tensor(a)")
+conj = _define("aten::conj(Tensor(a) self) -> Tensor(a)")
+_conj = _define("aten::_conj(Tensor(a) self) -> Tensor(a)")
+_neg_view = _define("aten::_neg_view(Tensor(a) self) -> Tensor(a)")
+is_conj = _define("aten::is_conj(Tensor self) -> bool")
+is_neg = _define("aten::is_neg(Tensor self) -> bool")
+_is_zerotensor = _define("aten::_is_zerotensor(Tensor self) -> bool")
 unbind_int = _define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
 split_Tensor = _define(
     "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
@@ -138,6 +148,9 @@ scalar_tensor = _define(
     "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",),
 )
+_efficientzerotensor = _define(
+    "aten::_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+)
 arange = _define(
     "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
 )
@@ -183,6 +196,8 @@ clone = _define(
     "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     ("core", "pointwise",),
 )
+resolve_conj = _define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
+resolve_neg = _define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
 contiguous = _define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
 )
@@ -311,6 +326,16 @@ maximum_out = _define(
 neg = _define("aten::neg(Tensor self) -> Tensor", ("core", "pointwise",))
 neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 neg_out = _define("aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+conj_physical = _define(
+    "aten::conj_physical(Tensor self) -> Tensor",
+    ("pointwise", "maybe_aliasing_or_mutating",),
+)
+conj_physical_ = _define("aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+conj_physical_out = _define(
+    "aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",),
+)
+_conj_physical = _define("aten::_conj_physical(Tensor self) -> Tensor", ("pointwise",))
 abs = _define("aten::abs(Tensor self) -> Tensor", ("core", "pointwise",))
 abs_ = _define("aten::abs_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 abs_out = _define("aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))

@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
 
     progress = Progress()
     kind = "emulator" if _is_emulated(device) else device.type
-    batch = photograph.make_batch(image, count, _BATCH[kind])
+    batch = photograph.make_batch(image, count, _BATCH.get(kind, 2))
     report = run(batch, device, contestants, progress)
     progress.done()
     photograph.write(arguments.output, report.pop("picture"))
@@ -79,13 +79,13 @@ def _device(name: str | None) -> Any:
         device = gt.device(name)
     except errors.GpuTensorError:
         device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise Refusal(f"'--device' must be cpu, cuda or cuda:N (got {name!r})", BAD_INPUT)
+    if device is None or device.type == "meta":
+        rule = "must be cpu, cuda or cuda:N"
+        raise Refusal(f"'--device' {rule} (got {name!r}), or a device that is registered", BAD_INPUT)
     try:
-        gt.empty(1, device=device)
-    except errors.DeviceError as error:
+        return gt.empty(1, device=device).device
+    except errors.GpuTensorError as error:
         raise Refusal(f"'--device': {error}", DEVICE_ABSENT) from None
-    return gt.device("cuda", device.index or 0) if device.type == "cuda" else device
 
 
 def _is_emulated(device: Any) -> bool:

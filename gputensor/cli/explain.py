@@ -3,11 +3,13 @@
 gputensor explain copy --sizes 1,64,5,4 --to channels_last
 gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
 gputensor explain dispatch add.Tensor --device cuda
+gputensor explain dispatch 'add(x, y)' --device cuda
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ from gputensor.core.dtype import dtype
 from gputensor.dispatch import dispatcher, keys, tls
 from gputensor.dispatch.backend_select import TENSOR_KEYS
 from gputensor.dispatch.tables import compute
+from gputensor.dispatch.trace import trace
 
 from . import layouts
-from .output import CHECK_FAILED, FINE, Arguments, Refusal, brackets, heading, print_json, table
+from .output import (
+    BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading, print_json, table,
+)  # fmt: skip
 
 # Layouts of at most this many elements are drawn.
 _DRAWN_NUMEL = 96
@@ -31,7 +36,10 @@ def main(argv: list[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (__doc__ or "").split("\n\n", 1)[1]
     parser.add_argument("what", choices=("copy", "view", "dispatch"))
-    parser.add_argument("operator", nargs="?", help="dispatch: an operator such as add.Tensor")
+    parser.add_argument(
+        "operator", nargs="?",
+        help="dispatch: an operator such as add.Tensor, or a call such as 'add(x, 1)', whose names are tensors",
+    )  # fmt: skip
     parser.add_argument("--sizes", type=_ints, help="comma-separated sizes")
     parser.add_argument("--strides", type=_ints, help="strides in elements (default: contiguous)")
     parser.add_argument("--dtype", default="float32", help="element type (default: %(default)s)")
@@ -85,7 +93,11 @@ def _copy(arguments: Any) -> int:
     except errors.GpuTensorError as error:
         raise Refusal(str(error)) from None
     walk = layouts.walk(out, source)
-    result = {"in": layouts.describe(source), "out": layouts.describe(out), "iterator": walk}
+    choice = gt.layout.explain(out, source)
+    result = {
+        "in": layouts.describe(source), "out": layouts.describe(out), "iterator": walk,
+        "gpu": choice.to_dict(),
+    }  # fmt: skip
     if arguments.json:
         print_json(result)
         return FINE
@@ -110,6 +122,8 @@ def _copy(arguments: Any) -> int:
         )
         print("in   " + _drawn(source))
         print("out  " + _drawn(out))
+    print(heading("On a GPU: the walk in dst's order, and what copies it"))
+    print(choice)
     return FINE
 
 
@@ -151,6 +165,7 @@ def _view(arguments: Any) -> int:
                 "possible": view is not None,
                 "out": None if view is None else layouts.describe(view),
                 "reason": reason,
+                "copy": None if view is not None else _copied(source).to_dict(),
             }
         )
         return FINE if view is not None else CHECK_FAILED
@@ -166,9 +181,16 @@ def _view(arguments: Any) -> int:
     )
     if view is None:
         print(f"\nno view: {reason}")
+        print(heading("The copy that `reshape` makes of it, on a GPU"))
+        print(_copied(source))
         return CHECK_FAILED
     print(f"\nview: sizes {brackets(view.size())}, strides {brackets(view.stride())}")
     return FINE
+
+
+def _copied(source: Any) -> Any:
+    """What makes a tensor dense, as a view of other sizes would need it."""
+    return gt.layout.explain(gt.empty(source.size(), dtype=source.dtype, device="meta"), source)
 
 
 def _runs(tensor: Any) -> list[dict[str, Any]]:
@@ -193,6 +215,8 @@ def _runs(tensor: Any) -> list[dict[str, Any]]:
 def _dispatch(arguments: Any) -> int:
     if arguments.operator is None:
         raise Refusal("'operator' must be given, such as: gputensor explain dispatch add.Tensor")
+    if "(" in arguments.operator:
+        return _call(arguments)
     name = arguments.operator if "::" in arguments.operator else f"aten::{arguments.operator}"
     try:
         operator = dispatcher.find(name)
@@ -217,6 +241,50 @@ def _dispatch(arguments: Any) -> int:
     rows = [(h["key"], h["does"], h["label"], h["site"]) for h in hops]
     print(table(("key, highest first", "does", "why", "registered at"), rows))
     return FINE
+
+
+def _call(arguments: Any) -> int:
+    """Make the call on small tensors, traced: what was really reached, and why."""
+    code = arguments.operator
+    try:
+        tree = ast.parse(code, mode="eval")
+    except SyntaxError as error:
+        raise Refusal(f"'operator' must be a call (got {code!r}: {error.msg})") from None
+    if not isinstance(tree.body, ast.Call):
+        raise Refusal(f"'operator' must be a call (got {code!r})")
+    names = {"gt": gt, **{name: found for name in _called(tree) if (found := getattr(gt, name, None))}}
+    operands: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in names:
+            operands[node.id] = _operand(arguments)
+    try:
+        with trace(level=2) as lines:
+            made = eval(compile(tree, "<operator>", "eval"), {**names, **operands})
+    except Exception as error:  # the call itself: whatever it raises is the answer
+        raise Refusal(f"{code} raised {type(error).__name__}: {str(error).splitlines()[0]}") from None
+    given = {name: f"{errors.describe(x)} {keys.describe(x._keys)}" for name, x in operands.items()}
+    if arguments.json:
+        print_json({"call": code, "operands": given, "trace": lines, "result": errors.describe(made)})
+        return FINE
+    print("\n".join(f"{name}: {text}" for name, text in given.items()))
+    print("\n" + "\n".join(lines).replace(f"{_FOLDER}/", ""))
+    print(f"\nresult: {errors.describe(made)}")
+    return FINE
+
+
+def _called(tree: ast.AST) -> set[str]:
+    """The names that stand where a function is called."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {func.id for func in calls if isinstance(func, ast.Name)}
+
+
+def _operand(arguments: Any) -> Any:
+    sizes = (2, 3) if arguments.sizes is None else arguments.sizes
+    try:
+        return gt.zeros(sizes, dtype=getattr(gt, arguments.dtype), device=arguments.device)
+    except errors.GpuTensorError as error:
+        status = DEVICE_ABSENT if isinstance(error, errors.DeviceError) else BAD_INPUT
+        raise Refusal(str(error), status) from None
 
 
 def _hops(operator: Any, key_set: int) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""`gputensor ops [NAME]`: the operators; of one, its schema, documentation and kernels."""
+"""`gputensor ops [NAME]`: the operators; of one, its schema, tags, documentation, table and files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
-from gputensor.dispatch import dispatcher, keys
+from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
+from gputensor.dispatch.tables import slots
 
 from .output import FINE, Arguments, Refusal, print_json, table
 
 _FOLDER = str(Path(gt.__file__).parents[1])
-# Keys that a reader asks about; `gt.dispatch.dump_table(name)` prints all of them.
-_SHOWN_KEYS = ("CPU", "CUDA", "Meta", "BackendSelect", "ADInplaceOrView", "AutogradCPU")
+# Keys that a reader asks about; --table shows all of them.
+_SHOWN_KEYS = ("CPU", "CUDA", "Meta", "BackendSelect", "Conjugate", "ADInplaceOrView", "AutogradCPU")
 
 
 def main(argv: list[str]) -> int:
@@ -23,8 +24,9 @@ def main(argv: list[str]) -> int:
         "ops", "The operators there are; of one, its schema, its words and its kernels."
     )
     parser.add_argument("name", nargs="?", help="such as add, add.Tensor or aten::add.Tensor")
+    parser.add_argument("--table", action="store_true", help="all slots of the table, as the dispatcher computed them")
     arguments = parser.parse_args(argv)
-    found = [_row(o) for o in _matching(arguments.name)]
+    found = [_row(o, arguments.table) for o in _matching(arguments.name)]
     if not found:
         raise Refusal(f"no operator is called '{arguments.name}' (see gputensor ops)")
     if arguments.json:
@@ -50,16 +52,13 @@ def _matching(name: str | None) -> list[Operator]:
     return [o for o in known if o.name in (full, f"{full}_")]
 
 
-def _row(operator: Operator) -> dict[str, Any]:
+def _row(operator: Operator, whole: bool) -> dict[str, Any]:
     doc = _doc(operator)
-    kernels = {}
-    for name in _SHOWN_KEYS:
-        try:
-            kernel, _ = _compute(operator, name)
-        except gt.GpuTensorError:
-            continue
-        if kernel is not None and not kernel.is_fallthrough:
-            kernels[name] = kernel.site.replace(f"{_FOLDER}/", "")
+    kernels, why = {}, {}
+    for key, kernel, label in slots(operator.table):
+        if whole or (key.name in _SHOWN_KEYS and not kernel.is_fallthrough):
+            kernels[key.name] = kernel.site.replace(f"{_FOLDER}/", "")
+            why[key.name] = f"{label}, falls through" if kernel.is_fallthrough else label
     return {
         "name": operator.qualified_name,
         "schema": str(operator.schema),
@@ -67,13 +66,8 @@ def _row(operator: Operator) -> dict[str, Any]:
         "doc": doc,
         "files": _files(operator, doc),
         "registered": kernels,
+        "why": why,
     }
-
-
-def _compute(operator: Operator, key: str) -> Any:
-    from gputensor.dispatch.tables import compute
-
-    return compute(operator, keys.runtime_key(key))
 
 
 def _doc(operator: Operator) -> str:
@@ -99,6 +93,6 @@ def _files(operator: Operator, doc: str) -> list[str]:
 def _text(row: dict[str, Any]) -> str:
     lines = [row["schema"], ""]
     lines += [f"    {line}".rstrip() for line in row["doc"].splitlines()]
-    lines += ["", f"    files: {', '.join(row['files'])}"]
-    lines += [f"    {key}: registered at {site}" for key, site in row["registered"].items()]
+    lines += ["", f"    tags: {', '.join(row['tags']) or 'none'}", f"    files: {', '.join(row['files'])}"]
+    lines += [f"    {key}: registered at {site} [{row['why'][key]}]" for key, site in row["registered"].items()]
     return "\n".join(lines)

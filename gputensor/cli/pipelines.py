@@ -113,7 +113,7 @@ class Tensors(Pipeline):
 
     def synchronize(self) -> None:
         if self.where != "cpu":
-            self.module.cuda.synchronize(self.device)
+            getattr(self.module, self.device.type).synchronize(self.device)
 
     def to_numpy(self, value: Any) -> np.ndarray:
         return value.cpu().numpy()

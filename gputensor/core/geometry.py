@@ -48,7 +48,7 @@ class Geometry:
 
     __slots__ = (
         "sizes", "shape", "strides", "dtype", "ndim", "numel", "extent", "nbytes", "stride_bytes",
-        "is_contiguous", "is_channels_last", "is_channels_last_3d", "is_non_overlapping_and_dense",
+        "is_contiguous", "is_row_major", "is_channels_last", "is_channels_last_3d", "is_non_overlapping_and_dense",
         "views",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Geometry:
     nbytes: int
     stride_bytes: Sizes
     is_contiguous: bool
+    is_row_major: bool
     is_channels_last: bool
     is_channels_last_3d: bool
     is_non_overlapping_and_dense: bool
@@ -81,6 +82,8 @@ class Geometry:
         itemsize = element.itemsize
         self.stride_bytes = tuple([s * itemsize for s in strides])
         self.is_contiguous = numel == 0 or _dense_in_order(sizes, strides, range(self.ndim - 1, -1, -1))
+        # Contiguous by every stride, also those of sizes 0 and 1, which the flag does not look at.
+        self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)
         self.is_channels_last = self.ndim == 4 and _dense_in_order(sizes, strides, channels_last.order)
         self.is_channels_last_3d = self.ndim == 5 and _dense_in_order(
             sizes, strides, channels_last_3d.order

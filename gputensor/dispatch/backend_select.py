@@ -14,56 +14,43 @@ from ..core import device as _devices
 from ..core import errors
 from ..core.device import CPU, device
 from ..core.registry import Registry
-from . import keys, tls
+from . import keys
+
+
+
+class _DenseKeys(dict[str, int]):
+    """device type -> key set; asking for a type that nobody registered, or no longer, is an error."""
+
+    def __missing__(self, device_type: str) -> int:
+        raise errors.no_device(device_type, "no backend is registered under this name")
+
 
 BACKEND_OF_TYPE = {
     "cpu": "CPU", "cuda": "CUDA", "xla": "XLA", "meta": "Meta", "privateuseone": "PrivateUse1",
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
-# device type -> the key set of its plain tensors, and of its Dense key alone
+# device type -> the key set of its plain tensors, and of its Dense key alone: what a factory without
+# tensor arguments goes to, whatever the thread includes, as in PyTorch
 TENSOR_KEYS = {kind: keys.tensor_keys(backend) for kind, backend in BACKEND_OF_TYPE.items()}
-_DENSE_KEYS = {kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TYPE.items()}
+DENSE_KEYS = _DenseKeys({kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TYPE.items()})
 
 # The innermost `with gt.device(...)` or `set_default_device`, outermost first.
 _default_devices: ContextVar[tuple[device, ...]] = ContextVar("gputensor_default_device", default=(CPU,))
 # device type -> the index that "cuda" without a number means; a device registers its own.
 _current_index: Registry[str, Callable[[], int]] = Registry()
-# What errors advise where an operator has no kernel at a key; backend.py knows for its devices.
+# What errors advise where an operator has no kernel at the key of this name; backend.py knows.
 remedies: Registry[str, Callable[[Any], str]] = Registry()
 
-_BELOW = keys.below("BackendSelect")
-
-
-def key_set_for(target: device | None, key_set: int = 0) -> int:
-    """The key set that a factory's BackendSelect kernel redispatches with.
-
-    target: the `device` argument, or None for the default device. key_set: the OR of the keys of
-    tensor arguments; they stay beside the backend's own, and the thread's state applies. A factory
-    without tensors goes to the backend alone, whatever the thread includes, as in PyTorch.
-    """
-    if target is None:
-        target = _default_devices.get()[-1]
-    try:
-        dense = _DENSE_KEYS[target.type]
-    except (AttributeError, KeyError):
-        raise errors.must(
-            "factory", "device", "be a device that the dispatcher has keys for", target,
-            kind=errors.ArgumentTypeError,
-        ) from None  # fmt: skip
-    if not key_set:
-        return dense
-    include, keep = tls.state.get()
-    return (dense | key_set | include) & keep & _BELOW
 
 
 def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
     """Let tensors of a device type carry the keys of `backend`; returns a function that undoes it."""
     TENSOR_KEYS[device_type] = keys.tensor_keys(backend)
-    _DENSE_KEYS[device_type] = keys.key_set((backend,))
+    DENSE_KEYS[device_type] = keys.key_set((backend,))
     BACKEND_OF_TYPE[device_type] = backend
 
     def undo() -> None:
-        for table in (TENSOR_KEYS, _DENSE_KEYS, BACKEND_OF_TYPE):
+        for table in (TENSOR_KEYS, DENSE_KEYS, BACKEND_OF_TYPE):
             table.pop(device_type, None)
 
     return undo
@@ -79,7 +66,7 @@ def user_name(key: keys.DispatchKey) -> str:
 
 def remedy(key: keys.DispatchKey, operator: Any) -> str:
     """What to do about an operator without a kernel at this key; empty where nobody knows."""
-    advise = remedies.get(key.backend or "")
+    advise = remedies.get(key.name)
     return "" if advise is None else advise(operator)
 
 

@@ -136,6 +136,13 @@ def _number(value: Any) -> Any:
     return number
 
 
+def _storage(value: Any) -> Any:
+    # Known by what it has: the class stands above this floor.
+    if hasattr(value, "_keys") or not hasattr(value, "nbytes") or not hasattr(value, "version"):
+        raise Refused
+    return value
+
+
 def _instance_of(kind: Any) -> Converter:
     def convert(value: Any) -> Any:
         if isinstance(value, kind):
@@ -156,6 +163,7 @@ _CONVERTERS: dict[str, Converter] = {
     "bool": _bool, "SymBool": _bool, "number": _number, "Scalar": _number,
     "str": _instance_of(str), "Device": _device, "ScalarType": _instance_of(dtypes.dtype),
     "MemoryFormat": _instance_of(formats.memory_format), "Layout": _instance_of(layouts.layout),
+    "Storage": _storage,
 }  # fmt: skip
 
 _REDUCTIONS = {"None": 0, "Mean": 1, "Sum": 2}

@@ -6,7 +6,9 @@ The way of a call, with the file of each step:
  2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
     resolved by `precedence.py`) and calls what it finds with (key_set, *arguments).
  3. Factory functions pass `_generated/backend_select.py`, which turns `device=` into a backend key.
- 4. Operators that write pass `_generated/inplace_or_view.py`, which moves the version.
+ 4. Differentiable operators pass `_generated/autograd.py`, which records a node where an operand
+    requires grad; operators that write or return a view then pass `_generated/inplace_or_view.py`,
+    which moves the version, or notes what the view is one of.
  5. The backend's key holds `native/<family>.py`: it finds the plan (`iterator/`), makes the output,
  6. and runs what `kernels/stub.py` bound for the device: a NumPy loop of `kernels/cpu/<family>.py`,
     or a launch of `kernels/cuda/<family>.cu` through `runtime/`.
@@ -222,13 +224,27 @@ def register_fallback(
     return Handle(undo)
 
 
-def replace_fallback(key: Key, function: Callable[..., Any] | None, convention: str) -> None:
-    """Let another function serve `key` from now on; no call sees the key without a fallback."""
+def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:
+    """Let another function serve `key` until the handle is removed; no call finds it unserved."""
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, caller_site())
     global _fallbacks
     with lock:
+        before = {target: _fallbacks[target] for target in targets}
         _fallbacks = {**_fallbacks, **dict.fromkeys(targets, kernel)}
+        _swap_all()
+
+    def undo() -> None:
+        global _fallbacks
+        _fallbacks = {**_fallbacks, **before}
+        _swap_all()
+
+    return Handle(undo)
+
+
+def forget_plans() -> None:
+    """Give every operator a new table, because what its plans were bound to has changed."""
+    with lock:
         _swap_all()
 
 

@@ -263,5 +263,11 @@ class KeySet(int):
         return KeySet(int(self) & below(found.functionality))
 
 
+# Bits of tensors whose elements are not what lies in memory. See Note [Lazy views], lazy_views.py.
+CONJUGATE, NEGATIVE, ZERO = map(functionality_bit, ("Conjugate", "Negative", "ZeroTensor"))
+LAZY = CONJUGATE | NEGATIVE | ZERO
+# The bit of tensors whose class has a handler, and of a thread within a mode. See modes.py.
+PYTHON = functionality_bit("Python")
+
 # What a kernel keeps of its key set to go on below the version counter.
 BELOW_ADINPLACEORVIEW = below("ADInplaceOrView")

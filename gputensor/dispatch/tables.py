@@ -45,10 +45,14 @@ def dump_table(name: str) -> str:
 
 
 def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
-    """The lines of one table; slots without a kernel are left out."""
+    """The lines of one table; slots without a kernel are left out.
+
+    with_fallthroughs: False also leaves out what serves every operator, for error messages.
+    """
     return "".join(
         f"{key.name}: {_where(kernel)} [{why}]\n"
-        for key, kernel, why in slots(table) if with_fallthroughs or not kernel.is_fallthrough
+        for key, kernel, why in slots(table)
+        if with_fallthroughs or not (kernel.is_fallthrough or why == "backend fallback")
     )  # fmt: skip
 
 

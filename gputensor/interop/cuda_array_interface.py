@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..core import errors
+from ..dispatch.keys import LAZY
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -23,6 +24,8 @@ def describe(tensor: Tensor) -> dict[str, Any]:
         raise errors.must(
             "__cuda_array_interface__", "self", "not require grad", tensor, remedy="use .detach()"
         )
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory("__cuda_array_interface__", tensor)
     stream = runtime.cuda().current_stream(place.index).ptr
     return {
         "shape": geometry.sizes,

@@ -23,6 +23,7 @@ from ..core.device import CPU, device
 from ..core.geometry import geometry
 from ..core.memory_format import contiguous_strides
 from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.keys import LAZY
 from ..storage import Storage, storage_over
 from ..tensor import CPU_KEYS, Tensor, from_storage
 
@@ -174,6 +175,8 @@ _byte = ctypes.c_char()
 def _capsule(tensor: Tensor, where: tuple[int, int], flags: int, is_versioned: bool) -> Any:
     """See Note [A capsule from NumPy]."""
     shape = tensor._geometry
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory("__dlpack__", tensor, errors.ExchangeError)
     memory = tensor._get_storage().data
     if isinstance(memory, np.ndarray) and not memory.flags.writeable:
         flags |= READ_ONLY

@@ -15,19 +15,20 @@ from ..core import errors
 from ..core.device import CPU, device
 from ..core.geometry import geometry
 from ..dispatch import backend_select
+from ..dispatch.keys import LAZY
 from ..storage import storage_over
-from ..tensor import CPU_KEYS, Tensor, from_array, from_storage
+from ..tensor import CPU_KEYS, Tensor, from_array, from_storage, materialised
 
 
 def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
-    force: detach, and copy from another device, where that is needed.
+    force: detach, copy from another device and materialise a lazy view, where that is needed.
     Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that
-    requires grad, unless forced.
+    requires grad or is lazy, unless forced.
     """
     if force:
-        tensor = calls.detach(tensor).cpu()
+        tensor = materialised(calls.detach(tensor).cpu())
     _check_readable("numpy", tensor)
     # A view, since the caller may give the array another shape, and the tensor keeps its own.
     return tensor._get_array().view()
@@ -41,6 +42,8 @@ def _check_readable(op: str, tensor: Tensor) -> None:
             op, "self", "be on the CPU", tensor, kind=errors.ArgumentTypeError,
             remedy="" if tensor.is_meta else "use .cpu() to copy it there",
         )  # fmt: skip
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory(op, tensor)
 
 
 def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

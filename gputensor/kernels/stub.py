@@ -1,20 +1,33 @@
-"""From (family, op, device) to what runs: a NumPy loop, a CUDA launch, or a third device's kernel.
+"""From (family, op, device) to what runs: a NumPy loop, a CUDA launch, or a further device's kernel.
 
 Nothing is listed anywhere: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found by
-their path, and a third device registers its own `bind`. Native code binds once per plan and calls
+their path, and a further device registers its own `bind`. Native code binds once per plan and calls
 what it got; the CPU's callables take arrays, all others take (device index, operands, scalars) with
 an operand per pointer or Python number.
+
+A family of somebody's own is declared first, so that a misspelt one is noticed:
+    gelu = declare_stub("gelu")
+    gelu.register("cuda", bind_gelu)              # bind_gelu(op, plan) -> callable, as above
+    gelu.bind("gelu", "cuda", plan)(0, (out, x), ())
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# (device type, family) -> bind(op, plan); what `register_stub` fills.
-_registered: dict[tuple[str, str], Callable[..., Any]] = {}
+from ..core import errors
+from ..core.registry import Registry
+from ..dispatch import dispatcher
+
+Bind = Callable[[str, Any], Callable[..., None]]
+
+# (device type, family, op) -> bind(op, plan), and under op "" for every op that has no own.
+_registered: Registry[tuple[str, str, str], Bind] = Registry()
+_declared: dict[str, Stub] = {}
 _cpu_modules: dict[str, ModuleType] = {}
 
 
@@ -26,6 +39,16 @@ def cpu(family: str) -> ModuleType:
     return module
 
 
+def registered(family: str, op: str, device_type: str) -> Bind | None:
+    """What `register_stub` was given for an op of a family on a device type."""
+    return _registered.get((device_type, family, op)) or _registered.get((device_type, family, ""))
+
+
+def serves(family: str, op: str, device_type: str) -> bool:
+    """Whether `bind` finds something for this op there; True of the devices that we bring."""
+    return device_type in ("cpu", "cuda", "meta") or registered(family, op, device_type) is not None
+
+
 def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., None]:
     """What runs `op` over a plan's layout on a device that is not the CPU.
 
@@ -34,15 +57,13 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
     """
     if device_type == "meta":
         return nothing
-    registered = _registered.get((device_type, family))
-    if registered is not None:
-        return registered(op, plan)
+    found = registered(family, op, device_type)
+    if found is not None:
+        return found(op, plan)
     if device_type == "cuda":
         from .cuda import launch
 
-        return launch.bind(family, op, plan)
-    from ..core import errors
-
+        return launch.bind(family, op, plan)  # type: ignore[no-any-return]
     raise errors.no_stub(family, op, device_type)
 
 
@@ -50,19 +71,62 @@ def nothing(device_index: int, operands: tuple[Any, ...], scalars: tuple[Any, ..
     """Runs on meta tensors, which have no elements."""
 
 
-def register_stub(device_type: str, family: str, bind_op: Callable[..., Any]) -> Callable[[], None]:
-    """Let `bind_op(op, plan)` serve a family on a device type; returns a function that undoes it.
+# --- registration -------------------------------------------------------------------------------
 
-    The plan carries shape and stride bytes, coalesced, and dtypes; never a raw view.
+
+class Stub:
+    """A family of kernels declared by somebody else than us; see the top of this file."""
+
+    __slots__ = ("family",)
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+
+    def register(self, device_type: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
+        """`register_stub` for this family."""
+        return register_stub(device_type, self.family, bind_op, *ops)
+
+    def bind(self, op: str, device_type: str, plan: Any) -> Callable[..., None]:
+        """What runs `op` over the plan on the device. Raises: DispatchError if nothing does."""
+        return bind(self.family, op, device_type, plan)
+
+    def remove(self) -> None:
+        """Forget the family; what was registered for it stays until it is undone."""
+        if _declared.get(self.family) is self:
+            del _declared[self.family]
+
+
+def declare_stub(family: str) -> Stub:
+    """Make a new family. Raises: RegistrationError if there is one of this name."""
+    if family in families():
+        raise errors.stub_taken(family)
+    return _declared.setdefault(family, Stub(family))
+
+
+def families() -> list[str]:
+    """The families of our operators, which have a file for the CPU and one for CUDA; the declared ones."""
+    here = os.path.dirname(__file__)  # not pathlib, which costs an import of gputensor 2 ms
+    loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
+    ours = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))} & loops
+    return sorted({*ours, *_declared} - {"__init__", "__pycache__"})
+
+
+def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
+    """Let `bind_op(op, plan)` serve a family, or these ops of it; returns a function that undoes it.
+
+    The plan carries shape and stride bytes, coalesced, and dtypes; never a raw view. The newest
+    registration serves; taken back in any order, the newest that is left does.
     """
-    key = (device_type, family)
-    before = _registered.get(key)
-    _registered[key] = bind_op
+    if family not in families():
+        raise errors.no_family(family, families())
+    with dispatcher.lock:
+        undos = [_registered.register((device_type, family, op), bind_op) for op in ops or ("",)]
+        dispatcher.forget_plans()
 
     def undo() -> None:
-        if before is None:
-            _registered.pop(key, None)
-        else:
-            _registered[key] = before
+        with dispatcher.lock:
+            for take_back in undos:
+                take_back()
+            dispatcher.forget_plans()
 
     return undo

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import runtime
 from .._generated import calls, operators
 from ..core import dtype as dtypes
 from ..core import errors
 from ..core import memory_format as formats
 from ..core.device import CPU, device
 from ..core.dtype import dtype
-from ..core.geometry import geometry
-from ..core.memory_format import memory_format
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.memory_format import contiguous_strides, memory_format
 from ..dispatch.backend_select import resolve
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, NEGATIVE
 from ..iterator import overlap
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..tensor import Tensor, allocate, suggest_memory_format
-from . import arguments, transfer
+from . import arguments, missing, transfer
+from .resize import resize_
 
 # --- copy_ ----------------------------------------------------------------------------------------
 
@@ -54,6 +56,8 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
         return _nothing
     if src._device.type == "meta":
         raise errors.no_storage("copy_", src)
+    if runtime.is_further(to._device.type) or runtime.is_further(src._device.type):
+        return _by_backend
     if to._device is not src._device:
         return _across
     if to._device is not CPU:
@@ -86,43 +90,111 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 class _OnDevice:
-    """A copy within one device; a launch for each class of address alignment."""
+    """A copy within one device: the launch of its plan, which looks at the addresses itself."""
 
-    __slots__ = ("plan", "launches")
+    __slots__ = ("launch",)
 
     def __init__(self, plan: Any) -> None:
-        self.plan = plan
-        self.launches: dict[tuple[int, int], Any] = {}
+        self.launch = stub.bind("copy", "copy", plan.device.type, plan)
 
     def __call__(self, to: Tensor, src: Tensor, non_blocking: bool) -> None:
-        pointers = (to._address(), src._address())
-        alignment = (pointers[0] & 15, pointers[1] & 15)
-        launch = self.launches.get(alignment)
-        if launch is None:
-            launch = stub.bind("copy", "copy", to._device.type, self.plan)
-            self.launches[alignment] = launch
-        launch(to._device.index, pointers)
+        self.launch(to._device.index, (to._address(), src._address()))
+
+
+# --- copies that a further device takes part in -----------------------------------------------------
+
+
+def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    """The device's `_copy_from`: our own below, unless its author registered another."""
+    key_set = (to._keys | src._keys) & BELOW_ADINPLACEORVIEW
+    operators._copy_from.redispatch_table[key_set](key_set, src, to, non_blocking)
+
+
+def _copy_from(key_set: int, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
+    """Copy self into dst, where one of them is on a further device; `gt.backend.register` binds it."""
+    if self._device is not dst._device:
+        _across(dst, self, non_blocking)
+    elif _is_straight(dst._geometry, self._geometry):
+        transfer.copy_within(dst, self)
+    elif _lays_out(dst):
+        table, key = operators._copy_from.table, (dst._geometry, self._geometry, dst._device)
+        run = table.plans.get(key)
+        if run is None:
+            specs = ((dst._geometry, dst._device),), ((self._geometry, self._device),)
+            run = table.remember(key, _OnDevice(build("copy_", COPY, *specs, default_dtype=None)))
+        run(dst, self, non_blocking)
+    else:
+        missing.fall_back(operators.copy_, dst, dst, self, non_blocking)
+    return dst
+
+
+def _copy_from_and_resize(key_set: int, self: Tensor, dst: Tensor) -> Tensor:
+    if dst._geometry.sizes != self._geometry.sizes:
+        resize_(key_set, dst, self._geometry.sizes)
+    return copy_(key_set, dst, self)
+
+
+def _is_straight(to: Geometry, source: Geometry) -> bool:
+    """Whether the bytes of one are the bytes of the other."""
+    return to is source and to.is_non_overlapping_and_dense
+
+
+def _lays_out(tensor: Tensor) -> bool:
+    """Whether the tensor's device has a kernel that copies from one layout or dtype to another."""
+    return stub.serves("copy", "copy", tensor._device.type)
+
+
+# --- copies between devices -------------------------------------------------------------------------
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Between two devices: dense bytes cross over, in `to`'s dtype if that makes them fewer."""
+    """Between two devices: dense bytes cross over, in `to`'s dtype if that makes them fewer.
+
+    Where a device has no kernel that copies layouts, the host does: all bytes between the first
+    element and the last cross over, in either direction.
+    """
+    if not _lays_out(src):
+        src = transfer.on_host(src)
+    if not _lays_out(to):
+        landed = allocate(to._geometry, CPU) if to._geometry.is_non_overlapping_and_dense else transfer.on_host(to)
+        copy_(to._keys, landed, src)
+        transfer.from_host(to, landed)
+        return
+    if to._device is src._device:
+        copy_(to._keys, to, src)
+        return
     if src._geometry.sizes != to._geometry.sizes:
         src = calls.expand(src, to._geometry.sizes, False)
     if to._geometry.dtype.itemsize < src._geometry.dtype.itemsize:
         src = calls.to_dtype(src, to._geometry.dtype, False, False, formats.preserve_format)
-    straight = (
-        to._geometry.dtype is src._geometry.dtype
-        and to._geometry.strides == src._geometry.strides
-        and to._geometry.is_non_overlapping_and_dense
-    )
-    if straight:
+    if _is_straight(to._geometry, src._geometry):
         transfer.copy_dense(to, src)
         return
-    if not src._geometry.is_non_overlapping_and_dense:
-        src = calls.clone(src, formats.preserve_format)
-    landed = allocate(src._geometry, to._device)
-    transfer.copy_dense(landed, src)
-    calls.copy_(to, landed, non_blocking)
+    source, is_dense = src._geometry, src._geometry.is_non_overlapping_and_dense
+    if src._device is CPU:
+        # `to`'s device changes the layout; the host only closes gaps.
+        crossing = source if is_dense else contiguous_geometry(source.sizes, source.dtype)
+        landed = allocate(crossing, to._device)
+        if is_dense:
+            transfer.copy_dense(landed, src)
+        else:
+            transfer.pack_from_host(landed, src, _cpu_copy)
+    else:
+        # src's device changes the layout, so that what crosses over is what `to` holds.
+        wanted = to._geometry
+        strides = wanted.strides if wanted.is_non_overlapping_and_dense else contiguous_strides(wanted.sizes)
+        crossing = geometry(wanted.sizes, strides, source.dtype)
+        if source is not crossing:
+            src = _copy_fresh(src._keys, allocate(crossing, src._device), src, non_blocking)
+        if to._geometry is crossing:
+            transfer.copy_dense(to, src)
+            return
+        if to._device is CPU:
+            landed = transfer.land_on_host(src)
+        else:
+            landed = allocate(crossing, to._device)
+            transfer.copy_dense(landed, src)
+    _copy_fresh(to._keys, to, landed, non_blocking)
 
 
 # --- clone and contiguous -------------------------------------------------------------------------
@@ -137,6 +209,14 @@ def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) 
     """copy_ into a tensor that nobody has seen yet: below ADInplaceOrView, so its version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)  # type: ignore[no-any-return]
+
+
+def resolve_conj(key_set: int, self: Tensor) -> Tensor:
+    return calls.clone(self) if self._keys & CONJUGATE else self
+
+
+def resolve_neg(key_set: int, self: Tensor) -> Tensor:
+    return calls.clone(self) if self._keys & NEGATIVE else self
 
 
 def contiguous(key_set: int, self: Tensor, memory_format: memory_format = formats.contiguous_format) -> Tensor:
@@ -247,6 +327,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     """A copy with some dimensions reversed. On a device, a copy whose source strides are negative."""
     shape = self._geometry
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
+    if not _lays_out(self):
+        return missing.fall_back(operators.flip, self, self, chosen)  # type: ignore[no-any-return]
     made = calls.empty_like(self, None, None, None, None, None)
     if shape.numel == 0 or self._device.type == "meta":
         return made  # type: ignore[no-any-return]

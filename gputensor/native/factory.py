@@ -22,8 +22,9 @@ from ..core.memory_format import memory_format
 from ..dispatch import defaults
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator.order import dense_strides_like
-from ..tensor import ALIGNED_FROM_BYTES, CPU_KEYS, Tensor, allocate
+from ..tensor import ALIGNED_FROM_BYTES, CPU_KEYS, Tensor, allocate, zero_tensor
 from . import arguments
 
 
@@ -65,7 +66,7 @@ def empty(
             # `from_array` written out: half of all operators come by here (bench/overhead.py).
             tensor = _new(Tensor)
             tensor._geometry = wanted
-            tensor._keys = CPU_KEYS
+            tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
             tensor._device = CPU
             tensor._storage = None
             tensor._offset = 0
@@ -130,7 +131,7 @@ def empty_like(
     place = self._device if device is None else device
     element = shape.dtype if dtype is None else dtype
     if memory_format is None or memory_format is formats.preserve_format:
-        if shape.is_contiguous and contiguous_geometry(shape.sizes, shape.dtype) is shape:
+        if shape.is_row_major:
             return calls.empty_memory_format(shape.sizes, element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
         strides = shape.views.get("dense")
         if strides is None:
@@ -251,6 +252,15 @@ def new_ones(
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     return new_full(key_set, self, size, 1, dtype, layout, device, pin_memory)
+
+
+def _efficientzerotensor(
+    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    element = _options("_efficientzerotensor", dtype, layout, pin_memory)
+    sizes = arguments.sizes("_efficientzerotensor", size)
+    return zero_tensor(contiguous_geometry(sizes, element), resolve(device))
 
 
 def scalar_tensor(

@@ -49,8 +49,10 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
 
 def zero_(key_set: int, self: Tensor) -> Tensor:
     geometry = self._geometry
-    if self._device.type == "cuda" and geometry.is_non_overlapping_and_dense and geometry.numel:
-        cuda, index = runtime.cuda(), self._device.index
-        cuda.memset_async(self._address(), 0, geometry.nbytes, index, cuda.current_stream(index))
-        return self
+    place = self._device
+    if place is not CPU and place.type != "meta" and geometry.is_non_overlapping_and_dense and geometry.numel:
+        device, index = runtime.of(place.type), place.index
+        if hasattr(device, "memset_async"):
+            device.memset_async(self._address(), 0, geometry.nbytes, index, device.current_stream(index))
+            return self
     return fill_(key_set, self, False if geometry.dtype.category == 0 else 0)

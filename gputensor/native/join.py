@@ -156,6 +156,6 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     )
     # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
-    source = calls.view(calls.contiguous(self, formats.contiguous_format), tuple([n for s in sizes for n in (1, s)]))
+    source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     _fill(calls.view(made, paired), calls.expand(source, paired, False))
     return made  # type: ignore[no-any-return]

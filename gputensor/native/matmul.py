@@ -34,15 +34,37 @@ def _result(op: str, self: Tensor, mat2: Tensor) -> tuple[int, int, dtype]:
     return a.sizes[0], b.sizes[1], a.dtype
 
 
+class Product:
+    """What a registered stub gets as the plan of `mm`: out[m, n] = sum over k of a[m, k] * b[k, n].
+
+    shape: (m, n, k). stride_bytes, dtypes: of out, a and b; strides are (row, column).
+    """
+
+    __slots__ = ("op", "shape", "stride_bytes", "dtypes", "common_dtype", "numel", "n_outputs")
+
+    def __init__(self, out: Tensor, a: Tensor, b: Tensor) -> None:
+        operands = (out._geometry, a._geometry, b._geometry)
+        self.op = "mm"
+        self.shape = (*out._geometry.sizes, a._geometry.sizes[1])
+        self.stride_bytes = tuple([g.stride_bytes for g in operands])
+        self.dtypes = tuple([g.dtype for g in operands])
+        self.common_dtype, self.numel, self.n_outputs = out._geometry.dtype, out._geometry.numel, 1
+
+
 def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
     if out._geometry.numel == 0 or out._device.type == "meta":
         return out
     if out._device is CPU:
         run(stub.cpu("matmul").mm, self._get_array(), mat2._get_array(), out._get_array())
         return out
+    (m, k), n = self._geometry.sizes, mat2._geometry.sizes[1]
+    bind_op = stub.registered("matmul", "mm", out._device.type)
+    if bind_op is not None:
+        pointers = (out._address(), self._address() if k else 0, mat2._address() if k else 0)
+        bind_op("mm", Product(out, self, mat2))(out._device.index, pointers, ())
+        return out
     from ..kernels.cuda import launch
 
-    (m, k), n = self._geometry.sizes, mat2._geometry.sizes[1]
     launch.matmul(out._geometry.dtype)(
         out._device.index, out._address(), self._address() if k else 0, mat2._address() if k else 0, m, n, k,
         self._geometry.strides, mat2._geometry.strides, out._geometry.strides,

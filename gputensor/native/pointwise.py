@@ -18,8 +18,10 @@ from typing import Any
 from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import complex32, dtype
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
+from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator import overlap, parallel
 from ..iterator.plan import RESIZE, Plan, build
 from ..kernels import stub
@@ -67,8 +69,9 @@ class CpuEntry:
         self.is_parallel = plan.numel >= parallel.POINTWISE_FROM
         # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
         self.numpy_allocates = (
-            plan.elementwise_dense and plan.numel > 0 and len(plan.sizes) > 0 and not self.is_parallel
-        )
+            (plan.elementwise_dense or _all_row_major(self.geometry, inputs))
+            and plan.numel > 0 and len(plan.sizes) > 0 and not self.is_parallel
+        )  # fmt: skip
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Run the loop over the inputs into `out`, on several threads where that pays."""
@@ -79,6 +82,13 @@ class CpuEntry:
             parallel.pointwise(self.loop, arrays, params, out._get_array())
         else:
             run(self.loop, *arrays, *params, out._get_array())
+
+
+def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
+    """True if the result and all operands are row-major; broadcast, NumPy gives that order too."""
+    if result is not contiguous_geometry(result.sizes, result.dtype):
+        return False
+    return all([type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs])
 
 
 class DeviceEntry:
@@ -252,12 +262,12 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> 
         if alpha is not _ONE:
             return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
         kind = type(other)
-        if kind in NUMBERS:
-            key = (self._geometry, kind)
-        elif type(self) in NUMBERS:
-            key = (type(self), other._geometry)
-        else:
+        if kind is Tensor and type(self) is Tensor:
             key = (self._geometry, other._geometry)
+        elif kind in NUMBERS:
+            key = (self._geometry, kind)
+        else:
+            key = (type(self) if type(self) in NUMBERS else self._geometry, other._geometry)
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = make_entry(operator, rule, loop, None, (self, other), key)
@@ -265,10 +275,10 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> 
             out = allocate(entry.geometry, CPU)
             entry.write(out, (self, other), ())
             return out
-        if kind not in NUMBERS:
+        if kind is Tensor or kind not in NUMBERS:
             x = other._array
             other = x if x is not None else other._get_array()
-        if type(self) not in NUMBERS:
+        if type(self) is Tensor or type(self) not in NUMBERS:
             x = self._array
             self = x if x is not None else self._get_array()
         try:
@@ -277,7 +287,7 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> 
             array = again(error, entry.loop, self, other)
         tensor = _new(Tensor)
         tensor._geometry = entry.geometry
-        tensor._keys = CPU_KEYS
+        tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
         tensor._device = CPU
         tensor._storage = None
         tensor._offset = 0
@@ -297,7 +307,7 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = N
         if alpha is not _ONE:
             return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
         kind = type(other)
-        is_number = kind in NUMBERS
+        is_number = kind is not Tensor and kind in NUMBERS
         key = (self._geometry, kind if is_number else other._geometry)
         entry = operator.table.plans.get(key)
         if entry is None:

@@ -21,6 +21,7 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor import Tensor
+from . import missing
 
 
 class Generator:
@@ -116,12 +117,18 @@ def _launch(out: Tensor, seed: int, first: int) -> Tensor:
     return out
 
 
+def _fresh_uniform(made: Tensor) -> Tensor:
+    if made._device is not CPU and not stub.serves("random", "uniform", made._device.type):
+        return missing.ask(operators.uniform_, made, made, 0.0, 1.0, None)  # type: ignore[no-any-return]
+    return _fill_uniform(made, None)
+
+
 def rand(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format(tuple(size), dtype, layout, device, pin_memory, None)
-    return _fill_uniform(made, None)
+    return _fresh_uniform(made)
 
 
 def rand_like(
@@ -129,7 +136,7 @@ def rand_like(
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    return _fill_uniform(made, None)
+    return _fresh_uniform(made)
 
 
 def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None) -> Tensor:

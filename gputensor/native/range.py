@@ -20,7 +20,7 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor import Tensor
-from . import arguments
+from . import arguments, missing
 from .factory import dtype_of_number
 from .pointwise import NUMBERS
 from .resize import resize_output
@@ -37,6 +37,11 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
     plan = build(op, config, ((out._geometry, out._device),), (), default_dtype=None)
     stub.bind("range", loop, out._device.type, plan)(out._device.index, (out._address(),), scalars)
     return out
+
+
+def _has_none(made: Tensor, loop: str) -> bool:
+    """Whether made's device lacks a loop of family range, so that its `out` operator must be asked."""
+    return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
 
 def _numbers(op: str, **values: Any) -> None:
@@ -75,6 +80,8 @@ def arange_start_step(
         start, end, step = int(start), int(end), int(step)
     length = _arange_length(start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
+    if _has_none(made, "arange"):
+        return missing.ask(operators.arange_start_out, made, start, end, step, made)  # type: ignore[no-any-return]
     return _launch("arange", "arange", made, (start, step))
 
 
@@ -127,6 +134,8 @@ def linspace(
         if complex in (type(start), type(end)):
             dtype = dtype_of_number(1j)
     made = calls.empty_memory_format((_steps(steps),), dtype, layout, device, pin_memory, None)
+    if _has_none(made, "linspace"):
+        return missing.ask(operators.linspace_out, made, start, end, steps, made)  # type: ignore[no-any-return]
     return _launch("linspace", "linspace", made, (start, end, steps))
 
 
@@ -150,6 +159,8 @@ def eye_m(
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format(_eye_sizes(n, m), dtype, layout, device, pin_memory, None)
+    if _has_none(made, "eye"):
+        return missing.ask(operators.eye_m_out, made, n, m, made)  # type: ignore[no-any-return]
     return _launch("eye", "eye", made, () if made._device is CPU else (m,))
 
 

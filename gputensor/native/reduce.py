@@ -124,7 +124,7 @@ def _dims(op: str, ndim: int, dim: Any) -> tuple[int, ...]:
 
 def _check_not_empty(op: str, sizes: tuple[int, ...], dims: tuple[int, ...], dim: Any) -> None:
     if not dim and type(dim) is not int:
-        raise errors.must(op, "dim", "be given for an empty tensor", dim, kind=errors.IndexRangeError)
+        raise errors.must(op, "dim", "be given for an empty tensor", dim)
     for d in dims:
         if sizes[d] == 0:
             raise errors.must(op, "dim", "name dimensions of non-zero size", dim, kind=errors.IndexRangeError)

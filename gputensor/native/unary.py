@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._generated import calls, operators
 from ..core import errors
+from ..core.device import CPU
 from ..core.dtype import BOOL, dtype
+from ..dispatch.keys import CONJUGATE
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..iterator.plan import Plan
@@ -32,6 +35,7 @@ def _real(common: dtype) -> dtype:
 _RULES = {
     "neg": Rule("unary", "neg", UNARY, check=_not_bool),
     "abs": Rule("unary", "abs", UNARY, out_dtype=_real),
+    "conj_physical": Rule("unary", "conj_physical", UNARY),
     "exp": Rule("unary", "exp", UNARY_FLOAT),
 }
 
@@ -60,3 +64,36 @@ def out(operator: Operator, loop: str) -> Kernel:
         return write(out, (self,))
 
     return kernel
+
+
+# --- conj_physical: real tensors are their own conjugates -----------------------------------------
+
+
+def conj_physical(key_set: int, self: Tensor) -> Tensor:
+    return calls._conj_physical(self) if self._geometry.dtype.is_complex else self
+
+
+def _conj_physical(key_set: int, self: Tensor) -> Tensor:
+    if self._keys & CONJUGATE:
+        return calls.clone(calls._conj(self))  # type: ignore[no-any-return]
+    return (_conjugated if _has_loop(self) else _copied)(key_set, self)  # type: ignore[no-any-return]
+
+
+def conj_physical_(key_set: int, self: Tensor) -> Tensor:
+    return _conjugate_into(self, (self,)) if self._geometry.dtype.is_complex else self
+
+
+def conj_physical_out(key_set: int, self: Tensor, out: Tensor) -> Tensor:
+    return (_conjugate_into if _has_loop(self) else _copy_into)(out, (self,))  # type: ignore[no-any-return]
+
+
+def _has_loop(self: Tensor) -> bool:
+    """The loops of other devices are for complex numbers; real ones are copied there."""
+    return self._geometry.dtype.is_complex or self._device is CPU
+
+
+_COPY = Rule("copy", "copy", UNARY)
+_conjugated = pointwise.functional(operators._conj_physical, rule("conj_physical"))
+_copied = pointwise.functional(operators._conj_physical, _COPY)
+_conjugate_into = pointwise.write(operators.conj_physical_out, rule("conj_physical"))
+_copy_into = pointwise.write(operators.conj_physical_out, _COPY)

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from gputensor.core import errors
+from gputensor.core.registry import Registry
 
 INTERFACE = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "
     "exchange_device device_name capability mem_get_info can_access_peer allocate "
     "memory_allocated memory_reserved memory_stats memory_snapshot reset_peak_memory_stats "
     "empty_cache set_memory_limit record_stream Stream Event current_stream default_stream "
-    "set_stream copy_async memset_async pinned_allocate synchronize arch compile load launch "
+    "set_stream external_stream copy_async memset_async pinned_allocate synchronize arch compile load launch "
     "reset_after_fork"
 ).split()
 
@@ -32,12 +35,49 @@ FORKED = (
     "start it with multiprocessing.get_context('spawn')"
 )
 
+# What every device needs of that interface, and what is used where it is there. A further device
+# registers an object with these (backend.py); `copy_async` takes -1 for the host.
+REQUIRED = (
+    "device_count current_device exchange_device allocate copy_async current_stream synchronize"
+).split()
+OPTIONAL = "memset_async pinned_allocate Stream Event default_stream set_stream".split()
+
 _chosen: ModuleType | None = None
+_further: Registry[str, Any] = Registry()
 
 
 def cuda() -> ModuleType:
     """The module that implements CUDA devices in this process."""
     return _chosen or _choose()
+
+
+def of(device_type: str) -> Any:
+    """The runtime of a device type: CUDA's module, or what a further device registered.
+
+    Raises: DeviceError for a type that has none.
+    """
+    if device_type == "cuda":
+        return cuda()
+    found = _further.get(device_type)
+    if found is None:
+        raise errors.no_device(device_type, "no runtime is registered for it")
+    return found
+
+
+def register(device_type: str, runtime: Any) -> Callable[[], None]:
+    """Let `runtime` answer for a device type; returns a function that undoes it.
+
+    Raises: RegistrationError that names what of `REQUIRED` it lacks.
+    """
+    missing = [name for name in REQUIRED if not callable(getattr(runtime, name, None))]
+    if missing:
+        raise errors.incomplete_runtime(device_type, missing)
+    return _further.register(device_type, runtime)
+
+
+def is_further(device_type: str) -> bool:
+    """True for the type of a device that was registered from outside."""
+    return device_type in _further
 
 
 def _choose() -> ModuleType:
@@ -64,6 +104,13 @@ def _choose() -> ModuleType:
             )
     _chosen = module
     return module
+
+
+def choose_again() -> ModuleType:
+    """Read `GPUTENSOR_CUDA` anew: for test runners, before any device was used."""
+    global _chosen
+    _chosen = None
+    return _choose()
 
 
 def _real_or_none() -> ModuleType:

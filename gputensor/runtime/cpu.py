@@ -7,6 +7,7 @@ any alignment. Nothing here is cleared.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -94,6 +95,41 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
         _part(work, begin, begin + step)
     finally:
         failures = [failure for f in futures if (failure := f.exception()) is not None]
+    if failures:
+        raise failures[0]
+
+
+def share(count: int, threads: int, make: Callable[[], Callable[[int], object]]) -> None:
+    """Do pieces 0 to count - 1 on up to `threads` threads, each taking the next one when it is free.
+
+    make: called once in each thread that takes part, gives the function of a piece. Where pieces
+    are small this loses nothing on a machine whose other CPUs are busy: a thread of the pool that
+    does not come in time finds no piece left, and nobody waits for it.
+    """
+    threads = min(threads, get_num_threads(), count)
+    if threads <= 1 or getattr(_inside, "part", False):
+        work = make()
+        for index in range(count):
+            work(index)
+        return
+    following = itertools.count().__next__  # one C call, so no two threads get the same number
+
+    def take(first: int, last: int) -> None:
+        index = following()
+        if index < count:
+            work = make()
+            while index < count:
+                work(index)
+                index = following()
+
+    pool = _the_pool()
+    futures = [pool.submit(_part, take, 0, 0) for _ in range(threads - 1)]
+    try:
+        _part(take, 0, 0)
+    finally:
+        failures = [
+            failure for f in futures if not f.cancel() and (failure := f.exception()) is not None
+        ]
     if failures:
         raise failures[0]
 

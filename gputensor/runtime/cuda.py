@@ -36,6 +36,7 @@ _launch_kernel = _driver.launchKernel
 _cupy_stream = cupy.cuda.get_current_stream
 
 _MAX_PARAMS = 4096
+_ONE = (0,)  # where the one parameter of our own kernels lies
 _DEFAULT_SHARED = 48 * 1024
 _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
 
@@ -339,12 +340,43 @@ def _of_cupy(index: int, of: Any) -> Stream:
     return stream
 
 
+class _Foreign:
+    """A stream of another library, as CuPy takes one."""
+
+    __slots__ = ("ptr",)
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+
+def foreign_stream(ptr: int, index: int) -> Stream:
+    """A stream that another library made, by its handle."""
+    return Stream(index, of=cupy.cuda.Stream.from_external(_Foreign(ptr)))
+
+
 def set_stream(stream: Stream) -> Stream:
     """Make a stream current for its device in this thread; returns the one that was."""
     previous = current_stream(stream.device_index)
     with _On(stream.device_index):
         stream.cupy.use()
     return previous
+
+
+def external_stream(index: int, ptr: int) -> Stream:
+    """The stream of another library, which keeps it alive; 0 and 1 are the legacy default stream."""
+    if ptr in (0, 1):
+        return default_stream(index)
+    found = _external.get((index, ptr))
+    if found is None:
+        found = Stream(index, of=cupy.cuda.ExternalStream(ptr, index))
+        _external[index, ptr] = found
+    return found
+
+
+_external: dict[tuple[int, int], Stream] = {}
 
 
 def synchronize(index: int) -> None:
@@ -432,14 +464,23 @@ def _keep_pinned(ptr: int, stream: Stream) -> None:
 class Function:
     """One kernel, for one device; `shared_bytes` is what it may be launched with as it stands."""
 
-    __slots__ = ("device_index", "function", "name", "ptr", "shared_bytes")
+    __slots__ = ("device_index", "function", "image", "module", "name", "ptr", "shared_bytes")
 
-    def __init__(self, function: Any, name: str, device_index: int) -> None:
+    def __init__(
+        self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
+    ) -> None:
+        self.module, self.image = module, image
         self.function = function  # keeps the module loaded
         self.ptr: int = function.ptr
         self.name = name
         self.device_index = device_index
         self.shared_bytes = _DEFAULT_SHARED
+
+    def symbol(self, name: str) -> tuple[int, int | None]:
+        """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""
+        mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
+        with _On(self.device_index):
+            return int(self.module.get_global_var(mangled).ptr), None
 
 
 def arch(device_index: int) -> str:
@@ -451,14 +492,33 @@ def arch(device_index: int) -> str:
     return found
 
 
-def compile(text: str, variants: Sequence[Mapping[str, object]], arch: str) -> bytes:
-    """A cubin of one variant; needs NVRTC and no GPU."""
+def compile(
+    text: str,
+    variants: Sequence[Mapping[str, object]],
+    arch: str,
+    *,
+    entries: Sequence[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> bytes:
+    """A cubin of one variant; needs NVRTC and no GPU.
+
+    entries, headers, options: for a text of a user, the C++ names wanted, what it may include, and
+    what NVRTC is told beside our own options.
+    """
     (defines,) = variants
+    if entries is not None:
+        from . import nvrtc_users
+
+        return nvrtc_users.compile_text(
+            cupy.cuda.nvrtc, text, defines, arch, entries, headers or {}, options
+        )
     return nvrtc.compile_cubin(cupy.cuda.nvrtc, text, defines, arch)
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
     """A kernel of a cubin, on one device; the module is loaded once per device."""
+    mangled = getattr(image, "names", {}).get(entry, entry)
     with _On(_checked("load", device_index)):
         key = (image, device_index)
         module = _modules.get(key)
@@ -467,7 +527,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
                 module = cupy.cuda.Module()
                 module.load(image)
                 _modules[key] = module
-            return Function(module.get_function(entry), entry, device_index)
+            return Function(module.get_function(mangled), entry, device_index, module, image)
         except _driver.CUDADriverError as error:
             what = f"cannot be loaded on cuda:{device_index}: {error}"
             raise errors.kernel_failed(entry, what) from error
@@ -476,16 +536,26 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 class _Launcher:
     """What a thread launches with: a parameter block at a fixed address; where it has contexts."""
 
-    __slots__ = ("address", "array", "block", "devices", "view")
+    __slots__ = ("address", "array", "begin", "block", "devices", "lists", "view")
 
     def __init__(self) -> None:
         self.block = ctypes.create_string_buffer(_MAX_PARAMS + 64)
         begin = ctypes.addressof(self.block)
         skip = -begin % 64
-        self.array = (ctypes.c_void_p * 1)(begin + skip)
+        self.begin = begin + skip
+        self.array = (ctypes.c_void_p * 1)(self.begin)
         self.address = ctypes.addressof(self.array)
+        self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
         self.devices: set[int] = set()
+
+    def list_of(self, offsets: tuple[int, ...]) -> int:
+        """Address of an array with the address of each parameter in the block."""
+        found = self.lists.get(offsets)
+        if found is None:
+            array = (ctypes.c_void_p * max(len(offsets), 1))(*(self.begin + at for at in offsets))
+            found = self.lists[offsets] = array, ctypes.addressof(array)
+        return found[1]
 
 
 def launch(
@@ -495,8 +565,9 @@ def launch(
     shared_bytes: int,
     stream: Stream,
     params: bytes,
+    offsets: tuple[int, ...] = _ONE,
 ) -> None:
-    """Queue a launch; `params` are the bytes of the kernel's one parameter."""
+    """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
     try:
         launcher = _local.launcher
     except AttributeError:
@@ -509,7 +580,8 @@ def launch(
         if device not in launcher.devices or shared_bytes > function.shared_bytes:
             _prepare(launcher, function, shared_bytes)
         launcher.view[: len(params)] = params
-        _launch_kernel(function.ptr, *grid, *block, shared_bytes, stream.ptr, launcher.address, 0)
+        address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
+        _launch_kernel(function.ptr, *grid, *block, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
     finally:

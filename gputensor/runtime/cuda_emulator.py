@@ -5,8 +5,8 @@ A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py),
 allocation stands alone between guard bytes. What a kernel does wrong is a KernelError at the next
 synchronisation, or at the launch itself where the order is eager. `GPUTENSOR_EMULATOR_DEVICES` and
 `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) say what there is; `GPUTENSOR_EMULATOR_CHECK=0`
-leaves out guards and poison. It shows no races, no memory model, no timing and not libdevice's
-last bits.
+leaves out guards and poison; emulator/settings.py says what else can be checked, and in which order
+threads run. It shows no memory model, no timing and not libdevice's last bits.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from gputensor.core import errors
 
 from . import kernel_cache
 from .allocator import Allocator, Memory
-from .emulator import toolchain
+from .emulator import settings, toolchain
 from .emulator.machine import MAX_SHARED, MAX_THREADS, Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
@@ -43,7 +44,8 @@ _peers: list[int] = []  # per device: a bit for each device that its kernels may
 _total_bytes = 0
 _paths: dict[bytes, str] = {}
 _local = threading.local()
-_stream_numbers = itertools.count(1)
+_stream_numbers = itertools.count(16)  # to others 1 and 2 mean the default streams, as in CUDA
+_by_number: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 
 
 def is_available() -> bool:
@@ -237,6 +239,8 @@ class Stream:
         self.priority = priority
         self.ptr = next(_stream_numbers) if ptr is None else ptr
         self.queue = Queue(device_index)
+        if self.ptr:
+            _by_number[self.ptr] = self
 
     def synchronize(self) -> None:
         """Wait for all its work; raises what that work did wrong."""
@@ -312,6 +316,11 @@ def current_stream(index: int) -> Stream:
     return (streams and streams.get(index)) or _default_streams[_checked("current_stream", index)]
 
 
+def external_stream(index: int, ptr: int) -> Stream:
+    """The stream with that number; 0 and 1 are the default stream."""
+    return default_stream(index) if ptr in (0, 1) else _by_number[ptr]
+
+
 def set_stream(stream: Stream) -> Stream:
     """Make a stream current for its device in this thread; returns the one that was."""
     previous = current_stream(stream.device_index)
@@ -385,24 +394,51 @@ def _check_range(op: str, arg: str, ptr: int, nbytes: int, device_index: int) ->
 
 
 class Function:
-    """One kernel of one variant, for one device."""
+    """One kernel of one variant, for one device.
 
-    __slots__ = ("device_index", "loaded", "name")
+    places: offset and size of each parameter. arguments: what a finding needs to name a pointer
+    parameter, (name, offset, bytes of an element); whoever knows the signature may set it.
+    """
+
+    __slots__ = ("arguments", "device_index", "loaded", "name", "places")
 
     def __init__(self, loaded: Loaded, device_index: int) -> None:
         self.loaded = loaded
         self.device_index = device_index
         self.name = loaded.name
+        self.places = loaded.places
+        self.arguments: tuple[tuple[str, int, int], ...] = ()
+
+    def symbol(self, name: str) -> tuple[int, int]:
+        """Address and bytes of a __constant__ or __device__ variable."""
+        symbols = self.loaded.symbols()
+        if name not in symbols:
+            known = ", ".join(symbols) or "none"
+            raise errors.cannot_launch(self.name, "name", f"be a variable of the text ({known})", name)
+        return symbols[name]
 
 
 def arch(device_index: int) -> str:
     return "emulator"
 
 
-def compile(text: str, variants: Sequence[Mapping[str, object]], arch: str = "emulator") -> bytes:
-    """One shared object with every variant of a `.cu` text."""
+def compile(
+    text: str,
+    variants: Sequence[Mapping[str, object]],
+    arch: str = "emulator",
+    *,
+    entries: Sequence[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> bytes:
+    """One shared object with every variant of a `.cu` text.
+
+    entries, headers: for a text of a user, the kernels wanted and what it may include. options are
+    NVRTC's; g++ has no use for them.
+    """
     given = re.search(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', text, re.MULTILINE)
-    image, path = toolchain.compile_kernels(text, variants, given[1] if given else "kernel.cu")
+    title = given[1] if given else "kernel.cu"
+    image, path = toolchain.compile_kernels(text, variants, title, entries, headers)
     _paths[image] = path
     return image
 
@@ -414,7 +450,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
     if path is None:
         key = kernel_cache.key("loaded", image)
         path = _paths[image] = kernel_cache.fetch(key, ".so", lambda: image, "loaded image")[1]
-    return Function(_machine.load(path, entry, variant), device_index)
+    return Function(_machine.load(path, entry, variant, device_index), device_index)
 
 
 def launch(
@@ -424,10 +460,11 @@ def launch(
     shared_bytes: int,
     stream: Stream,
     params: bytes,
+    offsets: tuple[int, ...] = (0,),
 ) -> None:
-    """Queue a launch; `params` are the bytes of the kernel's one parameter."""
+    """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
     kernel, device = function.loaded, function.device_index
-    _check_launch(function, grid, block, shared_bytes, stream, params)
+    _check_launch(function, grid, block, shared_bytes, stream, params, offsets)
     params = bytes(params)
     found = _machine.scan(params, device, _peers[device])
     if found is not None:
@@ -435,12 +472,25 @@ def launch(
         rule = f"point to memory that cuda:{device} may use"
         raise errors.wrong_pointer(kernel.name, f"params[{at}:{at + 8}]", rule, str(memory))
 
+    options = settings.current().options(device, _peers[device])
+
     def run() -> None:
-        wrong = _machine.launch(kernel, grid, block, shared_bytes, params)
+        wrong = _machine.launch(
+            kernel, grid, block, shared_bytes, params, options, function.arguments
+        )
         if wrong is not None:
-            raise errors.kernel_failed(kernel.name, wrong)
+            raise errors.kernel_finding(wrong)
 
     _scheduler.add(stream.queue, run)
+
+
+def write_symbol(address: int, data: bytes, stream: Stream) -> None:
+    """Queue a write to a variable of a text, whose address `Function.symbol` told."""
+    _scheduler.add(stream.queue, lambda: _memmove(address, data, len(data)))
+
+
+def _memmove(address: int, data: bytes, nbytes: int) -> None:
+    ctypes.memmove(address, data, nbytes)
 
 
 def _check_launch(
@@ -450,6 +500,7 @@ def _check_launch(
     shared_bytes: int,
     stream: Stream,
     params: bytes,
+    offsets: tuple[int, ...],
 ) -> None:
     kernel, fail = function.loaded, errors.cannot_launch
     if stream.device_index != function.device_index:
@@ -468,6 +519,9 @@ def _check_launch(
         raise fail(
             kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes"
         )
+    if offsets != tuple(place[0] for place in kernel.places):
+        places = [place[0] for place in kernel.places]
+        raise fail(kernel.name, "offsets", f"be {places}, as the text declares", list(offsets))
 
 
 def reset_after_fork() -> None:

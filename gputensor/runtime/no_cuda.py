@@ -58,4 +58,4 @@ current_device = set_device = exchange_device = device_name = capability = mem_g
 can_access_peer = allocate = memory_allocated = memory_reserved = memory_stats = _absent
 memory_snapshot = reset_peak_memory_stats = empty_cache = set_memory_limit = _absent
 record_stream = current_stream = default_stream = set_stream = copy_async = memset_async = _absent
-pinned_allocate = synchronize = arch = compile = load = launch = _absent
+external_stream = pinned_allocate = synchronize = arch = compile = load = launch = _absent

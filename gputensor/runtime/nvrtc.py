@@ -23,7 +23,7 @@ def nearest_arch(binding: Any, number: int) -> str:
     """`sm_90` for 90, else what it also runs: an older cubin of its generation, or PTX."""
     known = [k for k in binding.getSupportedArchs() if k <= number]
     if not known:
-        oldest = f"NVRTC {_version(binding)} knows sm_{min(binding.getSupportedArchs())} and newer"
+        oldest = f"NVRTC {version(binding)} knows sm_{min(binding.getSupportedArchs())} and newer"
         raise errors.no_device("cuda", f"sm_{number} is too old: {oldest}")
     newest = max(known)
     return f"sm_{newest}" if newest // 10 == number // 10 else f"compute_{newest}"
@@ -32,16 +32,21 @@ def nearest_arch(binding: Any, number: int) -> str:
 def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
     """The cubin (PTX for a `compute_` arch) of one variant of a text, cached."""
     options = (*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items()))
-    given = _TITLE.search(text)
-    title = given[1] if given else "kernel.cu"
+    title = title_of(text)
     label = " ".join((title, *options[len(OPTIONS) :]))
-    name = kernel_cache.key(text, options, _version(binding))
+    name = kernel_cache.key(text, options, version(binding))
     return kernel_cache.fetch(
         name, ".cubin", lambda: _build(binding, text, title, options, defines), label
     )[0]
 
 
-def _version(binding: Any) -> str:
+def title_of(text: str) -> str:
+    """The file's name that a text begins with."""
+    given = _TITLE.search(text)
+    return given[1] if given else "kernel.cu"
+
+
+def version(binding: Any) -> str:
     try:
         return ".".join(map(str, binding.getVersion()))
     except Exception as error:  # pathfinder's DynamicLibNotFoundError, by CuPy's way of loading

@@ -70,6 +70,16 @@ def test_dispatch(answer: Any) -> None:
     assert [k for k in hops if k.startswith("Autograd")] == ["AutogradCPU"]
 
 
+def test_dispatch_of_a_call(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = answer("explain", "dispatch", "add(x, y.conj())", "--dtype", "complex64")
+    assert status == 0 and set(found["operands"]) == {"x", "y"} and found["result"] == "c64[2,3] cpu"
+    heads = [line for line in found["trace"] if line.startswith("[call]")]
+    assert [head.split("op=[")[1].split("]")[0] for head in heads] == ["aten::conj", "aten::add.Tensor"]
+    assert any("key=[Conjugate]" in line for line in found["trace"])
+    assert main(["explain", "dispatch", "gt.zeros(2).sum(0)"]) == 0
+    assert "key=[BackendSelect]" in capsys.readouterr().out
+
+
 def test_trace(answer: Any) -> None:
     status, found = answer("trace", "--setup", "x = gt.ones(2, 3)", "x.t().contiguous()")
     assert status == 0
@@ -87,6 +97,8 @@ BAD = [
     (("explain", "view", "--sizes", "2,3"), "'--as' must be given"),
     (("explain", "view", "--sizes", "2,3", "--as", "5"), "6 elements"),
     (("explain", "dispatch", "no_such"), "no such operator"),
+    (("explain", "dispatch", "add(x, "), "must be a call"),
+    (("explain", "dispatch", "add(x, 'a')"), "add(x, 'a') raised"),
     (("explain", "dispatch", "clone", "--device", "tpu"), "device"),
     (("explain", "nothing"), "invalid choice"),
     (("trace", "x ="), "must be Python"),
@@ -112,7 +124,12 @@ def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) ->
     assert status == 0
     assert "aten::add.Tensor" in [o["name"] for o in found["operators"]]
     assert main(["ops", "add"]) == 0
-    assert "native/" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "native/" in text and "tags: core, pointwise" in text and "[kernel]" in text
+    _, found = answer("ops", "add.Tensor", "--table")
+    (row,) = found["operators"]
+    assert {"CPU", "Meta", "BackendSelect", "Conjugate", "AutocastCPU"} <= set(row["registered"])
+    assert row["why"]["BackendSelect"] == "backend fallback, falls through" and row["tags"] == ["core", "pointwise"]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

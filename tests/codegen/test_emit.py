@@ -196,7 +196,9 @@ def test_calls_parse_nothing(model: load.Model) -> None:
 def test_kernels_of_functionality_keys(model: load.Model) -> None:
     assert block(emit_kernels.backend_select(model), "def fresh(") == textwrap.dedent("""\
         def fresh(key_set, size, dtype, layout, device, pin_memory):
-            key_set = _key_set_for(device)
+            if device is None:
+                device = _default_device()
+            key_set = _DENSE_KEYS[device.type]
             return _ops.fresh.redispatch_table[key_set](
                 key_set, size, dtype, layout, device, pin_memory,
             )
@@ -205,7 +207,10 @@ def test_kernels_of_functionality_keys(model: load.Model) -> None:
         def blend_(key_set, self, other, alpha):
             key_set &= _BELOW
             result = _ops.blend_.redispatch_table[key_set](key_set, self, other, alpha)
-            _bump_version(self)
+            if self._storage is not None and self._keys & _TRACKED:
+                self._storage.version += 1
+            else:
+                _bump_version(self)
             return result
         """)
 
@@ -223,6 +228,9 @@ def test_registrations_are_literal_lines(model: load.Model) -> None:
         'impl(_ops.fresh, "BackendSelect", backend_select.fresh)',
         'impl(_ops.blend_, "ADInplaceOrView", inplace_or_view.blend_)',
         'impl(_ops.blend_out, "ADInplaceOrView", inplace_or_view.blend_out)',
+        'impl(_ops.blend, "Autograd", autograd.blend)',
+        'impl(_ops.blend_, "Autograd", autograd.blend_)',
+        'impl(_ops.blend_out, "Autograd", autograd.blend_out)',
     ]
 
 

@@ -33,7 +33,8 @@ REGISTERS = {
     "unary_contiguous": 48, "unary_strided": 64, "binary_contiguous": 56, "binary_strided": 80,
     "comparison_contiguous": 48, "comparison_strided": 80, "where_contiguous": 56,
     "where_strided": 80, "where_cast": 80, "fill_contiguous": 40, "fill_strided": 48,
-    "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_transposed": 40,
+    "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_packed": 40,
+    "copy_affine": 64,
     "range_strided": 72, "random_contiguous": 40, "random_strided": 56, "reduce_rows": 64,
     "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128,
 }  # fmt: skip

@@ -22,94 +22,92 @@ FINDINGS = {
     "barrier in a branch": (
         "if (threadIdx.x < 8) __syncthreads();",
         64,
-        r"divergent __syncthreads: thread \(8,0,0\) has left the kernel; waiting at wrong\.cu:4, "
-        r"block \(0,0,0\), thread \(0,0,0\)",
+        r"wrong\.cu:4: divergent __syncthreads: thread \(8,0,0\) has left the kernel \(block \(0,0,0\), thread \(0,0,0\)",
     ),
     "barriers in two branches": (
         "if (threadIdx.x == 33) { __syncthreads(); }\nelse { __syncthreads(); }",
         64,
-        r"divergent __syncthreads: thread \(33,0,0\) waits in __syncthreads at wrong\.cu:4; waiting at wrong\.cu:5",
+        r"wrong\.cu:5: divergent __syncthreads: thread \(33,0,0\) waits in __syncthreads at wrong\.cu:4",
     ),
     "shuffle without some lanes": (
         "if (threadIdx.x < 8) p.out[0] = __shfl_down_sync(0xffffffffu, 1.0f, 1);\n__syncthreads();",
         32,
-        r"divergent __shfl_down_sync: thread \(8,0,0\) waits in __syncthreads at wrong\.cu:5; waiting at wrong\.cu:4",
+        r"wrong\.cu:4: divergent __shfl_down_sync: thread \(8,0,0\) waits in __syncthreads at wrong\.cu:5",
     ),
     "shuffle from a lane that has left": (
         "if (threadIdx.x >= 8) return;\np.out[0] = __shfl_down_sync(0xffffffffu, 1.0f, 1);",
         32,
-        r"__shfl_down_sync reads lane 8, which has left the kernel or does not exist at wrong\.cu:5, "
-        r"block \(0,0,0\), thread \(7,0,0\)",
+        r"wrong\.cu:5: __shfl_down_sync reads lane 8, which has left the kernel or does not exist \(block \(0,0,0\), thread \(7,0,0\)",
     ),
     "shuffle from outside the mask": (
         "if (threadIdx.x < 8) p.out[0] = __shfl_sync(0xffu, 1.0f, 9);",
         32,
-        r"__shfl_sync reads lane 9, which is not in the mask at wrong\.cu:4",
+        r"wrong\.cu:4: __shfl_sync reads lane 9, which is not in the mask",
     ),
     "lane not in its own mask": (
         "p.out[0] = __ballot_sync(0x1u, 1);",
         32,
-        r"the calling lane is not in its own mask at wrong\.cu:4, block \(0,0,0\), thread \(1,0,0\)",
+        r"wrong\.cu:4: the calling lane is not in its own mask \(block \(0,0,0\), thread \(1,0,0\)",
     ),
     "misaligned vector": (
         "*(float4*)(p.out + 1 + threadIdx.x) = make_float4(0, 0, 0, 0);",
         1,
-        r"misaligned address at wrong\.cu:4, block \(0,0,0\), thread \(0,0,0\)",
+        r"wrong\.cu:4: misaligned address \(block \(0,0,0\), thread \(0,0,0\)",
     ),
     "misaligned through the load function": (
         "GPUTENSOR_CHECK_ALIGNED(p.out + threadIdx.x, 8);",
         4,
-        r"misaligned address at wrong\.cu:4, block \(0,0,0\), thread \(1,0,0\)",
+        r"wrong\.cu:4: misaligned address \(block \(0,0,0\), thread \(1,0,0\)",
     ),
     "misaligned __ldg": (
         "p.out[0] = __ldg((const float2*)(p.out + 1)).x;",
         1,
-        r"misaligned address at wrong\.cu:4",
+        r"wrong\.cu:4: misaligned address",
     ),
     "outside a shared array": (
         "__shared__ float tile[32];\ntile[threadIdx.x + 1] = 0;",
         32,
-        r"index out of the bounds of its array at wrong\.cu:5, block \(0,0,0\), thread \(31,0,0\)",
+        r"wrong\.cu:5: index out of the bounds of its array \(block \(0,0,0\), thread \(31,0,0\)",
     ),
     "behind dynamic shared memory": (
         "extern __shared__ float tile[];\ntile[threadIdx.x] = 0;",
         17,
-        r"wrote past the 64 bytes of dynamic shared memory of its launch, block \(0,0,0\)",
+        r"wrong: wrote past the 64 bytes of dynamic shared memory of its launch \(block \(0,0,0\)\)",
     ),
     "null": (
         "*(float*)nullptr = 1;",
         2,
-        r"(null pointer at wrong\.cu:4|illegal address).*, block \(0,0,0\), thread \(0,0,0\)",
+        r"wrong\.cu:4: (null pointer|illegal address).* \(block \(0,0,0\), thread \(0,0,0\)",
     ),
     "far away": (
         "p.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"illegal address 0x[0-9a-f]+ .* at wrong\.cu:4, block \(0,0,0\), thread \(3,0,0\)",
+        r"wrong\.cu:4: illegal address 0x[0-9a-f]+ \(block \(0,0,0\), thread \(3,0,0\)",
     ),
     "far away in a fiber": (
         "__syncthreads();\np.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"illegal address 0x[0-9a-f]+ .* at wrong\.cu:5, block \(0,0,0\), thread \(3,0,0\)",
+        r"wrong\.cu:5: illegal address 0x[0-9a-f]+ \(block \(0,0,0\), thread \(3,0,0\)",
     ),
     "trap": (
         "if (threadIdx.x == 2) __trap();",
         4,
-        r"__trap\(\) at wrong\.cu:4, .*thread \(2,0,0\)",
+        r"wrong\.cu:4: __trap\(\) \(.*thread \(2,0,0\)",
     ),
     "assert": (
         "__syncthreads();\nassert(threadIdx.x < p.n);",
         4,
-        r"assertion failed: threadIdx\.x < p\.n at wrong\.cu:5, .*thread \(2,0,0\)",
+        r"wrong\.cu:5: assertion failed: threadIdx\.x < p\.n \(.*thread \(2,0,0\)",
     ),
     "one past the end": (
         "p.out[threadIdx.x] = 1;",
         17,
-        r"wrote out of bounds: 0 bytes past the end of an allocation of 64 bytes at 0x[0-9a-f]+ on device 0",
+        r"wrong: wrote out of bounds: 0 bytes past the end of an allocation of 64 bytes at 0x[0-9a-f]+ on device 0",
     ),
     "before the begin": (
         "p.out[-2] = 1;",
         1,
-        r"wrote out of bounds: 5 bytes before the begin of an allocation of 64 bytes",
+        r"wrong: wrote out of bounds: 5 bytes before the begin of an allocation of 64 bytes",
     ),
 }
 
@@ -124,7 +122,7 @@ def test_finding(device, case):
     body, threads, sentence = FINDINGS[case]
     kernel = device.kernel(HEAD + body + "\n}", "wrong")
     target = device.runtime.allocate(64, 0)
-    with pytest.raises(errors.KernelError, match=f"wrong: {sentence}"):
+    with pytest.raises(errors.KernelError, match=f"^{sentence}"):
         device.launch(kernel, 1, threads, "Qi", target, 2, shared=64)
     # the device is usable afterwards, and nothing is reported twice
     good = device.kernel(HEAD + "p.out[threadIdx.x] = p.n;\n}", "wrong")
@@ -218,16 +216,14 @@ def test_a_sanitized_run_reports_file_line_block_and_thread(tmp_path):
     )
     assert answer.returncode == 0, answer.stderr
     lines = answer.stdout.splitlines()
-    overflow = (
-        "wrong: heap-buffer-overflow, {} of 4 bytes at wrong.cu:4, block (0,0,0), thread ({},0,0)"
-    )
+    overflow = "wrong.cu:4: heap-buffer-overflow, {} of 4 bytes (block (0,0,0), thread ({},0,0))"
     assert lines[0] == overflow.format("read", 17)
     assert lines[1] == overflow.format("write", 14)
     assert lines[2] == (
-        "wrong: use-after-poison, write of 4 bytes at wrong.cu:4, block (0,0,0), thread (16,0,0)"
+        "wrong.cu:4: use-after-poison, write of 4 bytes (block (0,0,0), thread (16,0,0))"
     )
     assert lines[3] == (
-        "wrong: global-buffer-overflow, write of 4 bytes at wrong.cu:4, block (0,0,0), thread (17,0,0)"
+        "wrong.cu:4: global-buffer-overflow, write of 4 bytes (block (0,0,0), thread (17,0,0))"
     )
     assert lines[4:] == ["nothing found", "16.0"]
 

@@ -169,24 +169,6 @@ def test_copy_moves_every_layout(to: str, of: str, d: dtype, device: int) -> Non
     bits_equal(run(launch.bind("copy", "copy", layout_of([out, x], d)), out, [x], device=device), x)
 
 
-@pytest.mark.parametrize("d", [U8, BF16, I32, F64, C128], ids=by_short)
-@pytest.mark.parametrize(
-    ("shape", "order"),
-    [
-        ((40, 70), (1, 0)),
-        ((3, 33, 65), (0, 2, 1)),
-        ((5, 20, 3, 18), (0, 3, 2, 1)),
-        ((16, 16), (1, 0)),
-    ],
-)
-def test_copy_transposes_in_tiles(shape: tuple[int, ...], order: tuple[int, ...], d: dtype) -> None:
-    x = samples(d, int(np.prod(shape))).reshape(shape).transpose(order)
-    out = np.zeros(x.shape, d.np)
-    bound = launch.bind("copy", "copy", layout_of([out, x], d))
-    assert bound.entry == "copy_transposed"
-    bits_equal(run(bound, out, [x]), x)
-
-
 def test_copy_of_many_dimensions() -> None:
     x = np.arange(1 << 12, dtype=np.int16).reshape((2,) * 12).transpose(range(11, -1, -1))
     out = np.zeros(x.shape, np.int16)

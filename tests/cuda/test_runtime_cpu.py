@@ -77,6 +77,45 @@ def test_a_failure_in_any_part_is_raised():
         cpu.parallel_for(0, 30, 1, work)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+def test_shared_pieces_are_done_once_each(count, threads):
+    cpu.set_num_threads(3)
+    done, makers = [], []
+
+    def make():
+        makers.append(threading.get_ident())
+        return done.append
+
+    cpu.share(count, threads, make)
+    assert sorted(done) == list(range(count))
+    assert len(makers) <= max(1, min(count, threads, 3))
+
+
+def test_shared_pieces_run_in_several_threads_and_nobody_waits_for_one_that_does_not_come():
+    cpu.set_num_threads(2)
+    barrier = threading.Barrier(2)
+    cpu.share(2, 2, lambda: lambda index: barrier.wait())
+    release = threading.Event()
+    cpu._the_pool().submit(release.wait)  # the pool's only thread is busy
+    seen = []
+    cpu.share(5, 2, lambda: seen.append)
+    release.set()
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_failure_in_any_piece_is_raised():
+    cpu.set_num_threads(2)
+
+    def piece(index):
+        if index == 30:
+            raise KeyError("in a piece")
+
+    with pytest.raises(KeyError):
+        cpu.share(60, 2, lambda: piece)
+    cpu.share(4, 2, lambda: lambda index: cpu.share(3, 2, lambda: lambda inner: None))
+
+
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_a_count_that_is_no_count(count):
     with pytest.raises(

@@ -22,7 +22,46 @@ def test_an_operator_with_tensors_goes_to_its_backend() -> None:
     for run in (lambda: a + b, lambda: gt.add(a, b), lambda: a.add(b)):
         with dispatch.trace() as lines:
             run()
-        assert hops(lines) == ["[call add.Tensor CPU"]
+        assert hops(lines) == ["[call add.Tensor AutogradCPU", " [redispatch add.Tensor CPU"]
+
+
+def test_recording_changes_nothing_of_the_way() -> None:
+    a = gt.ones(2, requires_grad=True)
+    with dispatch.trace() as lines:
+        made = a + a
+    assert hops(lines) == ["[call add.Tensor AutogradCPU", " [redispatch add.Tensor CPU"]
+    assert type(made.grad_fn).__name__ == "AddBackward0"
+    with gt.inference_mode(), dispatch.trace() as lines:
+        gt.ones(2) + gt.ones(2)
+    assert hops(lines)[-1] == "[call add.Tensor CPU"
+
+
+def test_a_view_passes_ad_inplace_or_view() -> None:
+    a = gt.ones(2, 3)
+    with dispatch.trace() as lines:
+        view = a.view(6)
+    assert hops(lines) == [
+        "[call view AutogradCPU", " [redispatch view ADInplaceOrView", "  [redispatch view CPU",
+    ]  # fmt: skip
+    assert view._base is a
+
+
+def test_the_seed_clone_calls_below_autograd() -> None:
+    a = gt.ones(2, requires_grad=True)
+    with dispatch.trace() as lines:
+        a.clone()
+    assert hops(lines) == [
+        "[call clone AutogradCPU", " [redispatch clone CPU", "  [call empty_like CPU",
+        "   [call empty.memory_format BackendSelect", "    [redispatch empty.memory_format CPU",
+        "  [redispatch copy_ CPU",
+    ]  # fmt: skip
+
+
+def test_an_operator_without_derivative_has_no_kernel_at_autograd() -> None:
+    a = gt.ones(2)
+    with dispatch.trace() as lines:
+        gt.eq(a, a)
+    assert hops(lines) == ["[call eq.Tensor CPU"]
 
 
 def test_a_factory_passes_backend_select() -> None:
@@ -36,7 +75,10 @@ def test_what_writes_passes_ad_inplace_or_view_and_moves_the_version() -> None:
     version = a._version
     with dispatch.trace() as lines:
         a.add_(a)
-    assert hops(lines) == ["[call add_.Tensor ADInplaceOrView", " [redispatch add_.Tensor CPU"]
+    assert hops(lines) == [
+        "[call add_.Tensor AutogradCPU", " [redispatch add_.Tensor ADInplaceOrView",
+        "  [redispatch add_.Tensor CPU",
+    ]  # fmt: skip
     assert a._version == version + 1
 
 

@@ -21,15 +21,15 @@ from gputensor.library import Library, fallthrough_kernel
 from .operands import Operand, fresh_namespace
 
 KEYS = (
-    "CPU", "Meta", "SparseCPU", "Conjugate", "AutogradCPU", "AutogradOther", "Autograd",
+    "CPU", "Meta", "SparseCPU", "Functionalize", "AutogradCPU", "AutogradOther", "Autograd",
     "CompositeExplicitAutograd", "CompositeImplicitAutograd", "TESTING_ONLY_GenericMode",
 )  # fmt: skip
-FALLBACK_KEYS = ("Conjugate", "TESTING_ONLY_GenericMode")
+FALLBACK_KEYS = ("Functionalize", "TESTING_ONLY_GenericMode")
 OPERANDS = {
     "cpu": ("AutogradCPU", "ADInplaceOrView", "BackendSelect", "CPU"),
     "meta": ("AutogradMeta", "ADInplaceOrView", "BackendSelect", "Meta"),
     "sparse": ("AutogradOther", "ADInplaceOrView", "BackendSelect", "SparseCPU"),
-    "conjugated": ("AutogradCPU", "ADInplaceOrView", "Conjugate", "BackendSelect", "CPU"),
+    "functionalised": ("AutogradCPU", "ADInplaceOrView", "Functionalize", "BackendSelect", "CPU"),
     "in mode": ("TESTING_ONLY_GenericMode", "AutogradCPU", "ADInplaceOrView", "BackendSelect", "CPU"),
 }
 BUILTIN_FALLTHROUGHS = {"BackendSelect", "ADInplaceOrView", "AutogradCPU", "AutogradMeta", "AutogradOther"}
@@ -156,7 +156,7 @@ class Dispatcher(RuleBasedStateMachine):
         try:
             got = dispatch.find(f"{self.ns}::f")(operand)
         except errors.DispatchError as error:
-            got = "ambiguous" if "ambiguous" in str(error) else "missing"
+            got = "ambiguous" if "is ambiguous" in str(error) else "missing"
         assert got == self.expected(OPERANDS[form])
 
     @invariant()

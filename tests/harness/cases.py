@@ -97,7 +97,11 @@ class Case:
             if type(x) is T:
                 if op.family != "where" or meeting or x is not self.sample.args[0]:
                     meeting.append((x.sizes, x.dtype or self.dtype))
-            elif type(x) in (bool, int, float, complex) and op.family in ("binary", "comparison", "where"):
+            elif type(x) in (bool, int, float, complex) and op.family in (
+                "binary",
+                "comparison",
+                "where",
+            ):
                 meeting.append(x)
         if op.dtypes == "same" and len({of for _, of in meeting}) > 1:
             return None
@@ -126,7 +130,11 @@ class Case:
         def enter(x: Any) -> Any:
             if type(x) is T:
                 array = self.array(x, next(position))
-                mask = x.dtype is dtypes.bool_ and self.op().family == "where" and x is self.sample.args[0]
+                mask = (
+                    x.dtype is dtypes.bool_
+                    and self.op().family == "where"
+                    and x is self.sample.args[0]
+                )
                 return array if expected.compute is None or mask else widen(array, expected.compute)
             return _fill_in(x, self.dtype, "cpu")
 
@@ -191,7 +199,7 @@ class Call:
             )
 
 
-# --- forms ------------------------------------------------------------------------------------------
+# --- forms ----------------------------------------------------------------------------------------
 
 
 def as_function(name: str) -> Callable[..., Any] | None:
@@ -231,7 +239,7 @@ def main_form(name: str) -> Callable[..., Any]:
     return as_function(name) or as_method(name) or as_property(name) or as_packet(name)
 
 
-# --- cases ------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 
 
 def dtypes_of(row: Row) -> tuple[dtype, ...]:
@@ -264,10 +272,11 @@ def _layouts(row: Row, sample: S) -> list[str]:
     """Those in which at least one operand lies otherwise than contiguously."""
     free = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T and x.layout is None]
     return [
-        layout for layout in LAYOUTS
+        layout
+        for layout in LAYOUTS
         if (layout == "contiguous" or any(operands.strides_of(x.sizes, layout) for x in free))
         and not (layout == "expanded" and row.refuses_expanded)
-    ]  # fmt: skip
+    ]
 
 
 def _leaves(tree: Any) -> Iterator[Any]:

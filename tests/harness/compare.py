@@ -1,4 +1,4 @@
-"""Checks of results: equal bits, or within so many units in the last place. They raise, with a case."""
+"""Checks of results: equal bits, or within so many units in the last place. They raise."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from gputensor.core.dtype import BOOL, COMPLEX, FLOATING, dtype
+from gputensor.tensor import materialised
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    return tensor.cpu()._get_array()
+    return materialised(tensor.cpu())._get_array()
 
 
 def cast(wide: Any, to: dtype) -> np.ndarray:
-    """A reference in float64, complex128 or int64 rounded to a dtype; integers keep the low bits."""
+    """A reference in a wide dtype rounded to another one; integers keep the low bits."""
     wide = np.asarray(wide)
     if wide.dtype == to.np:
         return wide
@@ -37,7 +38,10 @@ def same(found: np.ndarray, expected: np.ndarray) -> bool:
         return False
     x_is_nan, y_is_nan = np.isnan(x), np.isnan(y)
     bits = f"u{x.dtype.itemsize}"
-    return bool(((x.view(bits) == y.view(bits)) | x_is_nan & y_is_nan).all() and (x_is_nan == y_is_nan).all())
+    return bool(
+        ((x.view(bits) == y.view(bits)) | x_is_nan & y_is_nan).all()
+        and (x_is_nan == y_is_nan).all()
+    )
 
 
 def _parts(array: np.ndarray) -> np.ndarray:

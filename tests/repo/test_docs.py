@@ -26,7 +26,10 @@ PAGES = [
 ]
 NAMES = [str(p.relative_to(ROOT)) for p in PAGES]
 # Languages of blocks that are shown and not run.
-SHOWN = {"text", "yaml", "diff", "c++", "dockerfile"}
+SHOWN = {"text", "yaml", "toml", "diff", "c++", "dockerfile"}
+
+# Pages whose blocks launch kernels: skipped where neither a GPU nor the emulator is there.
+NEEDS_CUDA = {"kernels_without_a_gpu.md"}
 
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -60,9 +63,18 @@ def test_every_block_names_a_language_that_is_checked(page: Path) -> None:
     assert {language for _, language, _ in blocks(page)} <= {"python", "sh", *SHOWN}
 
 
+def _skip_without_cuda(page: Path) -> None:
+    if page.name in NEEDS_CUDA:
+        from gputensor import cuda
+
+        if not cuda.is_available():
+            pytest.skip(str(cuda.unavailable_reason()))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    _skip_without_cuda(page)
     names: dict[str, object] = {"__name__": "__docs__"}
     for line, language, text in blocks(page):
         if language != "python":
@@ -81,6 +93,8 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_shell_lines_run_or_name_what_exists(page: Path, tmp_path: Path) -> None:
+    _skip_without_cuda(page)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for line, command in shell_lines(page):
         words = [w for w in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", w)]
@@ -108,7 +122,8 @@ def test_shell_lines_run_or_name_what_exists(page: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    prose = re.sub(r"`[^`]*`", "", BLOCK.sub("", page.read_text(encoding="utf-8")))
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
         if not target.startswith(("http:", "https:")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

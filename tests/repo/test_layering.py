@@ -21,16 +21,16 @@ FLOORS = [
     (1, "runtime"),
     (1, "dispatch"),
     (2, "_generated"),
-    (3, "storage tensor indexing printing pickling serialization interop construct limits"),
+    (3, "storage tensor subclass indexing printing pickling serialization interop construct limits"),
     (4, "kernels"),
     (5, "iterator"),
     (6, "native"),
     (7, "autograd"),
-    (8, "fallback library infer_schema custom_op"),
-    (9, "_generated.register _generated.autograd _generated.inplace_or_view "
+    (8, "fallback lazy_views modes library infer_schema custom_op"),
+    (9, "_generated.register _generated.autograd _generated.derivatives _generated.inplace_or_view "
         "_generated.backend_select"),
-    (10, "cuda layout ops testing array_api"),
-    (11, "__init__ __main__ cli"),
+    (10, "cuda layout ops testing array_api backend device_module op_tests profiler audit"),
+    (11, "__init__ __main__ cli pytest_plugin"),
 ]  # fmt: skip
 # Kernels see operands, never a Tensor: of what lies below them they may use floors 0 and 1 only.
 SEES_ONLY = {"kernels": 1}

@@ -1,9 +1,9 @@
-"""One row per operator: samples to call it with, a NumPy reference, how exact it is, how it refuses.
+"""One row per operator: samples to call it with, a NumPy reference, how exact it is, its refusals.
 
 A row says nothing that native_functions.yaml already says; the harnesses (`tests/test_ops_*.py`)
-know no operator by name and take forms, dtypes and overloads from there. Adding an operator adds one
-row to the file of its family. `x.add_` and `add.out` are forms of the row `add`; an operator that
-has no other form, such as `copy_`, keeps its underscore.
+know no operator by name and take forms, dtypes and overloads from there. Adding an operator adds
+one row to the file of its family. `x.add_` and `add.out` are forms of the row `add`; an operator
+that has no other form, such as `copy_`, keeps its underscore.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class S:
 
 
 class Fails:
-    """A call that must raise `kind` with a message that `message` is found in, and change nothing."""
+    """A call that must raise `kind`, with `message` found in its sentence, and change nothing."""
 
     __slots__ = ("sample", "kind", "message", "dtype")
 
@@ -63,8 +63,8 @@ class Row:
         or a mapping from dtypes. why: where that number comes from.
     device_ulp: how far the devices may be apart; 0 is equal bits.
     operator: Python's operator, where it calls this one.
-    out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact` (floating
-        and complex) or `truth` (bool and uint8).
+    out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact`
+        (floating and complex) or `truth` (bool and uint8).
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
         `dtype=` nor the first tensor's.
@@ -78,10 +78,25 @@ class Row:
     """
 
     __slots__ = (
-        "name", "samples", "ref", "ulp", "why", "device_ulp", "operator", "out", "errors", "may_copy",
-        "result", "refuses", "dtypes", "no_meta", "needs_backend", "zeros_equal", "refuses_expanded",
+        "name",
+        "samples",
+        "ref",
+        "ulp",
+        "why",
+        "device_ulp",
+        "operator",
+        "out",
+        "errors",
+        "may_copy",
+        "result",
+        "refuses",
+        "dtypes",
+        "no_meta",
+        "needs_backend",
+        "zeros_equal",
+        "refuses_expanded",
         "rule",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, name: str, samples: list[S], ref: Callable[..., Any] | None = None, *,
@@ -116,18 +131,26 @@ def grid(values: str = "any") -> list[S]:
 
 
 def pairs(values: str = "any", second: str | None = None) -> list[S]:
-    """Two operands: of one size, broadcast, beside 0-d tensors, numbers, other dtypes and layouts."""
+    """Two operands: of one size, broadcast, beside 0-d ones, numbers, other dtypes and layouts."""
     from gputensor.core import dtype as d
 
     second = second or values
     made = [S(T(*sizes, values=values), T(*sizes, values=second)) for sizes in SHAPES]
     for a, b in (
-        ((2, 3), (3,)), ((3, 1), (1, 4)), ((4, 1, 3), (2, 1)), ((2, 3), ()), ((), (2, 3)), ((0, 3), (3,)),
-        ((2, 3, 4, 5), (3, 1, 1)), ((0,), (1,)),
-    ):  # fmt: skip
+        ((2, 3), (3,)),
+        ((3, 1), (1, 4)),
+        ((4, 1, 3), (2, 1)),
+        ((2, 3), ()),
+        ((), (2, 3)),
+        ((0, 3), (3,)),
+        ((2, 3, 4, 5), (3, 1, 1)),
+        ((0,), (1,)),
+    ):
         made.append(S(T(*a, values=values), T(*b, values=second)))
     made.append(S(T(2, 3, values=values), T(2, 3, values=second, layout="transposed")))
-    made.append(S(T(2, 3, 4, 5, values=values), T(2, 3, 4, 5, values=second, layout="channels_last")))
+    made.append(
+        S(T(2, 3, 4, 5, values=values), T(2, 3, 4, 5, values=second, layout="channels_last"))
+    )
     for other in (d.float32, d.int32, d.uint8, d.bool_, d.bfloat16, d.complex64, d.float64):
         made.append(S(T(2, 3), T(2, 3, values="nonzero", dtype=other)))
         made.append(S(T(2, 3), T(values="nonzero", dtype=other)))
@@ -149,8 +172,20 @@ def _gather() -> dict[str, dict[str, Row]]:
 
 
 FAMILIES = (
-    "view", "factory", "range", "random", "copy", "resize", "fill", "join", "binary", "unary",
-    "comparison", "where", "reduce", "matmul",
-)  # fmt: skip
+    "view",
+    "factory",
+    "range",
+    "random",
+    "copy",
+    "resize",
+    "fill",
+    "join",
+    "binary",
+    "unary",
+    "comparison",
+    "where",
+    "reduce",
+    "matmul",
+)
 BY_FAMILY = _gather()
 ROWS = {name: row for rows in BY_FAMILY.values() for name, row in rows.items()}

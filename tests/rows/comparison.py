@@ -20,7 +20,10 @@ _REFUSES = {
     for name in ("eq", "ge", "gt", "le", "lt", "ne")
 }
 _ORDERED = {
-    name: (*refused, Fails(S(T(2), T(2)), errors.DtypeError, f"{name}: 'self' must be real", complex64))
+    name: (
+        *refused,
+        Fails(S(T(2), T(2)), errors.DtypeError, f"{name}: 'self' must be real", complex64),
+    )
     for name, refused in _REFUSES.items()
 }
 

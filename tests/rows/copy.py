@@ -22,7 +22,9 @@ def converted(array: np.ndarray, to: np.dtype) -> np.ndarray:
     target = from_numpy(np.dtype(to))
     with np.errstate(all="ignore"):
         if target.category == BOOL:
-            return array.astype(np.complex128) != 0 if array.dtype.kind == "c" else array.astype(bool)
+            return (
+                array.astype(np.complex128) != 0 if array.dtype.kind == "c" else array.astype(bool)
+            )
         if array.dtype.kind == "c" and to.kind != "c":
             array = array.real
         if target.category == INTEGER and array.dtype.kind not in "biu":
@@ -79,17 +81,27 @@ _FORMATS = (gt.contiguous_format, gt.channels_last, gt.preserve_format)
 ROWS = [
     Row(
         "clone",
-        grid() + [S(_IMAGE, memory_format=f) for f in _FORMATS] + [S(T(2, 3), memory_format=gt.contiguous_format)],
+        grid()
+        + [S(_IMAGE, memory_format=f) for f in _FORMATS]
+        + [S(T(2, 3), memory_format=gt.contiguous_format)],
         _same,
         errors=(
-            Fails(S(T(2, 3), memory_format=gt.channels_last), errors.GpuTensorError, "must have 4 dimensions|4"),
+            Fails(
+                S(T(2, 3), memory_format=gt.channels_last),
+                errors.GpuTensorError,
+                "must have 4 dimensions|4",
+            ),
         ),
     ),
     Row(
-        "contiguous", grid() + [S(_IMAGE, memory_format=gt.channels_last)], _same, may_copy=True,
+        "contiguous",
+        grid() + [S(_IMAGE, memory_format=gt.channels_last)],
+        _same,
+        may_copy=True,
         errors=(
             Fails(
-                S(T(2, 3, layout="transposed"), memory_format=gt.preserve_format), errors.ArgumentError,
+                S(T(2, 3, layout="transposed"), memory_format=gt.preserve_format),
+                errors.ArgumentError,
                 "contiguous: 'memory_format' must name an order of dimensions",
             ),
         ),
@@ -98,53 +110,96 @@ ROWS = [
         "copy_",
         [S(T(4, 6, values="any"), T(4, 6, values="any", dtype=d)) for d in ALL]
         + [
-            S(T(2, 3), T(3)), S(T(2, 3), T()), S(T(), T()), S(T(0, 3), T(3)), S(T(1, 3, 1), T(3, 1)),
-            S(_IMAGE, T(2, 3, 4, 5, layout="channels_last")), S(_IMAGE, T(3, 1, 5), True),
+            S(T(2, 3), T(3)),
+            S(T(2, 3), T()),
+            S(T(), T()),
+            S(T(0, 3), T(3)),
+            S(T(1, 3, 1), T(3, 1)),
+            S(_IMAGE, T(2, 3, 4, 5, layout="channels_last")),
+            S(_IMAGE, T(3, 1, 5), True),
         ],
-        _copied, refuses_expanded=True,
+        _copied,
+        refuses_expanded=True,
         errors=(
             Fails(S(T(2, 3), T(2)), errors.ShapeError, "copy_: "),
             Fails(S(T(2), 1.0), TypeError, "copy_: 'src' must be a Tensor"),
-            Fails(S(T(2, 3, layout="expanded"), T(2, 3)), errors.ArgumentError, "copy_: 'self' must"),
+            Fails(
+                S(T(2, 3, layout="expanded"), T(2, 3)), errors.ArgumentError, "copy_: 'self' must"
+            ),
         ),
     ),
     Row("_copy_from", [], needs_backend=True),
     Row("_copy_from_and_resize", [], needs_backend=True),
     Row(
         "flip",
-        [S(T(2, 3), (0,)), S(T(2, 3), (0, 1)), S(_IMAGE, (1, -1)), S(T(2, 3), ()), S(T(0, 3), (0,)), S(T(5), (0,))],
+        [
+            S(T(2, 3), (0,)),
+            S(T(2, 3), (0, 1)),
+            S(_IMAGE, (1, -1)),
+            S(T(2, 3), ()),
+            S(T(0, 3), (0,)),
+            S(T(5), (0,)),
+        ],
         lambda self, dims: np.flip(self, dims) if len(dims) else self,
         errors=(
             Fails(S(T(2, 3), (2,)), errors.IndexRangeError, "flip: 'dims' must be in"),
-            Fails(S(T(2, 3), (0, -2)), errors.ArgumentError, "flip: 'dims' must name each dimension at most once"),
+            Fails(
+                S(T(2, 3), (0, -2)),
+                errors.ArgumentError,
+                "flip: 'dims' must name each dimension at most once",
+            ),
         ),
     ),
     Row(
-        "item", [S(T()), S(T(1)), S(T(1, 1, 1))], lambda self: self.reshape(()),
+        "item",
+        [S(T()), S(T(1)), S(T(1, 1, 1))],
+        lambda self: self.reshape(()),
         no_meta="a meta tensor has no element to read",
         errors=(Fails(S(T(2)), errors.ArgumentError, "item: 'self' must hold one element"),),
     ),
     Row(
-        "_local_scalar_dense", [S(T()), S(T(1))], lambda self: self.reshape(()),
+        "_local_scalar_dense",
+        [S(T()), S(T(1))],
+        lambda self: self.reshape(()),
         no_meta="a meta tensor has no element to read",
     ),
+    Row("resolve_conj", grid(), lambda self: self),
+    Row("resolve_neg", grid(), lambda self: self),
     Row(
         "to",
         [S(T(4, 6, values="any", dtype=d), DTYPE) for d in ALL]
         + [
-            S(T(2, 3)), S(T(2, 3), DEVICE), S(T(2, 3), DEVICE, gt.float64), S(T(2, 3), T(1, dtype=gt.int32)),
-            S(T(2, 3), dtype=gt.float16), S(T(2, 3), copy=True), S(_IMAGE, memory_format=gt.channels_last),
-            S(T(), gt.bfloat16), S(T(0, 3), gt.int8), S(_IMAGE, gt.float64, memory_format=gt.contiguous_format),
+            S(T(2, 3)),
+            S(T(2, 3), DEVICE),
+            S(T(2, 3), DEVICE, gt.float64),
+            S(T(2, 3), T(1, dtype=gt.int32)),
+            S(T(2, 3), dtype=gt.float16),
+            S(T(2, 3), copy=True),
+            S(_IMAGE, memory_format=gt.channels_last),
+            S(T(), gt.bfloat16),
+            S(T(0, 3), gt.int8),
+            S(_IMAGE, gt.float64, memory_format=gt.contiguous_format),
         ],
-        _to, result=_target, may_copy=True,
+        _to,
+        result=_target,
+        may_copy=True,
         errors=(
             Fails(S(T(2), dtype="float32"), TypeError, "to: 'dtype' must be"),
-            Fails(S(T(2), gt.float32, memory_format="channels_last"), TypeError, "to: 'memory_format' must be"),
+            Fails(
+                S(T(2), gt.float32, memory_format="channels_last"),
+                TypeError,
+                "to: 'memory_format' must be",
+            ),
         ),
     ),
     Row(
         "_to_copy",
-        [S(T(2, 3)), S(T(2, 3, values="any"), dtype=gt.int32), S(_IMAGE, memory_format=gt.channels_last)],
-        _to, result=_target,
+        [
+            S(T(2, 3)),
+            S(T(2, 3, values="any"), dtype=gt.int32),
+            S(_IMAGE, memory_format=gt.channels_last),
+        ],
+        _to,
+        result=_target,
     ),
-]  # fmt: skip
+]

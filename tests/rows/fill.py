@@ -22,13 +22,28 @@ ROWS = [
         "fill_",
         [S(*sample.args, value) for sample in grid() for value in (3, 2.5, True)]
         # as in PyTorch, an expanded tensor takes a number, but not a tensor
-        + [S(T(2, 3, layout="step 2"), T()), S(T(2, 3, layout="transposed"), T(dtype=float64)), S(T(), T(dtype=int64)), S(T(0, 3), T())],
+        + [
+            S(T(2, 3, layout="step 2"), T()),
+            S(T(2, 3, layout="transposed"), T(dtype=float64)),
+            S(T(), T(dtype=int64)),
+            S(T(0, 3), T()),
+        ],
         _filled,
         errors=(
             Fails(S(T(2), "1"), TypeError, "fill_: 'value' must be a number"),
-            Fails(S(T(2), T(2)), errors.ArgumentError, "fill_: 'value' must be a number or a 0-d tensor"),
-            Fails(S(T(2, 3, layout="expanded"), T()), errors.ArgumentError, "must not hold one memory location"),
-            Fails(S(T(2), 1j), errors.ArgumentError, "fill_: 'value' must be real for f32", float32),
+            Fails(
+                S(T(2), T(2)),
+                errors.ArgumentError,
+                "fill_: 'value' must be a number or a 0-d tensor",
+            ),
+            Fails(
+                S(T(2, 3, layout="expanded"), T()),
+                errors.ArgumentError,
+                "must not hold one memory location",
+            ),
+            Fails(
+                S(T(2), 1j), errors.ArgumentError, "fill_: 'value' must be real for f32", float32
+            ),
         ),
     ),
     Row("zero_", grid(), np.zeros_like),

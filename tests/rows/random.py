@@ -20,7 +20,9 @@ _BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 def _uniform(size: Any, of: Any) -> np.ndarray:
     count = math.prod(size)
-    words = np.random.Philox(key=np.array([7, 0], np.uint64), counter=np.array([2**64 - 1] * 4, np.uint64))
+    words = np.random.Philox(
+        key=np.array([7, 0], np.uint64), counter=np.array([2**64 - 1] * 4, np.uint64)
+    )
     if of.category == COMPLEX:
         parts = _uniform((count, 2), of.to_real).astype(np.float64)
         return (parts[:, 0] + 1j * parts[:, 1]).astype(of.np).reshape(size)
@@ -50,7 +52,9 @@ _INTEGER = "rand: 'dtype' must be floating or complex"
 
 ROWS = [
     Row(
-        "rand", [S((5,), dtype=DTYPE), S((2, 3)), S(()), S((0, 3)), S((33, 5), dtype=DTYPE)], _rand,
+        "rand",
+        [S((5,), dtype=DTYPE), S((2, 3)), S(()), S((0, 3)), S((33, 5), dtype=DTYPE)],
+        _rand,
         dtypes=_FLOATS,
         errors=(
             Fails(S((2,), dtype=int64), errors.DtypeError, _INTEGER),
@@ -61,15 +65,24 @@ ROWS = [
         "rand_like",
         [S(T(2, 3)), S(T(2, 3, 4, 5)), S(T()), S(T(0, 3)), S(T(2, 3), dtype=gt.float64)]
         + [S(T(2, 3, 4, 5), memory_format=gt.channels_last)],
-        _rand_like, dtypes=_FLOATS, errors=(Fails(S(T(2)), errors.DtypeError, _INTEGER, int64),),
+        _rand_like,
+        dtypes=_FLOATS,
+        errors=(Fails(S(T(2)), errors.DtypeError, _INTEGER, int64),),
     ),
     Row(
-        "uniform_", [S(T(2, 3)), S(T()), S(T(0, 3)), S(T(2, 3, 4, 5)), S(T(2, 3), 2.0, 4.0)], _uniform_,
-        dtypes=_FLOATS, refuses_expanded=True,
+        "uniform_",
+        [S(T(2, 3)), S(T()), S(T(0, 3)), S(T(2, 3, 4, 5)), S(T(2, 3), 2.0, 4.0)],
+        _uniform_,
+        dtypes=_FLOATS,
+        refuses_expanded=True,
         errors=(
-            Fails(S(T(2, 3, layout="expanded")), errors.ArgumentError, "uniform_: 'self' must not hold one memory"),
+            Fails(
+                S(T(2, 3, layout="expanded")),
+                errors.ArgumentError,
+                "uniform_: 'self' must not hold one memory",
+            ),
             Fails(S(T(2), 2.0, 1.0), errors.ArgumentError, "uniform_: 'from' must not be above to"),
             Fails(S(T(2)), errors.DtypeError, _INTEGER, int64),
         ),
     ),
-]  # fmt: skip
+]

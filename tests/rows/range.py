@@ -9,8 +9,17 @@ import numpy as np
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import (
-    ALL, COMPLEX, INTEGER, bfloat16, complex64, complex128, float16, float32, float64, int64,
-)  # fmt: skip
+    ALL,
+    COMPLEX,
+    INTEGER,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+)
 
 from . import DTYPE, Fails, Row, S
 
@@ -48,14 +57,33 @@ ROWS = [
     Row(
         "arange",
         [
-            S(5), S(0), S(2.5), S(1, 7), S(-2, 3), S(1, 7, 2), S(7, 1, -2), S(0.5, 3, 0.25), S(3, 3, 1),
-            S(5, dtype=DTYPE), S(1, 100, dtype=DTYPE), S(0, 20, 3, dtype=DTYPE), S(1.0, 3.0, 0.5, dtype=gt.float16),
-            S(0, 1.0, 0.1, dtype=float64), S(300, dtype=gt.float32),
+            S(5),
+            S(0),
+            S(2.5),
+            S(1, 7),
+            S(-2, 3),
+            S(1, 7, 2),
+            S(7, 1, -2),
+            S(0.5, 3, 0.25),
+            S(3, 3, 1),
+            S(5, dtype=DTYPE),
+            S(1, 100, dtype=DTYPE),
+            S(0, 20, 3, dtype=DTYPE),
+            S(1.0, 3.0, 0.5, dtype=gt.float16),
+            S(0, 1.0, 0.1, dtype=float64),
+            S(300, dtype=gt.float32),
         ],
-        _arange, result=_arange_dtype, dtypes=_REAL, out="any",
+        _arange,
+        result=_arange_dtype,
+        dtypes=_REAL,
+        out="any",
         errors=(
             Fails(S(1, 5, 0), errors.ArgumentError, "arange: 'step' must not be 0"),
-            Fails(S(5, 1), errors.ArgumentError, "arange: 'end' must lie from start in the direction of step"),
+            Fails(
+                S(5, 1),
+                errors.ArgumentError,
+                "arange: 'end' must lie from start in the direction of step",
+            ),
             Fails(S(float("inf")), errors.ArgumentError, "arange: 'end' must be finite"),
             Fails(S("5"), TypeError, "arange: 'end' must be a number"),
             Fails(S(5, dtype="int"), TypeError, "'dtype' must be"),
@@ -64,7 +92,8 @@ ROWS = [
     Row(
         "eye",
         [S(3), S(0), S(2, 4), S(4, 2), S(3, 0), S(3, dtype=DTYPE), S(2, 3, dtype=DTYPE)],
-        lambda n, m=None, dtype=None: np.eye(n, m), out="any",
+        lambda n, m=None, dtype=None: np.eye(n, m),
+        out="any",
         errors=(
             Fails(S(-1), errors.ArgumentError, "eye: 'n' must not be negative"),
             Fails(S(2.5), TypeError, "eye: 'n' must be an int"),
@@ -73,10 +102,20 @@ ROWS = [
     Row(
         "linspace",
         [
-            S(0, 1, 5), S(0, 1, 1), S(0, 1, 0), S(-3, 3, 7), S(3, -3, 4), S(0.0, 1.0, 11), S(0, 10, 300),
-            S(0, 8, 5, dtype=DTYPE), S(0, 1j, 3), S(0, 10, 4, dtype=float64),
+            S(0, 1, 5),
+            S(0, 1, 1),
+            S(0, 1, 0),
+            S(-3, 3, 7),
+            S(3, -3, 4),
+            S(0.0, 1.0, 11),
+            S(0, 10, 300),
+            S(0, 8, 5, dtype=DTYPE),
+            S(0, 1j, 3),
+            S(0, 10, 4, dtype=float64),
         ],
-        _linspace, result=_linspace_dtype, out="any",
+        _linspace,
+        result=_linspace_dtype,
+        out="any",
         dtypes=tuple(d for d in ALL if d is not gt.bool),
         ulp={float32: 1, float64: 2, float16: 1, bfloat16: 1, complex64: 2, complex128: 2},
         why="step is rounded once, and NumPy counts from the start where we count from both ends",
@@ -86,4 +125,4 @@ ROWS = [
             Fails(S("0", 1, 2), TypeError, "linspace: 'start' must be a number"),
         ),
     ),
-]  # fmt: skip
+]

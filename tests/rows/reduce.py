@@ -8,8 +8,14 @@ import numpy as np
 
 from gputensor.core import errors
 from gputensor.core.dtype import (
-    bfloat16, complex64, complex128, float16, float32, float64, int64,
-)  # fmt: skip
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+)
 
 from . import Fails, Row, S, T
 
@@ -18,11 +24,17 @@ def _over_dims(values: str, empty: bool = True) -> list[S]:
     """All elements and some dimensions of several sizes; `empty`: also over no elements."""
     made = [S(T(*sizes, values=values)) for sizes in ((2, 3), (), (1, 3, 1), (2, 3, 4, 5), (7,))]
     made += [
-        S(T(2, 3, values=values), 0), S(T(2, 3, values=values), -1, True), S(T(values=values), 0),
-        S(T(2, 3, 4, 5, values=values), 1), S(T(2, 3, 4, 5, values=values), 3, True),
-        S(T(3, 1, values=values), 1), S(T(0, 3, values=values), 1), S(T(70, 3), 0), S(T(3, 70), 1),
+        S(T(2, 3, values=values), 0),
+        S(T(2, 3, values=values), -1, True),
+        S(T(values=values), 0),
+        S(T(2, 3, 4, 5, values=values), 1),
+        S(T(2, 3, 4, 5, values=values), 3, True),
+        S(T(3, 1, values=values), 1),
+        S(T(0, 3, values=values), 1),
+        S(T(70, 3), 0),
+        S(T(3, 70), 1),
         S(T(40, 33)),
-    ]  # fmt: skip
+    ]
     if empty:
         made += [S(T(0, 3)), S(T(0, 3), 0), S(T(3, 0, 2), 1, True), S(T(0))]
     return made
@@ -30,10 +42,13 @@ def _over_dims(values: str, empty: bool = True) -> list[S]:
 
 def _over_several(values: str) -> list[S]:
     return [
-        S(T(2, 3, 4, 5, values=values), (0, 2)), S(T(2, 3, 4, 5, values=values), (-1, 1), True),
-        S(T(2, 3, values=values), (0, 1)), S(T(2, 3, values=values), (1, 0), keepdim=True),
-        S(T(2, 3, 4, 5, values=values), dim=[2, 3]), S(T(2, 3, values=values), (0,)),
-    ]  # fmt: skip
+        S(T(2, 3, 4, 5, values=values), (0, 2)),
+        S(T(2, 3, 4, 5, values=values), (-1, 1), True),
+        S(T(2, 3, values=values), (0, 1)),
+        S(T(2, 3, values=values), (1, 0), keepdim=True),
+        S(T(2, 3, 4, 5, values=values), dim=[2, 3]),
+        S(T(2, 3, values=values), (0,)),
+    ]
 
 
 def _axes(dim: Any) -> Any:
@@ -60,47 +75,79 @@ _WHY = (
     "chains of at most 40 additions of numbers of one sign, half an ulp each, in the samples that "
     "are not exact; 16-bit floats round the f32 sum once"
 )
-_POSITIVE = [S(T(600, values="positive")), S(T(40, 33, values="positive"), 0), S(T(3, 300, values="positive"), 1)]
+_POSITIVE = [
+    S(T(600, values="positive")),
+    S(T(40, 33, values="positive"), 0),
+    S(T(3, 300, values="positive"), 1),
+]
 _BAD_DIM = S(T(2, 3), 2)
 
 
 def _refusals(op: str) -> tuple[Fails, ...]:
     return (
         Fails(_BAD_DIM, errors.IndexRangeError, rf"{op}: 'dim' must be in \[-2, 1\] \(got 2\)"),
-        Fails(S(T(2, 3), (0, -2)), errors.ArgumentError, f"{op}: 'dim' must name each dimension at most once"),
+        Fails(
+            S(T(2, 3), (0, -2)),
+            errors.ArgumentError,
+            f"{op}: 'dim' must name each dimension at most once",
+        ),
         Fails(S(T(2, 3), "0"), TypeError, f"{op}: 'dim' must be"),
     )
 
 
 def _no_elements(op: str) -> tuple[Fails, ...]:
     return (
-        Fails(S(T(0, 3), 0), errors.IndexRangeError, f"{op}: 'dim' must name dimensions of non-zero size"),
-        Fails(S(T(0, 3)), errors.IndexRangeError, f"{op}: 'dim' must be given for an empty tensor"),
+        Fails(
+            S(T(0, 3), 0),
+            errors.IndexRangeError,
+            f"{op}: 'dim' must name dimensions of non-zero size",
+        ),
+        Fails(S(T(0, 3)), errors.ArgumentError, f"{op}: 'dim' must be given for an empty tensor"),
     )
 
 
 ROWS = [
     Row(
-        "all", _over_dims("any") + _over_several("any") + [S(T(2, 3), ())],
-        _reference(np.all, none_means_all=False), out="truth", errors=_refusals("all"),
+        "all",
+        _over_dims("any") + _over_several("any") + [S(T(2, 3), ())],
+        _reference(np.all, none_means_all=False),
+        out="truth",
+        errors=_refusals("all"),
     ),
     Row(
-        "amax", _over_dims("any", empty=False) + _over_several("any") + [S(T(2, 3), ())],
-        _reference(np.max), out="same", zeros_equal=True, errors=_refusals("amax") + _no_elements("amax"),
+        "amax",
+        _over_dims("any", empty=False) + _over_several("any") + [S(T(2, 3), ())],
+        _reference(np.max),
+        out="same",
+        zeros_equal=True,
+        errors=_refusals("amax") + _no_elements("amax"),
     ),
     Row(
-        "amin", _over_dims("any", empty=False) + _over_several("any") + [S(T(2, 3), ())],
-        _reference(np.min), out="same", zeros_equal=True, errors=_refusals("amin") + _no_elements("amin"),
+        "amin",
+        _over_dims("any", empty=False) + _over_several("any") + [S(T(2, 3), ())],
+        _reference(np.min),
+        out="same",
+        zeros_equal=True,
+        errors=_refusals("amin") + _no_elements("amin"),
     ),
     Row(
-        "any", _over_dims("any") + _over_several("any") + [S(T(2, 3), ())],
-        _reference(np.any, none_means_all=False), out="truth", errors=_refusals("any"),
+        "any",
+        _over_dims("any") + _over_several("any") + [S(T(2, 3), ())],
+        _reference(np.any, none_means_all=False),
+        out="truth",
+        errors=_refusals("any"),
     ),
     Row(
         "mean",
-        _over_dims("exact") + _over_several("exact") + _POSITIVE
+        _over_dims("exact")
+        + _over_several("exact")
+        + _POSITIVE
         + [S(T(2, 3), dtype=float64), S(T(2, 3), (1,), True, dtype=complex64), S(T(2, 3), ())],
-        _reference(_mean), ulp=_SUMS, why=_WHY, device_ulp=20, out="inexact",
+        _reference(_mean),
+        ulp=_SUMS,
+        why=_WHY,
+        device_ulp=20,
+        out="inexact",
         errors=(
             *_refusals("mean"),
             Fails(S(T(2)), errors.DtypeError, "mean: 'self' must be floating or complex", int64),
@@ -108,12 +155,18 @@ ROWS = [
     ),
     Row(
         "sum",
-        _over_dims("exact") + _over_several("exact") + _POSITIVE
+        _over_dims("exact")
+        + _over_several("exact")
+        + _POSITIVE
         + [S(T(2, 3), dtype=float64), S(T(2, 3), (1,), True, dtype=complex64), S(T(2, 3), ())],
-        _reference(np.sum), ulp=_SUMS, why=_WHY, device_ulp=20, out="any",
+        _reference(np.sum),
+        ulp=_SUMS,
+        why=_WHY,
+        device_ulp=20,
+        out="any",
         errors=(
             *_refusals("sum"),
             Fails(S(T(2), dtype="float"), TypeError, "sum: 'dtype' must be"),
         ),
     ),
-]  # fmt: skip
+]

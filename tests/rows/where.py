@@ -32,8 +32,16 @@ ROWS = [
         ],
         np.where,
         errors=(
-            Fails(S(T(2, dtype=int64), T(2), T(2)), errors.DtypeError, "where: 'condition' must be a bool tensor"),
-            Fails(S(_condition(2), T(3), T(2)), errors.ShapeError, "where: '(condition|self|other)' must broadcast"),
+            Fails(
+                S(T(2, dtype=int64), T(2), T(2)),
+                errors.DtypeError,
+                "where: 'condition' must be a bool tensor",
+            ),
+            Fails(
+                S(_condition(2), T(3), T(2)),
+                errors.ShapeError,
+                "where: '(condition|self|other)' must broadcast",
+            ),
         ),
     )
-]  # fmt: skip
+]

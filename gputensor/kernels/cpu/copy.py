@@ -16,8 +16,6 @@ from . import cast, layout_copy, quiet
 _copyto = np.copyto
 # Elements cast at a time, so that the passes of a cast find them in the L2 cache.
 _BLOCK = 1 << 16
-# A thread of the pool costs 60 us, as much as casting some of these.
-_BLOCKS_PER_THREAD = 4
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:
@@ -46,23 +44,29 @@ def _convert_large(dst: np.ndarray, src: np.ndarray) -> None:
     if dst.flags.c_contiguous and src.flags.c_contiguous and dst.shape == src.shape:
         _convert_in_blocks(dst.reshape(-1), src.reshape(-1))
     elif _run_alike(dst, src):
-        quiet.run(cast.convert_into, dst, src)
+        if src.shape != dst.shape:
+            src = np.broadcast_to(src, dst.shape)
+        layout_copy.in_parts(_convert, dst, src, True)
     elif src.itemsize > dst.itemsize:
-        layout_copy.copy(dst, quiet.run(cast.convert, src, dst.dtype))
+        narrow = np.empty_like(src, dst.dtype)
+        copy(narrow, src)
+        layout_copy.copy(dst, narrow)
     else:
         moved = np.empty_like(dst, src.dtype)
         layout_copy.copy(moved, src)
-        quiet.run(cast.convert_into, dst, moved)
+        copy(dst, moved)
+
+
+def _convert(dst: np.ndarray, src: np.ndarray) -> None:
+    quiet.run(cast.convert_into, dst, src)
 
 
 def _convert_in_blocks(dst: np.ndarray, src: np.ndarray) -> None:
-    def some(first: int, last: int) -> None:
-        for begin in range(first * _BLOCK, min(last * _BLOCK, dst.size), _BLOCK):
-            end = begin + _BLOCK
-            quiet.run(cast.convert_into, dst[begin:end], src[begin:end])
+    def block(index: int) -> None:
+        where = slice(index * _BLOCK, index * _BLOCK + _BLOCK)
+        quiet.run(cast.convert_into, dst[where], src[where])
 
-    blocks = -(-dst.size // _BLOCK)
-    cpu.parallel_for(0, blocks, _BLOCKS_PER_THREAD, some)
+    cpu.share(-(-dst.size // _BLOCK), cpu.get_num_threads(), lambda: block)
 
 
 def _run_alike(dst: np.ndarray, src: np.ndarray) -> bool:

@@ -22,6 +22,9 @@ FROM_NBYTES = 1 << 20
 # From here a second thread pays: waking it costs 60 us, about what 2 MiB of a plain copy take.
 _PARALLEL_FROM = {ROWS: 1 << 22, LANES: 1 << 21, TILES: 1 << 21, GATHER: 1 << 20}
 
+# Bytes that a thread takes at a time where NumPy's own order is right.
+_PIECE_NBYTES = 1 << 20
+
 _WORDS = {1: "|u1", 2: "<u2", 4: "<u4", 8: "<u8", 16: "<c16"}
 # What a row of a scratch is longer than its elements: rows of a power of two would share few sets
 # of the L1 cache.
@@ -34,8 +37,11 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
         src = np.broadcast_to(src, dst.shape)
     if dst.size == 0:
         return
-    if min((*dst.strides, *src.strides), default=0) < 0 or np.may_share_memory(dst, src):
+    if np.may_share_memory(dst, src) or not dst.flags.writeable:
         np.copyto(dst, src)
+        return
+    if min((*dst.strides, *src.strides), default=0) < 0:
+        in_parts(np.copyto, dst, src, dst.nbytes >= _PARALLEL_FROM[ROWS])
         return
     to, source = dst.__array_interface__["data"][0], src.__array_interface__["data"][0]
     both = to | source | _PAD
@@ -44,7 +50,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
     dst_words = _view(dst, to, words, walk.shape, walk.dst, readonly=False)
     src_words = _view(src, source, words, walk.shape, walk.src, readonly=True)
     if how.box is None:
-        _walk_whole(dst_words, src_words)
+        in_parts(np.copyto, dst_words, src_words, dst.nbytes >= _PARALLEL_FROM[ROWS])
     else:
         _walk_boxes(how, how.box, words, dst_words, src_words)
 
@@ -95,20 +101,29 @@ def _view(
     return np.asarray(_Words(owner, interface))
 
 
-def _walk_whole(dst: np.ndarray, src: np.ndarray) -> None:
-    """One np.copyto a thread, cut along the slowest dimension of which each gets a part."""
-    threads = cpu.get_num_threads() if dst.nbytes >= _PARALLEL_FROM[ROWS] else 1
-    wide = [d for d, n in enumerate(dst.shape) if n >= 4 * threads]
+def in_parts(
+    write: Callable[[np.ndarray, np.ndarray], object],
+    dst: np.ndarray,
+    src: np.ndarray,
+    is_parallel: bool,
+) -> None:
+    """`write(dst, src)`, by parts of the slowest dimension of `dst` that has enough for all threads."""
+    threads = cpu.get_num_threads() if is_parallel else 1
+    wide = [d for d in range(dst.ndim) if dst.shape[d] >= 4 * threads]
     if threads == 1 or not wide:
-        np.copyto(dst, src)
+        write(dst, src)
         return
-    lead = (slice(None),) * wide[-1]
+    dim = max(wide, key=lambda d: abs(dst.strides[d]))
+    lead = (slice(None),) * dim
+    length = dst.shape[dim]
+    pieces = min(length, max(threads, dst.nbytes // _PIECE_NBYTES))
+    step = -(-length // pieces)
 
-    def part(first: int, last: int) -> None:
-        where = (*lead, slice(first, last))
-        np.copyto(dst[where], src[where])
+    def piece(index: int) -> None:
+        where = (*lead, slice(index * step, index * step + step))
+        write(dst[where], src[where])
 
-    cpu.parallel_for(0, dst.shape[wide[-1]], 1, part)
+    cpu.share(-(-length // step), threads, lambda: piece)
 
 
 def _walk_boxes(how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.ndarray) -> None:
@@ -117,11 +132,12 @@ def _walk_boxes(how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.
     total = 1
     for n in counts:
         total *= n
-    work = _WALKERS[how.kind](how, box, words)
+    walker = _WALKERS[how.kind](how, box, words)
 
-    def some(first: int, last: int) -> None:
-        step = work()
-        for index in range(first, last):
+    def make() -> Callable[[int], None]:
+        step = walker()
+
+        def piece(index: int) -> None:
             at = []
             for n, part in zip(counts, box):
                 index, position = divmod(index, n)
@@ -129,8 +145,10 @@ def _walk_boxes(how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.
             where = (*at, ...)  # the dots keep a 0-d result an array
             step(dst[where], src[where])
 
+        return piece
+
     parallel = dst.nbytes >= _PARALLEL_FROM[how.kind]
-    cpu.parallel_for(0, total, 1 if parallel else total, some)
+    cpu.share(total, cpu.get_num_threads() if parallel else 1, make)
 
 
 # --- walkers: a function of the plan gives a maker, called once per thread, of the step for a box --

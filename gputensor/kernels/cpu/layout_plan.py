@@ -30,10 +30,13 @@ _LANES_NBYTES = _DIRECT_NBYTES = 1 << 20
 _LANE, _FEW = 8, 16
 # Element bytes from which a line serves too few columns for the L1 cache to matter, and the rows of
 # a box then.
-_WIDE, _DIRECT_ROWS = 16, 2048
+_WIDE, _DIRECT_ROWS = 8, 2048
 _LINE = 64
 # An inner loop below this costs more than looking each element up in a table of indices.
 _SHORTEST_LOOP = 6
+# Below this a loop costs as much to begin as to run, so one pass from a slower cache beats two; the
+# bytes of source lines up to which that cache has them.
+_SHORT_LOOP, _FOOTPRINT_NBYTES = 16, 1 << 18
 # Bytes, see Note [Runs as elements].
 _LONGEST_ELEMENT = 512
 
@@ -126,6 +129,9 @@ def plan(walk: Walk) -> Plan:
     box = [1] * len(shape)
     _fill(box, shape, range(len(shape)), rows)
     _fill(box, shape, order, _TILE_NBYTES // walk.itemsize)
+    is_short = min(box[0], box[x]) < _SHORT_LOOP or walk.itemsize >= _WIDE
+    if is_short and _fits_the_cache(walk, x):
+        return Plan(ROWS, walk, None, order)
     if min(box[0], box[x]) < _SHORTEST_LOOP:
         return Plan(GATHER, walk, box, order)
     if not direct:
@@ -144,6 +150,15 @@ def _rereads_from_cache(walk: Walk, x: int) -> bool:
         return span_bytes <= _LANES_NBYTES
     pitch_bytes = walk.src[0]
     return span_bytes <= _TILE_NBYTES and pitch_bytes < 1024 and pitch_bytes % 256 != 0
+
+
+def _fits_the_cache(walk: Walk, x: int) -> bool:
+    """True if the source lines that dst's order touches before it goes along x stay in the L2 cache."""
+    lines, is_spread = 1, False
+    for length, stride in zip(walk.shape[:x], walk.src[:x]):
+        lines *= length
+        is_spread = is_spread or stride % 256 != 0
+    return is_spread and lines * _LINE <= _FOOTPRINT_NBYTES
 
 
 def _lane(walk: Walk, x: int) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import bool_, dtype
+from ...core.dtype import FLOATING, bool_, dtype
 from . import cast
 from .pointwise import Input, Loop
 
@@ -18,7 +18,7 @@ from .pointwise import Input, Loop
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(condition, a, b, out=None)` for these dtypes."""
     assert op == "where", op
-    if inputs[0] is bool_ and inputs[1] is common and inputs[2] is common and out is common:
+    if inputs[0] is bool_ and out is common and _takes(inputs[1:], common):
         return _where
     to = common.np
 
@@ -28,6 +28,16 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         return _where(condition, _operand(a, to), _operand(b, to), out)
 
     return loop
+
+
+def _takes(values: Sequence[Input], common: dtype) -> bool:
+    """True if NumPy's own promotion gives the common dtype: arrays of it, beside one number at most."""
+    if values[0] is common and values[1] is common:
+        return True
+    is_wide_float = common.category >= FLOATING and common.itemsize >= 4
+    return is_wide_float and (values[0] is common or values[1] is common) and any(
+        isinstance(value, type) for value in values
+    )
 
 
 def _operand(value: Any, to: np.dtype) -> Any:

@@ -1,11 +1,14 @@
 // dst[i] = src[i], cast to dst's dtype                                   family: copy
-// Shapes   contiguous: both dense in one order; strided, cast: any strides, src stride 0 allowed;
-//          transposed: dst is unit-strided along columns, src along rows, any batch dimensions.
-// Types    contiguous, strided, transposed move words scalar_t (u8 u16 u32 u64 w128) of one dtype;
-//          cast: any two dtypes by code. See Note [Casts] in types.cuh.
-// Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements), or a tile of 32 x 32.
+// Shapes   contiguous: both dense in one order; the others: any strides, src stride 0 allowed.
+// Types    contiguous, strided, packed move words scalar_t (u8 u16 u32 u64 w128) of one dtype;
+//          cast, affine: any two dtypes by code. See Note [Casts] in types.cuh.
+// Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements | UNITS packs).
+// Design   what is left by copy_row, copy_tile, copy_skinny and copy_pack, or too small for them.
+//          packed: dst is dense, src is not, and the elements of four bytes of dst are one thread's.
+//          affine: `pack` of any layout, see `scaled` in vectors.cuh.
 #include "contiguous.cuh"
 #include "launch.cuh"
+#include "vectors.cuh"
 
 namespace op {
 
@@ -21,17 +24,34 @@ struct copy {
 
 }  // namespace op
 
-// launch.py packs it (`TransposedLaunch`). Strides in bytes; batch dimensions as Note [Strides].
-template <int DIMS> struct transposed_params {
-  static constexpr int dims = DIMS;
+// Operand 2 is the number of the channel; its strides count channels.
+template <int MAX_DIMS> struct affine_params {
+  static constexpr int dims = MAX_DIMS;
   char* data[2];
-  i64 dst_row_stride, src_column_stride;
-  u32 columns, rows;
-  divider column_tiles, row_tiles;
-  u32 numel;  // batches
+  scaling by;  // see copy_ends
+  u32 numel;
   i32 ndim;
-  dimension<2> dim[DIMS];
+  i32 code[2];
+  u32 first_channel, unused;
+  dimension<3> dim[MAX_DIMS];
 };
+
+// value[k] goes to base + offset[k] as dtype `code`, rounded and saturated where that is integral.
+template <int N, class acc_t>
+DEVICE void store_quantised(char* base, const i64 (&offset)[N], int count, int code,
+                            const acc_t (&value)[N]) {
+#define GPUTENSOR_QUANTISE(T)                                                      \
+  case code_##T:                                                                   \
+    _Pragma("unroll") for (int k = 0; k < N; ++k) {                                \
+      if (k < count) *(T*)(base + offset[k]) = quantised<T>(value[k]);             \
+    }                                                                              \
+    break;
+  switch (code) {
+    GPUTENSOR_INTEGER_CASES(GPUTENSOR_QUANTISE)
+    GPUTENSOR_REAL_CASES(GPUTENSOR_QUANTISE)
+  }
+#undef GPUTENSOR_QUANTISE
+}
 
 // ---- body ----
 #ifndef OP
@@ -101,43 +121,57 @@ extern "C" __global__ void __launch_bounds__(THREADS) copy_cast(const strided_ca
 }
 #endif
 
-#if HAS_LAYOUT(TRANSPOSED)
-extern "C" __global__ void __launch_bounds__(THREADS)
-copy_transposed(const transposed_params<DIMS> p) {
-  constexpr u32 TILE = 32, STEP = THREADS / TILE;
-  __shared__ scalar_t tile[TILE][TILE + 1];  // the odd pitch spreads a column over the banks
-  const u32 above = quotient_of(blockIdx.x, p.column_tiles);
-  const u32 column = (blockIdx.x - above * p.column_tiles.size) * TILE;
-  u32 batch = quotient_of(above, p.row_tiles);
-  const u32 row = (above - batch * p.row_tiles.size) * TILE;
-  char* dst = p.data[0];
-  const char* src = p.data[1];
+#if HAS_LAYOUT(PACKED)
+extern "C" __global__ void __launch_bounds__(THREADS) copy_packed(const strided_call p) {
+  constexpr u32 EACH = sizeof(scalar_t) < 4 ? 4 / sizeof(scalar_t) : 1;
+  constexpr u32 UNITS = 8 / EACH < STRIDED_UNROLL ? 8 / EACH : STRIDED_UNROLL;
+  const u32 first = (blockIdx.x * blockDim.x * UNITS + threadIdx.x) * EACH;
+  vec<scalar_t, 1> x[UNITS][EACH];
+  char* to[UNITS];
+#pragma unroll
+  for (u32 k = 0; k < UNITS; ++k) {
+    u32 index = first + k * blockDim.x * EACH;
+    index = index < p.numel ? index : 0;
+    i64 dst = 0, src = 0;
 #pragma unroll(DIMS <= 8 ? DIMS : 1)
-  for (int d = 0; d < DIMS; ++d) {
-    if (d >= p.ndim) break;
-    const u32 rest = quotient_of(batch, p.dim[d].by);
-    const i64 coordinate = batch - rest * p.dim[d].by.size;
-    dst += coordinate * p.dim[d].stride_bytes[0];
-    src += coordinate * p.dim[d].stride_bytes[1];
-    batch = rest;
-  }
-  const u32 lane = threadIdx.x % TILE, line = threadIdx.x / TILE;
+    for (int d = 0; d < DIMS; ++d) {
+      if (d >= p.ndim) break;
+      u32 coordinate = index;
+      if (d + 1 < p.ndim) {
+        index = quotient_of(coordinate, p.dim[d].by);
+        coordinate -= index * p.dim[d].by.size;
+      }
+      dst += (i64)coordinate * p.dim[d].stride_bytes[0];
+      src += (i64)coordinate * p.dim[d].stride_bytes[1];
+    }
+    to[k] = p.data[0] + dst;
 #pragma unroll
-  for (u32 k = 0; k < TILE; k += STEP) {
-    const u32 x = column + line + k, y = row + lane;
-    if (x < p.columns && y < p.rows) {
-      const char* from = src + x * p.src_column_stride + (u64)y * sizeof(scalar_t);
-      tile[line + k][lane] = *(const scalar_t*)from;
+    for (u32 e = 0; e < EACH; ++e) {
+      x[k][e] = load_vector<vec<scalar_t, 1>>(p.data[1] + src + e * p.dim[0].stride_bytes[1]);
     }
   }
-  __syncthreads();
 #pragma unroll
-  for (u32 k = 0; k < TILE; k += STEP) {
-    const u32 x = column + lane, y = row + line + k;
-    if (x < p.columns && y < p.rows) {
-      char* to = dst + y * p.dst_row_stride + (u64)x * sizeof(scalar_t);
-      *(scalar_t*)to = tile[lane][line + k];
+  for (u32 k = 0; k < UNITS; ++k) {
+    if (first + k * blockDim.x * EACH < p.numel) {
+      store_vector(to[k], assembled<scalar_t, EACH>([&](int e) { return x[k][e].at(0); }));
     }
   }
+}
+#endif
+
+#if HAS_LAYOUT(AFFINE)
+extern "C" __global__ void __launch_bounds__(THREADS) copy_affine(const affine_params<DIMS> p) {
+  const u32 first = first_element();
+  if (first >= p.numel) return;
+  i64 offset[3][STRIDED_UNROLL];
+  locate(p, first, blockDim.x, offset);
+  scalar_t x[STRIDED_UNROLL];
+  fetch(p.data[1], offset[1], p.code[1], p.code[1], x);
+#pragma unroll
+  for (int k = 0; k < STRIDED_UNROLL; ++k) {
+    const u32 channel = p.first_channel + (u32)offset[2][k];
+    x[k] = x[k] * (scalar_t)p.by.scale_of(channel) + (scalar_t)p.by.bias_of(channel);
+  }
+  store_quantised(p.data[0], offset[0], elements_left(first, p.numel), p.code[0], x);
 }
 #endif

@@ -36,10 +36,14 @@ def bind(family: str, op: str, layout: Any) -> Any:
     operands: a pointer each, outputs first; a Python number where stride_bytes is None.
     scalars: add, sub (alpha) · fill (value) · arange (start, step) · linspace (start, end,
     steps) · eye (columns) · uniform (seed, counter of the first element).
+    copy also has op "pack": operands (dst, src, scale, bias), the last two each a pointer to f32 or
+    up to 16 numbers, one a channel; stride_bytes[2] is the stride of a table of f32 by channel.
     range and random count a layout's elements with dimension 0 fastest, so theirs must not have
     been reordered: for `eye` dimension 0 is the column.
     """
-    if family in ("unary", "binary", "comparison", "where", "fill", "copy"):
+    if family == "copy":
+        from . import copy_launch as binder
+    elif family in ("unary", "binary", "comparison", "where", "fill"):
         from . import pointwise_launch as binder
     elif family in ("range", "random"):
         from . import generator_launch as binder

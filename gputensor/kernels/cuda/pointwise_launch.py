@@ -1,9 +1,9 @@
 """Launch plans of the families that visit each element once.
 
-These are unary, binary, comparison, where, fill and copy.
+These are unary, binary, comparison, where, fill, and copies that are too small for copy_launch.py.
 
-A layout is contiguous if all its operands are numbers or one dense run; what is left is strided,
-and of copies some are transposed. Alignment is not decided here: the kernels look at the pointers.
+A layout is contiguous if all its operands are numbers or one dense run; what is left is strided.
+Alignment is not decided here: the kernels look at the pointers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 from ...core import errors
 from ...core.dtype import bool_, dtype
 from . import launch, numbers, variants
-from .division import divider
 
 # Inputs and scalars of a family: what its parameters have value slots for.
 _INPUTS = {
@@ -22,10 +21,6 @@ _INPUTS = {
     "copy": (1, 0),
 }  # fmt: skip
 _CODES = Struct("<IiiI4i").pack
-_TRANSPOSED = Struct("<qqII4I4IIi").pack
-# A transposed copy needs so many elements on either side; below, its tiles are mostly empty.
-_TRANSPOSED_FROM = 16
-_TILE = 32
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -81,8 +76,6 @@ def _one(
         if not variants.has(family, functor, common):
             raise errors.no_cuda_kernel(op, common)
         layout_name, scalar = _computed(family, functor, common, dtypes, shape, strides)
-    elif family == "copy" and (found := _transposed_dims(dtypes, shape, strides)):
-        return _transposed(dtypes[0], shape, strides, *found)
     else:
         layout_name, scalar = _moved(family, common, dtypes, shape, strides)
     packers = _packers(family, op, layout_name, scalar, common, strides)
@@ -191,40 +184,3 @@ def _number(
             return numbers.stored(common)
     # Beside f16 and bf16 arithmetic takes a number as f32; a comparison rounds it, as NumPy does.
     return numbers.arithmetic(computes_in, common, is_rounded=family != "binary")
-
-
-# --- transposed copies --------------------------------------------------------------------------
-
-
-def _transposed_dims(
-    dtypes: tuple[dtype, ...], shape: tuple[int, ...], strides: list[Any]
-) -> tuple[int, int] | None:
-    """(column, row): the dimensions in which dst and src are dense, if they differ."""
-    size = dtypes[0].itemsize
-    if dtypes[0] is not dtypes[1] or len(shape) < 2:
-        return None
-    dst, src = strides
-    column = next(
-        (d for d, n in enumerate(shape) if dst[d] == size and n >= _TRANSPOSED_FROM), None
-    )
-    row = next((d for d, n in enumerate(shape) if src[d] == size and n >= _TRANSPOSED_FROM), None)
-    return None if column is None or row is None or column == row else (column, row)
-
-
-def _transposed(
-    of: dtype, shape: tuple[int, ...], strides: list[Any], column: int, row: int
-) -> launch.Launch:
-    dst, src = strides
-    batch = [d for d in range(len(shape)) if d not in (column, row)]
-    sizes = tuple([shape[d] for d in batch])
-    dims = launch.dims_for("copy", sizes)
-    tiles = launch.blocks_for(shape[column], _TILE), launch.blocks_for(shape[row], _TILE)
-    walks = [tuple([s[d] for d in batch]) for s in strides]
-    tail = _TRANSPOSED(
-        dst[row], src[column], shape[column], shape[row], *divider(tiles[0]), *divider(tiles[1]),
-        launch.product(sizes), len(sizes),
-    ) + launch.pack_dims(sizes, walks, dims)  # fmt: skip
-    return launch.Launch(
-        "copy", "copy_transposed", variants.define("copy", variants.word(of), "TRANSPOSED", dims),
-        tiles[0] * tiles[1] * launch.product(sizes), launch.THREADS, 2, [], [], tail,
-    )  # fmt: skip

@@ -114,8 +114,8 @@ struct mean : sum {
 // launch.py packs it (`ReduceLaunch`). data: out, or the partial results; in. count: reduced
 // elements. per_segment: packs of a segment. divide_by: what `mean` divides by. kept has the
 // strides of out and in; the strides of `reduced` are in's.
-template <int DIMS> struct reduce_params {
-  static constexpr int dims = DIMS;
+template <int MAX_DIMS> struct reduce_params {
+  static constexpr int dims = MAX_DIMS;
   char* data[2];
   u64 divide_by;
   u32 outputs, count, per_segment;
@@ -124,8 +124,8 @@ template <int DIMS> struct reduce_params {
   i32 out_code, in_code, common;
   i32 kept_dims, reduced_dims;
   divider segments;
-  dimension<2> kept[DIMS];
-  dimension<1> reduced[DIMS];
+  dimension<2> kept[MAX_DIMS];
+  dimension<1> reduced[MAX_DIMS];
 };
 
 // Where a thread stands: `lane` of the output `output` in `segment`.
@@ -135,7 +135,7 @@ struct reduce_position {
 };
 
 template <class P> DEVICE reduce_position reduce_locate(const P& p) {
-  constexpr int DIMS = P::dims;
+  constexpr int dims = P::dims;
   const u32 group = quotient_of(blockIdx.x, p.segments);
   const u32 t = threadIdx.x;
   reduce_position at;
@@ -145,8 +145,8 @@ template <class P> DEVICE reduce_position reduce_locate(const P& p) {
               (p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1));
   at.out_offset = at.in_offset = 0;
   u32 index = at.output < p.outputs ? at.output : 0;
-#pragma unroll(DIMS <= 8 ? DIMS : 1)
-  for (int d = 0; d < DIMS; ++d) {
+#pragma unroll(dims <= 8 ? dims : 1)
+  for (int d = 0; d < dims; ++d) {
     if (d >= p.kept_dims) break;
     const u32 rest = quotient_of(index, p.kept[d].by);
     const u32 coordinate = index - rest * p.kept[d].by.size;

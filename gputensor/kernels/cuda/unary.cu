@@ -24,6 +24,10 @@ struct abs {
   }
 };
 
+struct conj_physical {
+  template <class T> static DEVICE T of(T x) { return T{x.re, -x.im}; }
+};
+
 struct exp {
   template <class T> static DEVICE T of(T x) {
     if constexpr (is_complex<T>) {

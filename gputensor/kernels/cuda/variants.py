@@ -36,6 +36,7 @@ class _Operator:
 _POINTWISE = {
     "unary": {
         "abs": _Operator("bif", strided_kinds="c"),
+        "conj_physical": _Operator("c"),
         "exp": _Operator("fc"),
         "neg": _Operator("ifc", is_signless=True),
     },
@@ -67,12 +68,20 @@ FAMILIES = (
     "copy", "fill", "unary", "binary", "comparison", "where", "reduce", "matmul", "range", "random",
 )  # fmt: skip
 
+# Texts of the copy family whose variants copy_plan.py names as they are needed.
+COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
+
 
 def arithmetic(of: dtype) -> str:
     """The arithmetic type that strided entries compute `of` in."""
     if of.category < 2:
         return "u64" if of.short == "u64" else "i64"
     return "f32" if of.itemsize < 4 else of.short
+
+
+def storage(of: dtype) -> str:
+    """The type of an element of `of` in memory."""
+    return _NAME[of]
 
 
 def word(of: dtype) -> str:
@@ -147,6 +156,9 @@ def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
 
 
 def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
+    """What is built together with a variant. Layout copies have too many for that: each alone."""
+    if family in COPIES:
+        return (defines,)
     return group(family, int(defines.get("DIMS", FEW_DIMS)))
 
 
@@ -170,12 +182,12 @@ def _pointwise(family: str) -> list[Defines]:
 
 
 def _moves(family: str) -> list[Defines]:
-    layouts = {"copy": ("CONTIGUOUS", "STRIDED", "TRANSPOSED")}.get(
-        family, ("CONTIGUOUS", "STRIDED")
-    )
+    layouts = ("CONTIGUOUS", "STRIDED")
     listed = [define(family, name, layout) for layout in layouts for name in WORDS.values()]
     if family == "copy":
         listed.append(define("copy", "f32", "CAST"))
+        listed += [define("copy", name, "PACKED") for name in ("u8", "u16")]
+        listed += [define("copy", name, "AFFINE") for name in ("f32", "f64")]
     if family == "where":
         listed += [define("where", name, "CAST") for name in ("i64", "u64", "c128")]
     return listed

@@ -1,7 +1,7 @@
 // CUDA C on a CPU: the words of the language, one block at a time, one thread at a time.
 // Included once, before the text of a kernel. It includes no system header, since every build pays
 // for it; libm and libc are declared by hand. What threads do together goes to the engine.
-// Not covered: memory model and races, textures, cooperative groups, half intrinsics, inline PTX.
+// What is covered stands in coverage.py; what is not has no declaration here, so that g++ names it.
 #pragma once
 #include "engine.h"
 
@@ -16,9 +16,15 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __builtin_assume(x) ((void)0)
+#ifdef GPUTENSOR_USERS
+// g++ drops the section of a variable in a template, so a user's lie in thread-local storage, which
+// is one region of its own.
+#define __shared__ static __thread __attribute__((aligned(16)))
+#else
 // The `#` begins a comment for the assembler: the section has a name with start and stop symbols,
 // yet takes no room in the file, which a named section otherwise does.
 #define __shared__ __attribute__((section(GPUTENSOR_SHARED ",\"aw\",@nobits#"), aligned(16))) static
+#endif
 
 extern "C" {
 int printf(const char*, ...);
@@ -40,35 +46,70 @@ static constexpr int warpSize = 32;
 
 namespace gputensor {
 
+static engine engine_here;  // a copy, so that an instrumented kernel reads its own memory
 static const engine* the_engine;
 static entry* entries;
 static constexpr unsigned MAX_SHARED = 227 * 1024;
 alignas(1024) static unsigned char dynamic_shared[MAX_SHARED + 1024];
+#ifdef GPUTENSOR_USERS
+static __thread unsigned char anchor __attribute__((aligned(16)));
+static void* shared_anchor() { return &anchor; }
+#else
+static void* (*const shared_anchor)() = nullptr;
+#endif
 static module this_module = {&threadIdx, &blockIdx, &blockDim, &gridDim,
-                             dynamic_shared, MAX_SHARED, nullptr};
+                             dynamic_shared, MAX_SHARED, nullptr, nullptr, shared_anchor};
+static symbol* symbols;
 
 constexpr unsigned first_of(unsigned first = 0, ...) { return first; }
 
-template <class F>
-struct parameter;
-template <class P>
-struct parameter<void (*)(P)> {
-  typedef P type;
+// Runs code of a kernel's text without instrumenting the reads of its parameters.
+#define GPUTENSOR_UNCHECKED __attribute__((no_sanitize("thread")))
+
+template <class T> struct plain { typedef T type; };
+template <class T> struct plain<const T> { typedef T type; };
+
+template <unsigned... I> struct indices {};
+
+// Parameters lie one behind the other, each at a multiple of its alignment, as in a GPU's buffer.
+template <class... P>
+struct parameters {
+  static constexpr unsigned count = sizeof...(P);
+  struct table {
+    parameter_place places[count ? count : 1] = {};
+    unsigned size = 0;
+    constexpr table() {
+      const unsigned sizes[] = {(unsigned)sizeof(P)..., 1}, to[] = {(unsigned)alignof(P)..., 1};
+      for (unsigned i = 0; i < count; ++i) {
+        size = (size + to[i] - 1) / to[i] * to[i];
+        places[i] = {size, sizes[i]};
+        size += sizes[i];
+      }
+    }
+  };
+  static constexpr table at = table();
 };
 
-template <auto kernel>
-struct run {
-  typedef typename parameter<decltype(kernel)>::type P;
-  static void thread(const void* params) { kernel(*(const P*)params); }
-  static void block(const void* params) {
-    const P& p = *(const P*)params;
+template <auto kernel, class F = decltype(kernel)>
+struct run;
+template <auto kernel, class... P>
+struct run<kernel, void (*)(P...)> {
+  typedef parameters<P...> all;
+  template <unsigned... I>
+  GPUTENSOR_UNCHECKED static void call(const unsigned char* p, indices<I...>) {
+    kernel(*(const typename plain<P>::type*)(p + all::at.places[I].offset)...);
+  }
+  GPUTENSOR_UNCHECKED static void thread(const void* params) {
+    call((const unsigned char*)params, indices<__integer_pack(sizeof...(P))...>());
+  }
+  GPUTENSOR_UNCHECKED static void block(const void* params) {
     uint3& t = threadIdx;
     const unsigned nx = blockDim.x, ny = blockDim.y, nz = blockDim.z;
     for (unsigned z = 0; z < nz; ++z)
       for (unsigned y = 0; y < ny; ++y)
         for (unsigned x = 0; x < nx; ++x) {
           t = {x, y, z};
-          kernel(p);
+          thread(params);
         }
   }
 };
@@ -78,6 +119,14 @@ struct registered {
   registered(entry given) : e(given) {
     e.next = entries;
     entries = &e;
+  }
+};
+
+struct registered_symbol {
+  symbol s;
+  registered_symbol(const char* name, const void* address, unsigned long long nbytes)
+      : s{name, (void*)address, nbytes, symbols} {
+    symbols = &s;
   }
 };
 
@@ -123,18 +172,29 @@ inline void check_aligned(const void* pointer, unsigned alignment, const char* f
 #define GPUTENSOR_CHECK_ALIGNED(pointer, alignment) \
   ::gputensor::check_aligned(pointer, alignment, __FILE__, __LINE__)
 
-// Placed before each `__global__` function by the source assembly.
-#define GPUTENSOR_ENTRY(name, collectives, ...) GPUTENSOR_ENTRY_(name, collectives, __VA_ARGS__)
-#define GPUTENSOR_ENTRY_(name, collectives, ...)                                                   \
-  static ::gputensor::registered gputensor_entry_##name({                                          \
-      #name, GPUTENSOR_VARIANT, collectives, ::gputensor::first_of(__VA_ARGS__),                   \
-      (unsigned)sizeof(::gputensor::run<&name>::P), &::gputensor::run<&name>::thread,              \
-      &::gputensor::run<&name>::block, GPUTENSOR_SHARED_BEGIN, GPUTENSOR_SHARED_END, nullptr});
+// Placed before each `__global__` function by the source assembly; behind the text for a template.
+#define GPUTENSOR_ENTRY(name, collectives, ...) \
+  GPUTENSOR_ENTRY_(gputensor_entry_##name, #name, name, collectives, __VA_ARGS__)
+#define GPUTENSOR_ENTRY_(variable, name, function, collectives, ...)                               \
+  static ::gputensor::registered variable({                                                        \
+      name, GPUTENSOR_VARIANT, collectives, ::gputensor::first_of(__VA_ARGS__),                    \
+      ::gputensor::run<&function>::all::at.size, &::gputensor::run<&function>::thread,             \
+      &::gputensor::run<&function>::block, GPUTENSOR_SHARED_BEGIN, GPUTENSOR_SHARED_END, nullptr,  \
+      ::gputensor::run<&function>::all::at.places, ::gputensor::run<&function>::all::count});
+#define GPUTENSOR_INSTANCE(number, name, collectives, bound, ...)                                  \
+  static ::gputensor::registered gputensor_instance_##number({                                     \
+      name, GPUTENSOR_VARIANT, collectives, ::gputensor::first_of(bound),                          \
+      ::gputensor::run<&__VA_ARGS__>::all::at.size, &::gputensor::run<&__VA_ARGS__>::thread,       \
+      &::gputensor::run<&__VA_ARGS__>::block, GPUTENSOR_SHARED_BEGIN, GPUTENSOR_SHARED_END,        \
+      nullptr, ::gputensor::run<&__VA_ARGS__>::all::at.places,                                     \
+      ::gputensor::run<&__VA_ARGS__>::all::count});
 
-extern "C" __attribute__((visibility("default"))) gputensor::module* gputensor_attach(
+extern "C" GPUTENSOR_UNCHECKED __attribute__((visibility("default"))) gputensor::module* gputensor_attach(
     const gputensor::engine* engine) {
-  gputensor::the_engine = engine;
+  gputensor::engine_here = *engine;
+  gputensor::the_engine = &gputensor::engine_here;
   gputensor::this_module.first = gputensor::entries;
+  gputensor::this_module.first_symbol = gputensor::symbols;
   return &gputensor::this_module;
 }
 
@@ -143,61 +203,17 @@ extern "C" __attribute__((visibility("default"))) gputensor::module* gputensor_a
 #define GPUTENSOR_MEET(what, mask, value) \
   ::gputensor::the_engine->meet(::gputensor::what, mask, value, 0, 32, __FILE__, __LINE__)
 #define __syncthreads() ((void)GPUTENSOR_MEET(SYNC_BLOCK, 0, 0))
-#define __syncthreads_count(p) ((int)GPUTENSOR_MEET(SYNC_COUNT, 0, !!(p)))
-#define __syncthreads_and(p) ((int)GPUTENSOR_MEET(SYNC_AND, 0, !!(p)))
-#define __syncthreads_or(p) ((int)GPUTENSOR_MEET(SYNC_OR, 0, !!(p)))
-#define GPUTENSOR_SYNC_WARP(mask, ...) ((void)GPUTENSOR_MEET(SYNC_WARP, mask, 0))
-#define __syncwarp(...) GPUTENSOR_SYNC_WARP(__VA_ARGS__ __VA_OPT__(,) 0xffffffffu)
-#define __ballot_sync(mask, p) ((unsigned)GPUTENSOR_MEET(BALLOT, mask, !!(p)))
-#define __any_sync(mask, p) (GPUTENSOR_MEET(BALLOT, mask, !!(p)) != 0)
-#define __all_sync(mask, p) (GPUTENSOR_MEET(BALLOT, mask, !(p)) == 0)
-#define __match_any_sync(mask, value) \
-  ((unsigned)GPUTENSOR_MEET(MATCH_ANY, mask, ::gputensor::as_word(value)))
-#define GPUTENSOR_SHUFFLE(what, mask, value, argument, width, ...) \
-  ::gputensor::shuffle(::gputensor::what, mask, value, (int)(argument), width, __FILE__, __LINE__)
-#define __shfl_sync(mask, value, ...) GPUTENSOR_SHUFFLE(SHUFFLE_INDEX, mask, value, __VA_ARGS__, 32)
-#define __shfl_up_sync(mask, value, ...) GPUTENSOR_SHUFFLE(SHUFFLE_UP, mask, value, __VA_ARGS__, 32)
-#define __shfl_down_sync(mask, value, ...) \
-  GPUTENSOR_SHUFFLE(SHUFFLE_DOWN, mask, value, __VA_ARGS__, 32)
-#define __shfl_xor_sync(mask, value, ...) \
-  GPUTENSOR_SHUFFLE(SHUFFLE_XOR, mask, value, __VA_ARGS__, 32)
 #define __trap() ::gputensor::fail("__trap()", __FILE__, __LINE__)
 #undef assert
 #define assert(...) \
   ((__VA_ARGS__) ? (void)0                                                                         \
                  : ::gputensor::fail("assertion failed: " #__VA_ARGS__, __FILE__, __LINE__))
 
-inline unsigned __activemask() { return gputensor::the_engine->active_mask(); }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
-inline void __nanosleep(unsigned) {}
-inline long long clock64() { return 0; }
-
-template <class T> inline T atomicAdd(T* p, T v) { T old = *p; *p = old + v; return old; }
-template <class T> inline T atomicSub(T* p, T v) { T old = *p; *p = old - v; return old; }
-template <class T> inline T atomicMin(T* p, T v) { T old = *p; if (v < old) *p = v; return old; }
-template <class T> inline T atomicMax(T* p, T v) { T old = *p; if (old < v) *p = v; return old; }
-template <class T> inline T atomicAnd(T* p, T v) { T old = *p; *p = old & v; return old; }
-template <class T> inline T atomicOr(T* p, T v) { T old = *p; *p = old | v; return old; }
-template <class T> inline T atomicXor(T* p, T v) { T old = *p; *p = old ^ v; return old; }
-template <class T> inline T atomicExch(T* p, T v) { T old = *p; *p = v; return old; }
-template <class T> inline T atomicCAS(T* p, T expected, T v) {
-  T old = *p;
-  if (gputensor::bits<T>(old) == expected) *p = v;
-  return old;
-}
-inline unsigned atomicInc(unsigned* p, unsigned most) {
-  const unsigned old = *p;
-  *p = old >= most ? 0 : old + 1;
-  return old;
-}
-inline unsigned atomicDec(unsigned* p, unsigned most) {
-  const unsigned old = *p;
-  *p = old == 0 || old > most ? most : old - 1;
-  return old;
-}
-
+#include "collectives.h"
+#include "atomics.h"
 #include "intrinsics.h"
 #include "floating_point.h"
 #include "findings.h"
+#ifdef __SANITIZE_THREAD__
+#include "instrumented.h"
+#endif

@@ -10,8 +10,14 @@ struct index3 {
 
 // Operations that threads of a warp or a block do together; the engine resolves them.
 enum collective : int {
-  SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BALLOT, MATCH_ANY, SYNC_WARP,
-  SYNC_BLOCK, SYNC_COUNT, SYNC_AND, SYNC_OR
+  SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BALLOT, MATCH_ANY, MATCH_ALL, REDUCE_ADD,
+  REDUCE_MIN, REDUCE_MAX, REDUCE_MIN_SIGNED, REDUCE_MAX_SIGNED, REDUCE_AND, REDUCE_OR, REDUCE_XOR,
+  ACTIVE_MASK, SYNC_WARP, SYNC_BLOCK, SYNC_COUNT, SYNC_AND, SYNC_OR
+};
+
+// Where a parameter lies in the bytes of a launch.
+struct parameter_place {
+  unsigned offset, size;
 };
 
 // One `__global__` function of one variant. `block` runs all threads of a block in a plain loop
@@ -28,14 +34,29 @@ struct entry {
   unsigned char* shared_begin;
   unsigned char* shared_end;
   entry* next;
+  const parameter_place* places;
+  unsigned place_count;
 };
+
+// A variable of a `.cu` text that lives in a device's memory: __constant__ or __device__.
+struct symbol {
+  const char* name;
+  void* address;
+  unsigned long long nbytes;
+  symbol* next;
+};
+
+// What an instrumented kernel does to memory.
+enum access_kind : int { READ, WRITE, ATOMIC };
 
 // What the engine lends to a kernel. `fail` does not return.
 struct engine {
   unsigned long long (*meet)(collective what, unsigned mask, unsigned long long value, int argument,
                              int width, const char* file, unsigned line);
   void (*fail)(const char* what, const char* file, unsigned line);
-  unsigned (*active_mask)();
+  void (*access)(const void* address, unsigned long long size, access_kind kind, void* pc);
+  void (*fence)();
+  unsigned long long (*clock)();
 };
 
 // What a kernel's shared object lends to the engine.
@@ -47,6 +68,8 @@ struct module {
   unsigned char* dynamic_shared;
   unsigned dynamic_shared_size;
   entry* first;
+  symbol* first_symbol;
+  void* (*shared_anchor)();  // an address in the thread-local storage that shared memory lies in
 };
 
 }  // namespace gputensor

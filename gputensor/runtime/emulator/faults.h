@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 
-#include "fibers.h"
+#include "memory_check.h"
 
 namespace {
 
@@ -67,18 +67,16 @@ void on_signal(int number, siginfo_t* info, void* raw) {
   if (number == SIGFPE && skip_division((ucontext_t*)raw)) return;
 #endif
   char what[600];
-  int at;
-  if (number == SIGFPE) at = snprintf(what, sizeof what, "arithmetic trap");
-  else if (number == SIGILL) at = snprintf(what, sizeof what, "undefined behaviour, a trap by g++");
+  if (number == SIGFPE) snprintf(what, sizeof what, "arithmetic trap");
+  else if (number == SIGILL) snprintf(what, sizeof what, "undefined behaviour, a trap by g++");
+  else if ((unsigned char*)info->si_addr >= stacks &&
+           (unsigned char*)info->si_addr < stacks + MAX_THREADS * stack_size)
+    snprintf(what, sizeof what, "the thread's stack of %zu KiB is full", stack_size >> 10);
   else
-    at = snprintf(what, sizeof what, "illegal address %p (or a full stack of 64 KiB)",
-                  info->si_addr);
-  Dl_info object;
-  void* instruction = instruction_of((ucontext_t*)raw);
-  if (instruction && dladdr(instruction, &object) && object.dli_fname)  // addr2line gives the line
-    snprintf(what + at, sizeof what - (size_t)at, " at (%s+0x%zx)", object.dli_fname,
-             (size_t)((char*)instruction - (char*)object.dli_fbase));
+    snprintf(what, sizeof what, "illegal address %p", info->si_addr);
   write_report(what, nullptr, 0, *now.m->thread_index);
+  // addr2line takes an address for one behind a call, so this one is moved likewise
+  fault.pc = (char*)instruction_of((ucontext_t*)raw) + 1;
   siglongjmp(escape, 1);
 }
 
@@ -123,16 +121,16 @@ size_t cut(const char* report_text, const char* from, const char* to, char* text
 //   WRITE of size 4 at 0x… thread T0
 //       #0 0x… in (anonymous namespace)::v0::name((anonymous namespace)::v0::P) name.cu:12
 void on_sanitizer_report(const char* text) {
-  if (!inside || report[0]) return;
+  if (!inside || fault.what[0]) return;
   char error[64], size[16], frame[512], what[768];
   cut(text, "AddressSanitizer: ", " on ", error, sizeof error);
   const bool writes = cut(text, "WRITE of size ", " ", size, sizeof size) != 0;
   if (!writes) cut(text, "READ of size ", " ", size, sizeof size);
   cut(text, "    #0 ", "\n", frame, sizeof frame);
   const char* line = strrchr(frame, ' ');
-  snprintf(what, sizeof what, "%s, %s of %s bytes at %s", error, writes ? "write" : "read", size,
-           line ? line + 1 : "an unknown line");
-  write_report(what, nullptr, 0, *now.m->thread_index);
+  snprintf(what, sizeof what, "%s, %s of %s bytes", error, writes ? "write" : "read", size);
+  // name.cu:12, /folder/name.cu:12:5 or (object+0x1234): Python takes it apart
+  write_report(what, line ? line + 1 : "", 0, *now.m->thread_index);
   // every further thread of the block may report the same; the first full report is enough to read
   static const int nowhere = open("/dev/null", O_WRONLY);
   __sanitizer_set_report_fd((void*)(intptr_t)nowhere);

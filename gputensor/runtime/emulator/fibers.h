@@ -37,6 +37,23 @@ struct launch {
   const gputensor::module* m;
   const void* params;
   unsigned shared_bytes;
+  const unsigned char *image_begin, *image_end;  // of the kernel's shared object in memory
+  unsigned char *shared_begin, *shared_end;      // static shared memory
+};
+
+// What went wrong, and where. A place is file and line, or an instruction that addr2line knows.
+struct finding {
+  char what[600];  // empty: nothing
+  char file[200];
+  unsigned line;
+  void* pc;
+  index3 block, thread;
+  const void* address;  // of an access of `size` bytes; else size is 0
+  unsigned long long size;
+  int kind;
+  void* other_pc;       // the earlier access of a race
+  index3 other_block, other_thread;
+  int other_kind;
 };
 
 fiber fibers[MAX_THREADS];
@@ -50,21 +67,46 @@ fiber* running;         // null in plain kernels
 unsigned thread_count;
 launch now;
 bool aborted;
-char report[1024];      // what went wrong, empty if nothing
+finding fault;
 sigjmp_buf escape;
 thread_local volatile sig_atomic_t inside;  // this thread runs a kernel
 
-void place(char* text, size_t room, index3 t) {
-  index3 b = *now.m->block_index;
-  snprintf(text, room, "block (%u,%u,%u), thread (%u,%u,%u)", b.x, b.y, b.z, t.x, t.y, t.z);
+void write_report(const char* what, const char* file, unsigned line, index3 thread) {
+  if (fault.what[0]) return;
+  fault = {};
+  snprintf(fault.what, sizeof fault.what, "%s", what);
+  if (file) snprintf(fault.file, sizeof fault.file, "%s", file);
+  fault.line = line;
+  fault.block = *now.m->block_index;
+  fault.thread = thread;
 }
 
-void write_report(const char* what, const char* file, unsigned line, index3 thread) {
-  char where[128];
-  if (report[0]) return;
-  place(where, sizeof where, thread);
-  if (file) snprintf(report, sizeof report, "%s at %s:%u, %s", what, file, line, where);
-  else snprintf(report, sizeof report, "%s, %s", what, where);
+// memory_check.h
+void join_lanes(unsigned first, unsigned here);
+void pass_block_barrier();
+bool pending_settled();
+
+// --- the order of threads between barriers -------------------------------------------------------
+
+enum order : int { FORWARD, REVERSED, RANDOM };
+int thread_order;
+unsigned long long chance;
+
+unsigned draw(unsigned n) {  // xorshift64*
+  chance ^= chance >> 12;
+  chance ^= chance << 25;
+  chance ^= chance >> 27;
+  return (unsigned)((chance * 0x2545f4914f6cdd1dull >> 32) * n >> 32);
+}
+
+// Fills in 0 … n-1 as the order asks.
+void permute(unsigned* items, unsigned n) {
+  for (unsigned i = 0; i < n; ++i) items[i] = thread_order == REVERSED ? n - 1 - i : i;
+  for (unsigned i = n; thread_order == RANDOM && i > 1; --i) {
+    const unsigned j = draw(i), kept = items[i - 1];
+    items[i - 1] = items[j];
+    items[j] = kept;
+  }
 }
 
 void to_scheduler() {
@@ -94,9 +136,7 @@ unsigned long long meet(collective what, unsigned mask, unsigned long long value
   fiber* self = running;
   if (!self) {
     const index3& d = *now.m->block_dim;
-    if (what == SYNC_COUNT || what == SYNC_AND || what == SYNC_OR || what == BALLOT) {
-      if (d.x * d.y * d.z == 1) return value;
-    } else if (d.x * d.y * d.z == 1) return what == MATCH_ANY ? 1 : value;
+    if (d.x * d.y * d.z == 1) return what == MATCH_ANY || what == MATCH_ALL || what == ACTIVE_MASK ? 1 : value;
     fail_here("a barrier or shuffle in a kernel that was taken for one without", file, line);
   }
   const bool block_wide = what >= SYNC_BLOCK;
@@ -114,16 +154,6 @@ unsigned long long meet(collective what, unsigned mask, unsigned long long value
   to_scheduler();
   return self->result;
 }
-
-unsigned active_mask() {
-  if (!running) return 1;
-  unsigned first = (unsigned)(running - fibers) & ~31u, mask = 0;
-  for (unsigned i = 0; i < 32 && first + i < thread_count; ++i)
-    if (fibers[first + i].where != DONE) mask |= 1u << i;
-  return mask;
-}
-
-const engine the_engine = {meet, fail_here, active_mask};
 
 void fiber_main() {
   if (__sanitizer_finish_switch_fiber)
@@ -148,7 +178,9 @@ void resume(fiber& f) {
 const char* name_of(collective what) {
   static const char* const names[] = {
       "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "a vote",
-      "__match_any_sync", "__syncwarp", "__syncthreads", "__syncthreads_count", "__syncthreads_and",
+      "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync",
+      "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
+      "__reduce_or_sync", "__reduce_xor_sync", "__activemask", "__syncwarp", "__syncthreads", "__syncthreads_count", "__syncthreads_and",
       "__syncthreads_or"};
   return names[what];
 }
@@ -169,11 +201,51 @@ int source_lane(const fiber& f, int lane) {
   }
 }
 
+unsigned reduced(collective what, const fiber* lanes, unsigned here) {
+  const unsigned first = (unsigned)__builtin_ctz(here);
+  unsigned r = (unsigned)lanes[first].value;
+  for (unsigned i = first + 1; i < 32; ++i) {
+    if (!(here >> i & 1)) continue;
+    const unsigned v = (unsigned)lanes[i].value;
+    switch (what) {
+      case REDUCE_ADD: r += v; break;
+      case REDUCE_MIN: r = v < r ? v : r; break;
+      case REDUCE_MAX: r = v > r ? v : r; break;
+      case REDUCE_MIN_SIGNED: r = (int)v < (int)r ? v : r; break;
+      case REDUCE_MAX_SIGNED: r = (int)v > (int)r ? v : r; break;
+      case REDUCE_AND: r &= v; break;
+      case REDUCE_OR: r |= v; break;
+      default: r ^= v;
+    }
+  }
+  return r;
+}
+
+// Lets the lanes that came to a call for the active ones go on, once no other meeting of the warp
+// can be completed: whoever could still come has come.
+bool resolve_active(unsigned first, unsigned count) {
+  fiber* lanes = fibers + first;
+  for (unsigned l = 0; l < count; ++l) {
+    if (lanes[l].where != AT_WARP || lanes[l].what != ACTIVE_MASK) continue;
+    unsigned here = 0;
+    for (unsigned i = l; i < count; ++i)
+      if (lanes[i].where == AT_WARP && same_call(lanes[i], lanes[l])) here |= 1u << i;
+    for (unsigned i = l; i < count; ++i)
+      if (here >> i & 1) {
+        lanes[i].result = here;
+        lanes[i].where = READY;
+      }
+    return true;
+  }
+  return false;
+}
+
 // Completes one meeting in a warp whose lanes all wait or are done. False: none can be completed.
 bool resolve_warp(unsigned first, unsigned count) {
   fiber* lanes = fibers + first;
   for (unsigned l = 0; l < count; ++l) {
     if (lanes[l].where != AT_WARP) continue;
+    if (lanes[l].what == ACTIVE_MASK) continue;
     const unsigned mask = lanes[l].mask;
     unsigned here = 0, missing = 0;
     for (unsigned i = 0; i < count; ++i) {
@@ -196,6 +268,12 @@ bool resolve_warp(unsigned first, unsigned count) {
         f.result = 0;
         for (unsigned j = 0; j < count; ++j)
           if (here >> j & 1 && lanes[j].value == f.value) f.result |= 1u << j;
+      } else if (f.what == MATCH_ALL) {
+        f.result = here;
+        for (unsigned j = 0; j < count; ++j)
+          if (here >> j & 1 && lanes[j].value != f.value) f.result = 0;
+      } else if (f.what >= REDUCE_ADD && f.what <= REDUCE_XOR) {
+        f.result = reduced(f.what, lanes, here);
       } else if (f.what <= SHUFFLE_XOR) {
         const int from = source_lane(f, (int)i);
         if (!(here >> from & 1)) {
@@ -210,11 +288,12 @@ bool resolve_warp(unsigned first, unsigned count) {
         f.result = lanes[from].value;
       }
     }
+    if (lanes[l].what == SYNC_WARP) join_lanes(first, here);
     for (unsigned i = 0; i < count; ++i)
       if (here >> i & 1) lanes[i].where = READY;
     return true;
   }
-  return false;
+  return resolve_active(first, count);
 }
 
 void describe_waiting(const fiber& f, char* text, size_t room) {
@@ -243,7 +322,7 @@ void report_stuck() {
   }
   char what[512], where[256];
   describe_waiting(*other, where, sizeof where);
-  snprintf(what, sizeof what, "divergent %s: thread (%u,%u,%u) %s; waiting", name_of(waiting->what),
+  snprintf(what, sizeof what, "divergent %s: thread (%u,%u,%u) %s", name_of(waiting->what),
            other->index.x, other->index.y, other->index.z, where);
   write_report(what, waiting->file, waiting->line, waiting->index);
 }
@@ -256,6 +335,7 @@ bool resolve_block() {
     count += fibers[i].value;
   }
   const collective what = fibers[0].what;
+  pass_block_barrier();
   for (unsigned i = 0; i < thread_count; ++i) {
     fibers[i].result = what == SYNC_AND  ? count == thread_count
                        : what == SYNC_OR ? count != 0
@@ -287,15 +367,20 @@ void run_block_in_fibers() {
     if (sanitized) __asan_unpoison_memory_region(stack + 4096, stack_size - 4096);
     begin_context(f.c, stack, stack_size, fiber_main);
   }
+  const unsigned warp_count = (thread_count + 31) / 32;
+  unsigned warps[MAX_THREADS / 32], lanes[32];
   for (;;) {
     unsigned done = 0;
-    for (unsigned first = 0; first < thread_count; first += 32) {
+    permute(warps, warp_count);
+    for (unsigned w = 0; w < warp_count; ++w) {
+      const unsigned first = warps[w] * 32;
       const unsigned count = thread_count - first < 32 ? thread_count - first : 32;
       do {
-        for (unsigned i = first; i < first + count; ++i)
-          if (fibers[i].where == READY) {
-            resume(fibers[i]);
-            if (aborted || report[0]) return;
+        permute(lanes, count);
+        for (unsigned i = 0; i < count; ++i)
+          if (fibers[first + lanes[i]].where == READY) {
+            resume(fibers[first + lanes[i]]);
+            if (aborted || fault.what[0]) return;
           }
       } while (resolve_warp(first, count));
       if (aborted) return;
@@ -307,6 +392,18 @@ void run_block_in_fibers() {
       aborted = true;
       return;
     }
+  }
+}
+
+// A kernel without barriers, its threads in another order than the plain loop's.
+void run_block_permuted() {
+  unsigned threads[MAX_THREADS];
+  permute(threads, thread_count);
+  const index3 d = *now.m->block_dim;
+  for (unsigned k = 0; k < thread_count; ++k) {
+    const unsigned i = threads[k];
+    *now.m->thread_index = {i % d.x, i / d.x % d.y, i / d.x / d.y};
+    now.e->thread(now.params);
   }
 }
 

@@ -29,6 +29,9 @@ __ubsan_handle_type_mismatch_v1_abort(const gputensor::type_mismatch* at,
 GPUTENSOR_FINDING(out_of_bounds, "index out of the bounds of its array", __UINTPTR_TYPE__)
 GPUTENSOR_FINDING(shift_out_of_bounds, "shift by more bits than the type has",
                   __UINTPTR_TYPE__, __UINTPTR_TYPE__)
+GPUTENSOR_FINDING(float_cast_overflow,
+                  "a floating-point value outside the range of the integer type that it is cast to",
+                  __UINTPTR_TYPE__)
 GPUTENSOR_FINDING(pointer_overflow, "pointer arithmetic overflows",
                   __UINTPTR_TYPE__, __UINTPTR_TYPE__)
 GPUTENSOR_FINDING(load_invalid_value, "load of a bool that is neither 0 nor 1", __UINTPTR_TYPE__)

@@ -4,6 +4,9 @@
 // at a time: the caller holds a lock. Streams and events live above, in Python.
 #pragma once
 
+#include <link.h>
+#include <time.h>
+
 #include "faults.h"
 
 namespace {
@@ -11,10 +14,10 @@ namespace {
 // Static and dynamic shared memory start as garbage on a GPU; here as NaN and as -1. The bytes are
 // set one by one since libasan watches memset, and red zones lie between the variables.
 void poison_shared() {
-  volatile unsigned char* p = now.e->shared_begin;
-  if (p && !sanitized) memset((void*)p, FRESH, (size_t)(now.e->shared_end - now.e->shared_begin));
+  volatile unsigned char* p = now.shared_begin;
+  if (p && !sanitized) memset((void*)p, FRESH, (size_t)(now.shared_end - now.shared_begin));
   else if (p)
-    for (; p < now.e->shared_end; ++p) *p = FRESH;
+    for (; p < now.shared_end; ++p) *p = FRESH;
   if (now.shared_bytes) memset(now.m->dynamic_shared, FRESH, now.shared_bytes);
   if (checks) memset(now.m->dynamic_shared + now.shared_bytes, GUARDED, NEAR);
 }
@@ -22,42 +25,124 @@ void poison_shared() {
 bool shared_overrun() {
   const unsigned char* end = now.m->dynamic_shared + now.shared_bytes;
   if (!checks || filled(end, NEAR, GUARDED)) return false;
-  snprintf(report, sizeof report, "wrote past the %u bytes of dynamic shared memory of its launch, "
-           "block (%u,%u,%u)", now.shared_bytes, now.m->block_index->x, now.m->block_index->y,
-           now.m->block_index->z);
+  char what[160];
+  snprintf(what, sizeof what, "wrote past the %u bytes of dynamic shared memory of its launch",
+           now.shared_bytes);
+  write_report(what, nullptr, 0, {~0u, 0, 0});
   return true;
 }
 
+unsigned gcd(unsigned a, unsigned b) { return b ? gcd(b, a % b) : a; }
+
 void run_grid(const index3& grid) {
   index3& b = *now.m->block_index;
-  for (b.z = 0; b.z < grid.z; ++b.z)
-    for (b.y = 0; b.y < grid.y; ++b.y)
-      for (b.x = 0; b.x < grid.x; ++b.x) {
-        poison_shared();
-        if (now.e->has_collectives) run_block_in_fibers();
-        else now.e->block(now.params);
-        if (report[0] || shared_overrun()) return;
-      }
+  const unsigned long long total = 1ull * grid.x * grid.y * grid.z;
+  // a random order: k -> k * step + start, which meets each block once
+  unsigned long long step = 1, start = 0;
+  if (thread_order == RANDOM && total > 2 && total < 1u << 31) {
+    do step = 1 + draw((unsigned)total - 1);
+    while (gcd((unsigned)step, (unsigned)total) != 1);
+    start = draw((unsigned)total);
+  }
+  for (unsigned long long k = 0; k < total; ++k) {
+    unsigned long long i = k;
+    if (thread_order == REVERSED) i = total - 1 - k;
+    else if (thread_order == RANDOM) i = (k * step + start) % total;
+    b = {(unsigned)(i % grid.x), (unsigned)(i / grid.x % grid.y), (unsigned)(i / grid.x / grid.y)};
+    poison_shared();
+    begin_checked_block((unsigned)i);
+    if (now.e->has_collectives) run_block_in_fibers();
+    else if (thread_order == FORWARD) now.e->block(now.params);
+    else run_block_permuted();
+    if (fault.what[0] || shared_overrun() || !pending_settled()) return;
+  }
 }
+
+unsigned long long clock_now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
+}
+
+// Where the shared object that holds `inside_it` lies.
+struct image {
+  const unsigned char *inside_it, *begin, *end;
+};
+int find_image(dl_phdr_info* info, size_t, void* raw) {
+  image& wanted = *(image*)raw;
+  const unsigned char *begin = nullptr, *end = nullptr;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+    const unsigned char* p = (const unsigned char*)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    if (!begin || p < begin) begin = p;
+    if (p + info->dlpi_phdr[i].p_memsz > end) end = p + info->dlpi_phdr[i].p_memsz;
+  }
+  if (wanted.inside_it < begin || wanted.inside_it >= end) return 0;
+  wanted.begin = begin;
+  wanted.end = end;
+  return 1;
+}
+
+// A user's static shared memory: the thread-local storage of the kernel's shared object.
+int find_shared(dl_phdr_info* info, size_t, void* raw) {
+  const unsigned char* anchor = *(const unsigned char**)raw;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type != PT_TLS || !info->dlpi_tls_data) continue;
+    unsigned char* begin = (unsigned char*)info->dlpi_tls_data;
+    if (anchor < begin || anchor >= begin + info->dlpi_phdr[i].p_memsz) continue;
+    now.shared_begin = begin;
+    now.shared_end = begin + info->dlpi_phdr[i].p_memsz;
+    return 1;
+  }
+  return 0;
+}
+
+const engine the_engine = {meet, fail_here, access, fence, clock_now};
 
 }  // namespace
 
 EXPORT const engine* engine_table() { return &the_engine; }
 
-// Runs a whole launch. 1: `error` says what went wrong, with block and thread.
+// Bounds of the shared object of a module, for engine_launch.
+EXPORT void engine_image(const gputensor::module* m, const void** begin, const void** end) {
+  image found = {(const unsigned char*)m, nullptr, nullptr};
+  dl_iterate_phdr(find_image, &found);
+  *begin = found.begin;
+  *end = found.end;
+}
+
+// The object and the offset in it of an instruction, for addr2line. 0: in none.
+EXPORT size_t engine_offset(void* pc, char* object, size_t room) {
+  Dl_info info;
+  if (!pc || !dladdr(pc, &info) || !info.dli_fname) return 0;
+  snprintf(object, room, "%s", info.dli_fname);
+  return (size_t)((char*)pc - (char*)info.dli_fbase);
+}
+
+// Runs a whole launch. 1: `result` says what went wrong.
 EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void* params,
                          const index3* grid, const index3* block, unsigned shared_bytes,
-                         char* error, size_t room) {
-  now = {e->name, e, m, params, shared_bytes};
+                         const options* with, const void* image_begin, const void* image_end,
+                         finding* result) {
+  now = {e->name, e, m, params, shared_bytes, (const unsigned char*)image_begin,
+         (const unsigned char*)image_end, e->shared_begin, e->shared_end};
+  if (m->shared_anchor) {
+    void* anchor = m->shared_anchor();
+    dl_iterate_phdr(find_shared, &anchor);
+  }
+  chosen = *with;
+  thread_order = chosen.order;
+  chance = chosen.seed * 2654435761ull + 88172645463325252ull;
   *m->grid_dim = *grid;
   *m->block_dim = *block;
   *m->thread_index = {0, 0, 0};
   thread_count = block->x * block->y * block->z;
   aborted = false;
-  report[0] = 0;
+  fault = {};
   running = nullptr;
+  stack_top = (const unsigned char*)__builtin_frame_address(0);
   if (e->has_collectives && !get_stacks()) {
-    snprintf(error, room, "no memory for the stacks of its threads");
+    snprintf(result->what, sizeof result->what, "no memory for the stacks of its threads");
     return 1;
   }
   if (sanitized) {
@@ -66,12 +151,14 @@ EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void*
     __asan_poison_memory_region(m->dynamic_shared + shared_bytes,
                                 m->dynamic_shared_size - shared_bytes);
   }
+  begin_checked_launch(grid->x * grid->y * grid->z);
   watch_signals();
   if (!sigsetjmp(escape, 1)) run_grid(*grid);
   unwatch_signals();
   running = nullptr;
   if (sanitized) __asan_unpoison_memory_region(m->dynamic_shared, m->dynamic_shared_size);
-  if (!report[0]) return 0;
-  snprintf(error, room, "%s", report);
+  fflush(stdout);  // what printf wrote
+  if (!fault.what[0]) return 0;
+  *result = fault;
   return 1;
 }

@@ -12,29 +12,15 @@ from typing import Any
 
 from gputensor.core import errors
 
-from . import sanitizer, toolchain
+from . import findings, settings, toolchain
+from .findings import Finding, Found, Index3
 
 MAX_THREADS = 1024
 MAX_SHARED = 227 * 1024
 
 
-class _Index3(ctypes.Structure):
-    _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
-
-
-class Found(ctypes.Structure):
-    """An allocation that a pointer lies in; device -1 is pinned host memory."""
-
-    _fields_ = (
-        ("begin", ctypes.c_void_p),
-        ("nbytes", ctypes.c_size_t),
-        ("device", ctypes.c_int),
-        ("state", ctypes.c_int),
-    )
-
-    def __str__(self) -> str:
-        where = f"device {self.device}" if self.device >= 0 else "pinned host memory"
-        return f"{self.nbytes} bytes at {self.begin:#x} on {where}{', freed' if self.state else ''}"
+class _Place(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_uint), ("size", ctypes.c_uint))
 
 
 class _Entry(ctypes.Structure):
@@ -52,6 +38,20 @@ _Entry._fields_ = (
     ("shared_begin", ctypes.c_void_p),
     ("shared_end", ctypes.c_void_p),
     ("next", ctypes.POINTER(_Entry)),
+    ("places", ctypes.POINTER(_Place)),
+    ("place_count", ctypes.c_uint),
+)
+
+
+class _Symbol(ctypes.Structure):
+    pass
+
+
+_Symbol._fields_ = (
+    ("name", ctypes.c_char_p),
+    ("address", ctypes.c_void_p),
+    ("nbytes", ctypes.c_ulonglong),
+    ("next", ctypes.POINTER(_Symbol)),
 )
 
 
@@ -64,30 +64,48 @@ class _Module(ctypes.Structure):
         ("dynamic_shared", ctypes.c_void_p),
         ("dynamic_shared_size", ctypes.c_uint),
         ("first", ctypes.POINTER(_Entry)),
+        ("first_symbol", ctypes.POINTER(_Symbol)),
+        ("shared_anchor", ctypes.c_void_p),
     )
+
+
+class _Image:
+    """A shared object in memory."""
+
+    __slots__ = ("begin", "end", "library", "module")
+
+    def __init__(self, library: Any, module: Any) -> None:
+        self.library, self.module = library, module
+        self.begin, self.end = ctypes.c_void_p(), ctypes.c_void_p()
 
 
 class Loaded:
-    """One entry of one variant in a loaded shared object."""
+    """One entry of one variant in a loaded shared object.
+
+    places: offset and size of each parameter in the bytes of a launch.
+    """
 
     __slots__ = (
-        "address",
-        "has_collectives",
-        "library",
-        "max_threads",
-        "module",
-        "name",
-        "params_size",
-    )
+        "address", "has_collectives", "image", "max_threads", "name", "params_size", "places",
+    )  # fmt: skip
 
-    def __init__(self, library: Any, module: Any, entry: _Entry) -> None:
-        self.library = library  # keeps the code mapped
-        self.module = module
+    def __init__(self, image: _Image, entry: _Entry) -> None:
+        self.image = image  # keeps the code mapped
         self.address = ctypes.addressof(entry)
         self.name = entry.name.decode()
         self.has_collectives = bool(entry.has_collectives)
         self.max_threads = entry.max_threads
         self.params_size = entry.params_size
+        places = (entry.places[i] for i in range(entry.place_count))
+        self.places = tuple((place.offset, place.size) for place in places)
+
+    def symbols(self) -> dict[str, tuple[int, int]]:
+        """Address and bytes of each __constant__ and __device__ variable of the text."""
+        found, at = {}, self.image.module.contents.first_symbol
+        while at:
+            found[at.contents.name.decode()] = at.contents.address, at.contents.nbytes
+            at = at.contents.next
+        return found
 
 
 class Machine:
@@ -97,7 +115,8 @@ class Machine:
         self.checks = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
         self._engine = ctypes.CDLL(toolchain.compile_engine())
-        self._libraries: dict[str, tuple[Any, Any]] = {}
+        self._images: dict[tuple[str, int], _Image] = {}
+        self._finding = Finding()
         self._error = ctypes.create_string_buffer(2048)
         self._declare()
         self._engine.engine_configure(int(self.checks))
@@ -106,7 +125,12 @@ class Machine:
     def _declare(self) -> None:
         pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
         text = (ctypes.c_char_p, size)
-        index3, found = ctypes.POINTER(_Index3), ctypes.POINTER(Found)
+        index3, found = ctypes.POINTER(Index3), ctypes.POINTER(Found)
+        places = ctypes.POINTER(pointer)
+        launch = (
+            pointer, pointer, ctypes.c_char_p, index3, index3, ctypes.c_uint,
+            ctypes.POINTER(settings.Options), pointer, pointer, ctypes.POINTER(Finding),
+        )  # fmt: skip
         for name, result, arguments in (
             ("configure", None, (number,)),
             ("table", pointer, ()),
@@ -116,12 +140,11 @@ class Machine:
             ("check", number, text),
             ("check_freed", number, text),
             ("find", number, (pointer, found)),
+            ("nearest", number, (pointer, found)),
+            ("image", None, (pointer, places, places)),
+            ("offset", size, (pointer, ctypes.c_char_p, size)),
             ("scan", number, (ctypes.c_char_p, size, number, ctypes.c_uint, found)),
-            (
-                "launch",
-                number,
-                (pointer, pointer, ctypes.c_char_p, index3, index3, ctypes.c_uint, *text),
-            ),
+            ("launch", number, launch),
         ):
             function = getattr(self._engine, f"engine_{name}")
             function.restype, function.argtypes = result, arguments
@@ -152,6 +175,12 @@ class Machine:
         with self.lock:
             return found if self._engine.engine_find(address, found) else None
 
+    def nearest(self, address: int) -> Found | None:
+        """The allocation that an address lies in or lies nearest to."""
+        found = Found()
+        with self.lock:
+            return found if self._engine.engine_nearest(address, found) else None
+
     def scan(self, params: bytes, device_index: int, reachable: int) -> tuple[int, Found] | None:
         """The first word of a parameter struct that points where the device may not reach."""
         found = Found()
@@ -175,25 +204,41 @@ class Machine:
 
     # --- kernels --------------------------------------------------------------------------------
 
-    def load(self, path: str, entry: str, variant: int) -> Loaded:
+    def load(self, path: str, entry: str, variant: int, device_index: int = 0) -> Loaded:
         """An entry of the shared object in `path`."""
         with self.lock:
-            if path not in self._libraries:
-                library = ctypes.CDLL(path)
-                library.gputensor_attach.restype = ctypes.POINTER(_Module)
-                library.gputensor_attach.argtypes = (ctypes.c_void_p,)
-                self._libraries[path] = library, library.gputensor_attach(self._table)
-            library, module = self._libraries[path]
-        names, at = [], module.contents.first
+            image = self._image(path, device_index)
+        names, at = [], image.module.contents.first
         while at:
             found = at.contents
             if found.variant == variant:
                 if found.name == entry.encode():
-                    return Loaded(library, module, found)
+                    return Loaded(image, found)
                 names.append(found.name.decode())
             at = found.next
         got = ", ".join(sorted(names)) or "none"
         raise errors.cannot_launch(entry, "entry", f"be a kernel of variant {variant}", got)
+
+    def _image(self, path: str, device_index: int) -> _Image:
+        """The shared object; one with variables of its own is loaded anew for each device."""
+        known = self._images.get((path, 0))
+        if known is not None and not (device_index and known.module.contents.first_symbol):
+            return known
+        own = self._images.get((path, device_index))
+        if own is None:
+            own = self._open(path if known is None else toolchain.copy_of(path))
+            self._images[path, device_index if known is not None else 0] = own
+            if known is None and device_index and own.module.contents.first_symbol:
+                return self._image(path, device_index)
+        return own
+
+    def _open(self, path: str) -> _Image:
+        library = ctypes.CDLL(path)
+        library.gputensor_attach.restype = ctypes.POINTER(_Module)
+        library.gputensor_attach.argtypes = (ctypes.c_void_p,)
+        image = _Image(library, library.gputensor_attach(self._table))
+        self._engine.engine_image(image.module, image.begin, image.end)
+        return image
 
     def launch(
         self,
@@ -202,14 +247,27 @@ class Machine:
         block: tuple[int, int, int],
         shared_bytes: int,
         params: bytes,
+        options: settings.Options,
+        arguments: findings.Arguments = (),
     ) -> str | None:
-        """Run all blocks now. Returns what went wrong, with block and thread."""
+        """Run all blocks now. Returns one sentence about what went wrong, with block and thread."""
         with self.lock:
+            finding, image = self._finding, kernel.image
             wrong = self._engine.engine_launch(
-                kernel.module, kernel.address, params, _Index3(*grid), _Index3(*block),
-                shared_bytes, self._error, 2048,
+                image.module, kernel.address, params, Index3(*grid), Index3(*block),
+                shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
-            return self._text(wrong) or self.check()
+            if wrong:
+                self.check()  # so that the same write is not told of twice
+                return findings.sentence(self, kernel.name, finding, params, arguments)
+            late = self.check()
+            return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
+
+    def place_of(self, pc: int | None) -> tuple[str, int] | None:
+        """The shared object of an instruction, and its offset in it."""
+        room = ctypes.create_string_buffer(1024)
+        offset = self._engine.engine_offset(pc, room, 1024) if pc else 0
+        return (room.value.decode(errors="replace"), offset) if offset else None
 
     def _text(self, wrong: int) -> str | None:
-        return sanitizer.with_line(self._error.value.decode(errors="replace")) if wrong else None
+        return self._error.value.decode(errors="replace") if wrong else None

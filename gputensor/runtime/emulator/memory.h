@@ -27,6 +27,7 @@ struct allocation {
   unsigned char* raw;
   int device;
   int state;
+  void* shadow;  // of the race check, made when a kernel first touches the memory
 };
 
 // Sorted by address.
@@ -96,6 +97,8 @@ void describe_late_write(const allocation& a, char* error, size_t room) {
            a.nbytes, (void*)a.begin, a.device);
 }
 
+void free_shadow(const allocation&);
+
 template <class T>
 void make_room(T*& items, size_t used, size_t& room) {
   if (used < room) return;
@@ -114,7 +117,7 @@ EXPORT void* engine_allocate(size_t nbytes, int device) {
   void* raw;
   const size_t guard = sanitized ? 0 : GUARD;  // libasan has red zones of its own
   if (posix_memalign(&raw, ALIGNMENT, nbytes + 2 * guard)) return nullptr;
-  allocation a = {(unsigned char*)raw + guard, nbytes, (unsigned char*)raw, device, LIVE};
+  allocation a = {(unsigned char*)raw + guard, nbytes, (unsigned char*)raw, device, LIVE, nullptr};
   if (!sanitized) {
     memset(raw, GUARDED, guard);
     memset(a.begin + nbytes, GUARDED, guard);
@@ -138,6 +141,7 @@ EXPORT int engine_free(void* p, char* error, size_t room) {
   size_t at = position(p) - 1;
   allocation a = table[at];
   int wrong = checks && guard_broken(a, GUARD, error, room);
+  free_shadow(a);
   memmove(table + at, table + at + 1, (table_size - at - 1) * sizeof(allocation));
   --table_size;
   if (!checks) {
@@ -195,6 +199,19 @@ struct found {
 EXPORT int engine_find(const void* p, found* result) {
   allocation* a = find(p);
   if (!a) return 0;
+  *result = {a->begin, a->nbytes, a->device, a->state};
+  return 1;
+}
+
+// The allocation that p lies in, or else the one whose begin or end is nearest to it.
+EXPORT int engine_nearest(const void* p, found* result) {
+  if (table_size == 0) return 0;
+  const unsigned char* at = (const unsigned char*)p;
+  const size_t after = position(p);
+  allocation* a = after ? &table[after - 1] : &table[0];
+  if (after && after < table_size && at >= a->begin + a->nbytes &&
+      table[after].begin - at < at - (a->begin + a->nbytes))
+    a = &table[after];
   *result = {a->begin, a->nbytes, a->device, a->state};
   return 1;
 }

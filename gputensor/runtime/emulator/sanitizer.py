@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import subprocess
 import sys
 
@@ -38,28 +37,6 @@ def environment() -> dict[str, str]:
     preload = " ".join(filter(None, (os.path.realpath(answer), os.environ.get("LD_PRELOAD"))))
     options = OPTIONS + os.environ.get("ASAN_OPTIONS", "")
     return {**os.environ, "LD_PRELOAD": preload, "ASAN_OPTIONS": options}
-
-
-_FRAME = re.compile(r" at \((\S+)\+(0x[0-9a-f]+)\)")
-_FILE = re.compile(r" at (?:/[^:,]*)?/([^/:,]+:\d+)")
-
-
-def with_line(text: str) -> str:
-    """The text with `name.cu:12` for a place that libasan could not or did not name so.
-
-    It reads the debug information of an object once; objects loaded after its first report stay
-    addresses, which addr2line (it comes with g++) can read.
-    """
-    frame = _FRAME.search(text)
-    if frame is None:
-        return _FILE.sub(r" at \1", text)
-    command = ["addr2line", "-s", "-e", frame[1], frame[2]]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return text
-    place = answer.split(" ")[0].strip()
-    return text.replace(frame[0], f" at {place}")
 
 
 def ensure_preloaded() -> None:

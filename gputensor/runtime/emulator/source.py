@@ -9,61 +9,100 @@ It is no parser: it looks for words, and takes a kernel for one with barriers wh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gputensor.core import errors
 
 BODY_MARK = re.compile(r"^[ \t]*//[ \t]*----[ \t]*body[ \t]*----[ \t]*$", re.MULTILINE)
 COLLECTIVES = re.compile(
-    r"__syncthreads\w*|__syncwarp|__shfl\w*_sync|__(?:ballot|any|all|match_any)_sync|__activemask"
+    r"__syncthreads\w*|__syncwarp|__barrier_sync|__shfl\w*_sync|__reduce_\w+_sync|"
+    r"__(?:ballot|any|all|match_any|match_all)_sync|__activemask"
 )
 
 _C_LINKAGE_BLOCK = re.compile(r'\bextern\s*"C"\s*\{')
 _C_LINKAGE = re.compile(r'\bextern\s*"C"\s*')
 _BOUNDS = r"__launch_bounds__\s*\((?P<{}>(?:[^()]|\([^()]*\))*)\)\s*"
-_ENTRY = re.compile(
-    r"\b(?:static\s+)?__global__\s+(?:"
+ENTRY = re.compile(
+    r"(?P<template>\btemplate\s*<(?P<arguments>[^;{}()]*)>\s*)?"
+    r"\b(?:(?:static|inline)\s+)*__global__\s+(?:(?:static|inline)\s+)*(?:"
     + _BOUNDS.format("before")
     + r")?void\s+(?:"
     + _BOUNDS.format("after")
-    + r")?(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
+    + r")?(?P<name>\w+)\s*\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*\{"
 )
+_GLOBAL = re.compile(r"\b__global__\b([^;{]*)([;{])")
+_ALIGNED = r"(?:__align__\s*\(\s*\w+\s*\)\s+|alignas\s*\(\s*\w+\s*\)\s+)?"
 _DYNAMIC_SHARED = re.compile(
-    r"\bextern\s+__shared__\s+(?:__align__\s*\(\s*\w+\s*\)\s+|alignas\s*\(\s*\w+\s*\)\s+)?"
-    r"(?P<type>[\w:][\w:\s<>]*?)\s*(?P<name>\w+|##\s*\w+)\s*\[\s*\]"
+    r"\b(?:volatile\s+)?extern\s+(?:volatile\s+)?" + _ALIGNED + r"__shared__\s+" + _ALIGNED +
+    r"(?P<type>[\w:][\w:\s<>,]*?)\s*(?P<name>\w+|##\s*\w+)\s*\[\s*\]"
+)
+_STATIC_SHARED = re.compile(
+    r"\bstatic\s+(?=__shared__)|"
+    r"(?P<kept>\b__shared__\s+(?:(?:__align__\s*\([^()]*\)|volatile|const)\s+)*)static\b"
+)
+_SYMBOL = re.compile(
+    r"\b(?:__constant__|__device__)\s(?P<type>(?:[^;{}()=]|__align__\s*\(\s*\w+\s*\))*?)"
+    r"\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\];{}]*\]\s*)*(?=[=;])"
 )
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _LINE_MARK = re.compile(r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?', re.MULTILINE)
-_SYSTEM_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>[^\n]*$", re.MULTILINE)
+_SYSTEM_INCLUDE = re.compile(
+    r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")[^\n]*$', re.MULTILINE
+)
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.MULTILINE)
 
 # What the shim has words for already; NVRTC knows them without a header, or has no use for them.
 COVERED_HEADERS = frozenset(
     "math.h cmath stdio.h cstdio assert.h cassert cuda_runtime.h device_launch_parameters.h "
-    "cuda.h vector_types.h vector_functions.h math_constants.h".split()
+    "cuda.h vector_types.h vector_functions.h math_constants.h cuda_runtime_api.h "
+    "sm_20_intrinsics.h device_functions.h device_atomic_functions.h".split()
+)
+# What a C library says that a kernel may ask for stands in a header of ours, for NVRTC too.
+C_HEADERS = frozenset(
+    "stdint.h cstdint stddef.h cstddef stdlib.h cstdlib float.h cfloat limits.h climits".split()
+)
+STANDARD = "gputensor/standard.h"
+# What the shim has a header of its own for; these come behind it.
+OUR_HEADERS = frozenset(
+    "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
+    "gputensor/layout.cuh gputensor/standard.h".split()
 )
 
 
 def translation_unit(
-    text: str, variants: Sequence[Mapping[str, object]], title: str = "kernel.cu"
+    text: str,
+    variants: Sequence[Mapping[str, object]],
+    title: str = "kernel.cu",
+    entries: Sequence[str] | None = None,
 ) -> str:
-    """C++ text in which variant `i` is the text after the body mark, in a namespace `v<i>`."""
-    mark = BODY_MARK.search(text)
-    once, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
+    """C++ text in which variant `i` is the text after the body mark, in a namespace `v<i>`.
+
+    entries: for a user's text, the kernels wanted, instances of templates among them; such a text
+    is compiled as for a GPU of compute capability 8.0.
+    """
+    mark = BODY_MARK.search(text) if entries is None else None
+    before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
     fibers = entries_with_collectives(text)
-    system: list[str] = []
-    once = _adapt(once, fibers, system)
-    adapted = _adapt(body, fibers, system)
+    adapt = _Adapter(fibers, title, is_users=entries is not None)
+    once = adapt(before)
     file, line = _place(text[: mark.end()] if mark else "", title)
+    adapted = adapt(body, line, file)
+    instances = "".join(adapt.instance(number, name) for number, name in enumerate(entries or ()))
     begin = f'#line {line} "{file}"' + ("" if mark else "\n")
     undefine = "".join(f"#undef {name}\n" for name in sorted(set(_DEFINED.findall(body))))
-    parts = [
-        *(f"#include <{name}>\n" for name in dict.fromkeys(system)),
-        '#include "cuda_on_cpu.h"\n',
-    ]
+    parts = [*adapt.includes(ours=False)]
+    if entries is not None:
+        parts.append('#define GPUTENSOR_USERS 1\n')
+    parts.append('#include "cuda_on_cpu.h"\n')
+    if entries is not None:
+        parts.append('#include "users_functions.h"\n')
+    parts += adapt.includes(ours=True)
+    if entries is not None:
+        parts.append('#include "not_covered.h"\n')
     if once.strip():
         parts += [f'#line 1 "{title}"\n', once, "\n"]
     for number, defines in enumerate(variants):
+        defines = defines if entries is None else {**USERS_DEFINES, **defines}
         parts += [
             '#line 1 "variant"\n',
             f"#define GPUTENSOR_VARIANT {number}\n",
@@ -79,7 +118,9 @@ def translation_unit(
             f"namespace {{ namespace v{number} {{\n",
             begin,
             adapted,
-            '\n#line 1 "variant"\n}}\n',
+            '\n#line 1 "variant"\n',
+            instances,
+            "}}\n",
             undefine,
             *(f"#undef {name}\n" for name in defines),
             "#undef GPUTENSOR_VARIANT\n#undef GPUTENSOR_SHARED\n"
@@ -88,42 +129,170 @@ def translation_unit(
     return "".join(parts)
 
 
-def _adapt(text: str, fibers: set[str], system: list[str]) -> str:
-    """The text in g++'s words, with as many lines as before; its headers are added to `system`."""
+# What a kernel may ask about its compiler; that of NVRTC, so that host code is left out.
+USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
-    def keep_lines(new: str, match: re.Match[str]) -> str:
-        return new + "\n" * match.group().count("\n")
 
-    def include(match: re.Match[str]) -> str:
-        if match[1] not in COVERED_HEADERS:
-            system.append(match[1])
+class _Adapter:
+    """Puts a text into g++'s words, with as many lines as before; collects its headers."""
+
+    def __init__(self, fibers: set[str], title: str, is_users: bool) -> None:
+        self.fibers, self.title, self.is_users = fibers, title, is_users
+        self.file, self.first_line, self.text = title, 1, ""
+        self.headers: list[tuple[str, str, int]] = []
+        self.templates: dict[str, re.Match[str]] = {}
+
+    def __call__(self, text: str, first_line: int = 1, file: str = "") -> str:
+        self.first_line, self.file = first_line, file or self.title
+        self.text = text = without_comments(text)
+        text = _PRAGMA_ONCE.sub("", text)
+        text = _SYSTEM_INCLUDE.sub(self._include, text)
+        text = _C_LINKAGE_BLOCK.sub(lambda m: _keep("inline namespace c_linkage {", m), text)
+        text = _C_LINKAGE.sub(lambda m: _keep("", m), text)
+        text = _DYNAMIC_SHARED.sub(
+            lambda m: _keep(f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m),
+            text,
+        )
+        text = _STATIC_SHARED.sub(lambda m: m["kept"] or "", text)
+        if self.is_users:
+            self._check_all_readable(text)
+            text = _with_symbols(text)
+        return ENTRY.sub(self._entry, text)
+
+    def includes(self, ours: bool) -> Iterator[str]:
+        for name, file, line in dict.fromkeys(self.headers):
+            if (name in OUR_HEADERS) == ours:
+                yield f'#line {line} "{file}"\n#include <{name}>\n'
+
+    def instance(self, number: int, entry: str) -> str:
+        """Names a template's instance, `scale<float, 4>`, so that it is compiled and can be found."""
+        base, bracket, given = entry.partition("<")
+        template = self.templates.get(base.rpartition("::")[2].strip())
+        if template is None:
+            return ""
+        if not bracket:
+            rule = f"say what its template arguments are: {base}<{template['arguments'].strip()}>"
+            raise errors.cannot_launch(base, "entry", rule, entry)
+        values = split_arguments(given.rstrip().removesuffix(">"))
+        values += template_defaults(template["arguments"])[len(values) :]
+        bound = template["before"] or template["after"] or "1024"
+        for name, value in zip(template_names(template["arguments"]), values):
+            bound = re.sub(rf"\b{name}\b", f"({value})", bound)
+        bound = split_arguments(bound)[0]
+        fibers = int(template["name"] in self.fibers)
+        return f'GPUTENSOR_INSTANCE({number}, "{entry}", {fibers}, {bound}, {entry})\n'
+
+    def _include(self, match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name in COVERED_HEADERS:
+            return ""
+        if self.is_users and name in C_HEADERS:
+            name = STANDARD
+        if match[2] and name not in OUR_HEADERS:
+            return match[0]
+        self.headers.append((name, *self._at(self.text, match.start())))
         return ""
 
-    def entry(match: re.Match[str]) -> str:
+    def _entry(self, match: re.Match[str]) -> str:
         name, parameters = match["name"], " ".join(match["parameters"].split())
-        if not parameters or "," in parameters:
+        if match["template"]:
+            self.templates[name] = match
+            return _keep(f"{match['template']} static void {name}({parameters}) {{", match)
+        if not self.is_users and (not parameters or "," in parameters):
             raise errors.cannot_launch(
                 name, "parameters", "be one struct by value", parameters or "none"
             )
         bound = match["before"] or match["after"] or "1024"
-        new = (
+        return _keep(
             f"static void {name}({parameters}); "
-            f"GPUTENSOR_ENTRY({name}, {int(name in fibers)}, {' '.join(bound.split())}) "
-            f"static void {name}({parameters}) {{"
+            f"GPUTENSOR_ENTRY({name}, {int(name in self.fibers)}, {' '.join(bound.split())}) "
+            f"static void {name}({parameters}) {{",
+            match,
         )
-        return keep_lines(new, match)
 
-    text = _PRAGMA_ONCE.sub("", text)
-    text = _SYSTEM_INCLUDE.sub(include, text)
-    text = _C_LINKAGE_BLOCK.sub(lambda m: keep_lines("inline namespace c_linkage {", m), text)
-    text = _C_LINKAGE.sub(lambda m: keep_lines("", m), text)
-    text = _DYNAMIC_SHARED.sub(
-        lambda m: keep_lines(
-            f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m
-        ),
-        text,
-    )
-    return _ENTRY.sub(entry, text)
+    def _check_all_readable(self, text: str) -> None:
+        read = [m.span() for m in ENTRY.finditer(text)]
+        for match in _GLOBAL.finditer(text):
+            at = match.start()
+            if match[2] == ";" or any(begin <= at < end for begin, end in read):
+                continue
+            if text[text.rfind("\n", 0, at) + 1 : at].lstrip().startswith("#"):
+                continue
+            file, line = self._at(text, at)
+            declaration = " ".join(match[1].split())
+            raise errors.kernel_not_compiled(
+                self.title,
+                {},
+                f"{file}:{line}: the emulator cannot read this declaration of a kernel: {declaration}",
+            )
+
+    def _at(self, text: str, position: int) -> tuple[str, int]:
+        """File and line of a position, as the compiler would count them."""
+        before = text[:position]
+        file, line = _place(before, self.file)
+        if _LINE_MARK.search(before):
+            return file, line - 1
+        return self.file, self.first_line + before.count("\n")
+
+
+def _keep(new: str, match: re.Match[str]) -> str:
+    """`new` with as many line ends as what it stands for."""
+    return new + "\n" * (match.group().count("\n") - new.count("\n"))
+
+
+def _with_symbols(text: str) -> str:
+    """The text with each variable of device memory made known to the runtime, behind its `;`."""
+    parts, at = [], 0
+    for number, match in enumerate(_SYMBOL.finditer(text)):
+        end, depth = match.end(), 0
+        while end < len(text) and (depth or text[end] != ";"):
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        if "extern" in text[match.start() - 20 : match.start()].split() or end >= len(text):
+            continue
+        name = match["name"]
+        parts += [
+            text[at : end + 1],
+            f' static ::gputensor::registered_symbol gputensor_symbol_{number}("{name}", '
+            f"(const void*)&{name}, sizeof {name});",
+        ]
+        at = end + 1
+    return "".join(parts) + text[at:]
+
+
+_COMMENTS = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """The text with comments blank, so that every word stays at its line and column."""
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        return re.sub(r"[^\n]", " ", found) if found.startswith("/") else found
+
+    return _COMMENTS.sub(blank, text)
+
+
+def split_arguments(text: str) -> list[str]:
+    """The parts of a list at its commas, those inside brackets apart."""
+    parts, depth, begin = [], 0, 0
+    for at, c in enumerate(text):
+        depth += (c in "(<[{") - (c in ")>]}")
+        if c == "," and depth == 0:
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+    last = text[begin:].strip()
+    return [*parts, last] if last or parts else []
+
+
+def template_defaults(arguments: str) -> list[str]:
+    """`` and `4` of `typename T, int N = 4`."""
+    return [part.partition("=")[2].strip() for part in split_arguments(arguments)]
+
+
+def template_names(arguments: str) -> list[str]:
+    """`T` and `N` of `typename T, int N = 4`."""
+    return [re.findall(r"\w+", part.partition("=")[0])[-1] for part in split_arguments(arguments)]
 
 
 def _place(before: str, title: str) -> tuple[str, int]:
@@ -150,6 +319,8 @@ _NO_NAMES = frozenset("__launch_bounds__ __align__ alignas decltype noexcept __a
 def entries_with_collectives(text: str) -> set[str]:
     """Names whose definition mentions a barrier, a shuffle or a vote, or a name that does."""
     text = _COMMENT_OR_STRING.sub(" ", text)
+    if "cooperative_groups" in text:  # its groups meet in methods, whose names say little
+        return {m["name"] for m in ENTRY.finditer(text)}
     if not COLLECTIVES.search(text):
         return set()
     mentions: dict[str, set[str]] = {}
@@ -160,7 +331,7 @@ def entries_with_collectives(text: str) -> set[str]:
             mentions.setdefault(name, set()).update(words)
     found = {name for name, words in mentions.items() if any(map(COLLECTIVES.fullmatch, words))}
     # braces that only the preprocessor balances can hide a definition
-    found.update(m["name"] for m in _ENTRY.finditer(text) if m["name"] not in mentions)
+    found.update(m["name"] for m in ENTRY.finditer(text) if m["name"] not in mentions)
     grew = True
     while grew:
         more = {name for name, words in mentions.items() if name not in found and words & found}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +14,7 @@ from importlib import resources
 from gputensor.core import errors
 
 from .. import kernel_cache
-from . import sanitizer, source
+from . import coverage, sanitizer, settings, source
 
 # -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.
 _LANGUAGE = (
@@ -21,6 +23,13 @@ _LANGUAGE = (
 ).split()
 # Findings go to the shim, not to libubsan: it is not linked, hence -nodefaultlibs.
 _CHECKED = "-O1 -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
+# The calls that -fsanitize=thread puts at each access are answered by the engine, not by libtsan.
+_INSTRUMENTED = (
+    "-Og -g -gdwarf-4 -fsanitize=thread,alignment,bounds -fno-sanitize-recover=all"
+).split()
+_DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
+# What C++ leaves undefined and a GPU does in a way of its own: said, not imitated.
+_USERS = "-ftrack-macro-expansion=0 -fsigned-char -fsanitize=shift-exponent,float-cast-overflow -fno-sanitize-recover=all".split()
 _SANITIZED = (
     "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
     "-fsanitize-recover=address -fsanitize-sections=gts* "
@@ -30,8 +39,13 @@ _SANITIZED = (
 _LINK = "-shared -nodefaultlibs -lm -lc -lgcc".split()
 
 # What a kernel includes, and what the engine consists of.
-_SHIM = ("engine.h", "cuda_on_cpu.h", "intrinsics.h", "floating_point.h", "findings.h")
-_ENGINE = ("engine.h", "sanitizer.h", "memory.h", "context.h", "fibers.h", "faults.h", "launch.h")
+_SHIM = (
+    "engine.h cuda_on_cpu.h collectives.h atomics.h intrinsics.h floating_point.h findings.h "
+    "instrumented.h"
+).split()
+_ENGINE = (
+    "engine.h sanitizer.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
+).split()
 
 _version: str | None = None
 _reason: str | None = None
@@ -39,6 +53,13 @@ _reason: str | None = None
 
 def compiler() -> str:
     return os.environ.get("GPUTENSOR_CXX") or "g++"
+
+
+def compiler_name() -> str:
+    """`g++ 12`, for people."""
+    unavailable_reason()
+    number = re.search(r"(\d+)\.\d+", (_version or "").rpartition(")")[2])
+    return f"{os.path.basename(compiler())} {number[1] if number else ''}".strip()
 
 
 def unavailable_reason() -> str | None:
@@ -64,20 +85,49 @@ def headers(names: Sequence[str]) -> dict[str, str]:
     return {name: folder.joinpath(name).read_text() for name in names}
 
 
+def _build_options(is_users: bool) -> list[str]:
+    if sanitizer.is_active():
+        kind = _SANITIZED
+    elif os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1":
+        kind = _DEBUGGED
+    else:
+        kind = _INSTRUMENTED if settings.current().is_instrumented else _CHECKED
+    return [*_LANGUAGE, *kind, *(_USERS if is_users else ())]
+
+
 def compile_kernels(
-    text: str, variants: Sequence[Mapping[str, object]], title: str
+    text: str,
+    variants: Sequence[Mapping[str, object]],
+    title: str,
+    entries: Sequence[str] | None = None,
+    included: Mapping[str, str] | None = None,
 ) -> tuple[bytes, str]:
-    """The shared object with all variants of a `.cu` text, and the file it lies in."""
-    options = [*_LANGUAGE, *(_SANITIZED if sanitizer.is_active() else _CHECKED)]
-    own = headers(_SHIM)
-    unit = source.translation_unit(text, variants, title)
+    """The shared object with all variants of a `.cu` text, and the file it lies in.
+
+    entries: for a text of a user, the kernels that are wanted, `scale<float>` for an instance of a
+    template. included: headers by the name that `#include` gives.
+    """
+    is_users = entries is not None
+    options = _build_options(is_users)
+    own = {**headers(_SHIM), **(headers(coverage.HEADERS) if is_users else {}), **(included or {})}
+    unit = source.translation_unit(text, variants, title, entries)
     label = f"{title} emulator {len(variants)} variants"
     name = kernel_cache.key(unit, own, options, _version)
 
     def build() -> bytes:
-        return _build(unit, options, own, title, variants[0] if len(variants) == 1 else {})
+        defines = variants[0] if len(variants) == 1 else {}
+        return _build(unit, options, own, title, defines, is_users)
 
     return kernel_cache.fetch(name, ".so", build, label)
+
+
+def copy_of(path: str) -> str:
+    """The same shared object in another file, which the loader takes for another one."""
+    descriptor, copy = tempfile.mkstemp(prefix="gputensor-", suffix=".so")
+    os.close(descriptor)
+    shutil.copyfile(path, copy)
+    atexit.register(lambda: os.path.exists(copy) and os.unlink(copy))
+    return copy
 
 
 def compile_engine() -> str:
@@ -98,15 +148,19 @@ def _build(
     own: Mapping[str, str],
     title: str,
     defines: Mapping[str, object],
+    is_users: bool = False,
 ) -> bytes:
     with tempfile.TemporaryDirectory(prefix="gputensor-") as folder:
         for header, content in own.items():
-            with open(os.path.join(folder, header), "w") as file:
+            place = os.path.join(folder, header.removeprefix("include/"))
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "w") as file:
                 file.write(content)
         path = os.path.join(folder, "kernel.so")
         command = [compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK]
         answer = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
         if answer.returncode:
-            raise errors.kernel_not_compiled(title, dict(defines), answer.stderr)
+            log = coverage.explain(answer.stderr, unit) if is_users else answer.stderr
+            raise errors.kernel_not_compiled(title, dict(defines), log)
         with open(path, "rb") as file:
             return file.read()

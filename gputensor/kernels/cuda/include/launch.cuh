@@ -13,8 +13,9 @@ constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 #define CONTIGUOUS 1
 #define STRIDED 2
 #define CAST 3
-#define TRANSPOSED 4
+#define PACKED 4
 #define ROWS 5
+#define AFFINE 6
 #define HAS_LAYOUT(which) (LAYOUT == ANY_LAYOUT || LAYOUT == which)
 
 #endif

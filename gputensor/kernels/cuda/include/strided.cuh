@@ -34,8 +34,8 @@ template <int OPERANDS> struct dimension {
 // A number or scalar of the call is in its slot as the kernel's acc_t (integers as 64 bits).
 // Operands are outputs first; input k is operand OPERANDS - inputs + k, or value[k] if bit k of
 // `numbers` is set. The scalars of the operator follow the inputs' slots.
-template <int OPERANDS, int VALUES, int DIMS> struct strided_params {
-  static constexpr int operands = OPERANDS, dims = DIMS;
+template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
+  static constexpr int operands = OPERANDS, dims = MAX_DIMS;
   char* data[OPERANDS];
   value_slot value[VALUES];
   u32 numel;
@@ -43,7 +43,7 @@ template <int OPERANDS, int VALUES, int DIMS> struct strided_params {
   i32 common;
   u32 numbers;
   i32 code[4];
-  dimension<OPERANDS> dim[DIMS];
+  dimension<OPERANDS> dim[MAX_DIMS];
 };
 
 // The first of this thread's elements; the others follow at blockDim.x.

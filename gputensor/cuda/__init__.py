@@ -1,4 +1,4 @@
-"""What users name as `gputensor.cuda`: devices, streams, events and memory.
+"""What users name as `gputensor.cuda`: devices, streams, events and memory, and kernels of their own.
 
 Everything is answered by the runtime that `GPUTENSOR_CUDA` chose; without one, each call raises one
 sentence with the reason, and `is_available()` is False. Devices may be given as an index, a string
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import runtime
-from .core import errors
-from .core.device import device as _device
-from .core.errors import OutOfMemoryError
-from .dispatch.backend_select import register_current_index
+from .. import runtime
+from ..core import errors
+from ..core.device import device as _device
+from ..core.errors import OutOfMemoryError
+from ..dispatch.backend_select import register_current_index
 
 __all__ = [
-    "Event", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
-    "device_count", "empty_cache", "get_device_capability", "get_device_name", "is_available", "is_emulated",
+    "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
+    "device_count", "emulator_settings", "empty_cache", "get_device_capability", "get_device_name", "grid_for", "is_available", "is_emulated",
     "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
     "reset_peak_memory_stats", "set_device", "set_memory_limit", "stream", "synchronize",
     "unavailable_reason",
@@ -183,6 +183,23 @@ def set_memory_limit(nbytes: int | None, device: Any = None) -> None:
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """(free, total) bytes of the device."""
     return runtime.cuda().mem_get_info(_index(device, "mem_get_info"))  # type: ignore[no-any-return]
+
+
+# --- kernels of the user --------------------------------------------------------------------------
+
+
+_LAZY = {"Kernel": "kernel", "grid_for": "grid", "emulator_settings": "emulation"}
+
+
+def __getattr__(name: str) -> Any:
+    """Kernels are imported when first named: most programs launch none of their own."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        found = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        globals()[name] = found
+        return found
+    raise errors.no_module_attribute("cuda", name)
 
 
 register_current_index("cuda", current_device)

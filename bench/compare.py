@@ -1,0 +1,119 @@
+"""`compare OLD NEW`: what became faster or slower between two records, case by case.
+
+Times are divided by memcpy of the same rounds, where a record has it, so that a machine that is
+slower as a whole is not a slower program. A case is judged by the interval in which the median lies
+with 99 % confidence (order statistics; no distribution is assumed):
+
+SAME       the intervals allow no difference above the tolerance
+FAST SLOW  they allow nothing but one
+AMBIGUOUS  they allow both: measure longer, or on a quieter machine
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+SAME, FAST, SLOW, AMBIGUOUS = "SAME", "FAST", "SLOW", "AMBIGUOUS"
+TOLERANCE = 0.03
+_Z99 = 2.576
+# What must be equal, or the records say nothing about each other.
+_CONDITIONS = ("benchmark", "device", "threads")
+_MACHINE = ("cpu", "cpus", "system")
+
+
+def not_comparable(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Why these two cannot be compared, a sentence each."""
+    found = [
+        f"{name} differs ({old.get(name)!r}, {new.get(name)!r})"
+        for name in _CONDITIONS if old.get(name) != new.get(name)
+    ]  # fmt: skip
+    before, after = old["environment"], new["environment"]
+    found += [
+        f"{name} differs ({before.get(name)!r}, {after.get(name)!r})"
+        for name in _MACHINE if before.get(name) != after.get(name)
+    ]  # fmt: skip
+    gpus = [e.get("gpu", {}).get("name") for e in (before, after)]
+    if gpus[0] != gpus[1]:
+        found.append(f"the GPU differs ({gpus[0]!r}, {gpus[1]!r})")
+    if not _shared(old, new):
+        found.append("no case is in both")
+    return found
+
+
+def compare(old: dict[str, Any], new: dict[str, Any], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
+    """A row per case that both have: name, ratio (new time by old), low, high, verdict."""
+    return [_row(a, b, tolerance) for a, b in _shared(old, new)]
+
+
+def _shared(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    before = {c["name"]: c for c in old["cases"]}
+    return [
+        (before[c["name"]], c) for c in new["cases"]
+        if c["name"] in before and before[c["name"]].get("sizes") == c.get("sizes")
+    ]  # fmt: skip
+
+
+def _row(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> dict[str, Any]:
+    before, after = _times(old), _times(new)
+    (a_low, a, a_high), (b_low, b, b_high) = median_interval(before), median_interval(after)
+    low, high = b_low / a_high, b_high / a_low
+    return {
+        "name": new["name"], "ratio": b / a, "low": low, "high": high,
+        "verdict": verdict(low, high, tolerance),
+    }  # fmt: skip
+
+
+def _times(case: dict[str, Any]) -> list[float]:
+    samples = case.get("samples_ns")
+    if samples is None:  # quartiles stand for the samples
+        low, high = case["quartiles_ns"]["gputensor"]
+        return [low, case["ns"]["gputensor"], high]
+    ours, plain = samples["gputensor"], samples.get("memcpy")
+    return ours if plain is None else [x / m for x, m in zip(ours, plain)]
+
+
+def median_interval(values: list[float]) -> tuple[float, float, float]:
+    """(low, median, high): the median lies between low and high with 99 % confidence."""
+    ordered = sorted(values)
+    n = len(ordered)
+    reach = math.ceil(_Z99 * math.sqrt(n) / 2)
+    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    return ordered[max(0, n // 2 - reach)], middle, ordered[min(n - 1, (n - 1) // 2 + reach)]
+
+
+def verdict(low: float, high: float, tolerance: float) -> str:
+    """Of an interval of time ratios."""
+    if low > 1 + tolerance:
+        return SLOW
+    if high < 1 / (1 + tolerance):
+        return FAST
+    within = low >= 1 / (1 + tolerance) and high <= 1 + tolerance
+    return SAME if within or low <= 1 <= high and high / low <= (1 + tolerance) ** 4 else AMBIGUOUS
+
+
+def self_comparison(data: dict[str, Any], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
+    """A/A: ours against ours within the record, round by round. More than SAME is a fault of the
+    measurement, not of the program."""
+    rows = []
+    for case in data["cases"]:
+        samples = case.get("samples_ns", {})
+        if "again" not in samples:
+            continue
+        ratios = [b / a for a, b in zip(samples["gputensor"], samples["again"])]
+        low, middle, high = median_interval(ratios)
+        rows.append({
+            "name": case["name"], "ratio": middle, "low": low, "high": high,
+            "verdict": verdict(low, high, tolerance),
+        })  # fmt: skip
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| case | new / old | 99 % interval | |", "|---|---:|---:|---|"]
+    for row in rows:
+        interval = f"{row['low']:.2f} to {row['high']:.2f}"
+        lines.append(f"| {row['name']} | {row['ratio']:.3f} | {interval} | {row['verdict']} |")
+    counts = {v: sum(r["verdict"] == v for r in rows) for v in (FAST, SLOW, SAME, AMBIGUOUS)}
+    lines += ["", ", ".join(f"{count} {name}" for name, count in counts.items())]
+    return "\n".join(lines)

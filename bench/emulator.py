@@ -1,0 +1,230 @@
+"""What the CUDA emulator costs: a launch, a thread with and without barriers; against numba's simulator.
+
+numba's simulator runs kernels written in Python, a thread of the operating system for each CUDA
+thread; it is left out where numba cannot be imported. The kernels do the same work on both sides, and
+their results are compared before anything is timed. On the CPU: this says nothing about a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from gputensor import runtime
+
+from . import timing
+from .places import WrongResult
+
+NAME = "emulator"
+# Times faster than numba's simulator, on each kernel.
+BUDGET_TIMES = 50.0
+
+AXPY_THREADS, BLUR_SIZE, SUM_THREADS = 1024, 32, 128
+
+TEXT = r"""
+extern "C" __global__ void nothing(float* x) {}
+
+extern "C" __global__ void axpy(const float* x, float* y, float a, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i];
+}
+
+extern "C" __global__ void cross(const float* x, float* y, int n) {
+  __shared__ float tile[18][18];
+  const int column = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;
+  for (int i = threadIdx.y * 16 + threadIdx.x; i < 18 * 18; i += 256) {
+    const int r = blockIdx.y * 16 + i / 18 - 1, c = blockIdx.x * 16 + i % 18 - 1;
+    tile[i / 18][i % 18] = r >= 0 && r < n && c >= 0 && c < n ? x[r * n + c] : 0.0f;
+  }
+  __syncthreads();
+  const int tx = threadIdx.x + 1, ty = threadIdx.y + 1;
+  if (row < n && column < n)
+    y[row * n + column] = tile[ty][tx - 1] + tile[ty][tx + 1] + tile[ty - 1][tx] + tile[ty + 1][tx];
+}
+
+extern "C" __global__ void block_sum(const float* x, float* y) {
+  __shared__ float part[128];
+  part[threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x];
+  __syncthreads();
+  for (int half = 64; half > 0; half /= 2) {
+    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) y[blockIdx.x] = part[0];
+}
+"""
+
+cuda: Any = None
+Side = Callable[[], Any]
+Input = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+
+def _inputs() -> dict[str, Input]:
+    """(x, expected y) of each kernel."""
+    random = np.random.default_rng(0)
+    line = random.integers(-9, 9, AXPY_THREADS).astype(np.float32)
+    image = random.integers(-9, 9, (BLUR_SIZE, BLUR_SIZE)).astype(np.float32)
+    padded = np.pad(image, 1)
+    crossed = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
+    values = random.integers(-9, 9, SUM_THREADS).astype(np.float32)
+    return {
+        "axpy": (line, line * np.float32(2)), "cross": (image, crossed),
+        "block_sum": (values, values.sum(keepdims=True)),
+    }  # fmt: skip
+
+
+THREADS = {"nothing": 1, "axpy": AXPY_THREADS, "cross": BLUR_SIZE**2, "block_sum": SUM_THREADS}
+PHASES = {"nothing": 0, "axpy": 0, "cross": 1, "block_sum": 8}
+
+
+def _ours(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]]:
+    kernels = {name: gt.cuda.Kernel(TEXT, name) for name in THREADS}
+    x = {name: gt.from_numpy(given).to("cuda") for name, (given, _) in inputs.items()}
+    y = {name: gt.zeros(*out.shape, device="cuda") for name, (_, out) in inputs.items()}
+    launch = {
+        "nothing": kernels["nothing"][1, 1], "axpy": kernels["axpy"][AXPY_THREADS // 256, 256],
+        "cross": kernels["cross"][(BLUR_SIZE // 16, BLUR_SIZE // 16), (16, 16)],
+        "block_sum": kernels["block_sum"][1, SUM_THREADS],
+    }  # fmt: skip
+    sides: dict[str, Side] = {
+        "nothing": lambda: launch["nothing"](x["axpy"]),
+        "axpy": lambda: launch["axpy"](x["axpy"], y["axpy"], 2.0, AXPY_THREADS),
+        "cross": lambda: launch["cross"](x["cross"], y["cross"], BLUR_SIZE),
+        "block_sum": lambda: launch["block_sum"](x["block_sum"], y["block_sum"]),
+    }
+    return sides, {name: (lambda out=out: out.cpu().numpy()) for name, out in y.items()}
+
+
+def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] | None:
+    """The same in Python, for numba's simulator; None where it cannot be imported."""
+    global cuda  # the simulator replaces the module's name while a kernel runs
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cuda = importlib.import_module("numba.cuda")
+            jit, float32 = cuda.jit, importlib.import_module("numba").float32
+    except Exception:
+        return None
+
+    @jit
+    def nothing(x: Any) -> None:
+        pass
+
+    @jit
+    def axpy(x: Any, y: Any, a: Any, n: Any) -> None:
+        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if i < n:
+            y[i] = a * x[i]
+
+    @jit
+    def cross(x: Any, y: Any, n: Any) -> None:
+        tile = cuda.shared.array((18, 18), float32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        left, top = cuda.blockIdx.x * 16, cuda.blockIdx.y * 16
+        i = ty * 16 + tx
+        while i < 18 * 18:
+            r, c = top + i // 18 - 1, left + i % 18 - 1
+            tile[i // 18, i % 18] = x[r, c] if 0 <= r < n and 0 <= c < n else 0.0
+            i += 256
+        cuda.syncthreads()
+        if top + ty < n and left + tx < n:
+            around = tile[ty + 1, tx] + tile[ty + 1, tx + 2] + tile[ty, tx + 1] + tile[ty + 2, tx + 1]
+            y[top + ty, left + tx] = around
+
+    @jit
+    def block_sum(x: Any, y: Any) -> None:
+        part = cuda.shared.array(128, float32)
+        t = cuda.threadIdx.x
+        part[t] = x[cuda.blockIdx.x * 128 + t]
+        cuda.syncthreads()
+        half = 64
+        while half > 0:
+            if t < half:
+                part[t] += part[t + half]
+            cuda.syncthreads()
+            half //= 2
+        if t == 0:
+            y[cuda.blockIdx.x] = part[0]
+
+    x = {name: given for name, (given, _) in inputs.items()}
+    y = {name: np.zeros_like(out) for name, (_, out) in inputs.items()}
+    blocks = BLUR_SIZE // 16
+    sides: dict[str, Side] = {
+        "nothing": lambda: nothing[1, 1](x["axpy"]),
+        "axpy": lambda: axpy[AXPY_THREADS // 256, 256](x["axpy"], y["axpy"], np.float32(2), AXPY_THREADS),
+        "cross": lambda: cross[(blocks, blocks), (16, 16)](x["cross"], y["cross"], BLUR_SIZE),
+        "block_sum": lambda: block_sum[1, SUM_THREADS](x["block_sum"], y["block_sum"]),
+    }
+    return sides, {name: (lambda out=out: out) for name, out in y.items()}
+
+
+def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
+    """Measure everything; returns the record that `bench run` prints and writes."""
+    os.environ["GPUTENSOR_CUDA"] = "emulator"
+    runtime.choose_again()
+    inputs = _inputs()
+    sides = {"gputensor": _ours(inputs)}
+    theirs = _numbas(inputs)
+    if theirs is not None:
+        sides["numba"] = theirs
+    for library, (calls, results) in sides.items():
+        for name, (_, expected) in inputs.items():
+            calls[name]()
+            if not (results[name]() == expected).all():
+                raise WrongResult(f"{library}: {name} is wrong")
+    cases = []
+    for name in timing.progress(list(THREADS), str):
+        samples = timing.alternate([calls[name] for calls, _ in sides.values()], rounds=rounds)
+        cases.append({
+            "name": name, "threads": THREADS[name], "barriers": PHASES[name],
+            "ns": {library: s.median_ns for library, s in zip(sides, samples)},
+            "quartiles_ns": {library: s.quartiles_ns for library, s in zip(sides, samples)},
+        })  # fmt: skip
+    cases.append(_checked(inputs))
+    return {"benchmark": NAME, "device": "emulator", "cases": cases, "peers": list(sides)[1:]}
+
+
+def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
+    """The block sum once more, with every access checked."""
+    with gt.cuda.emulator_settings(sanitize="all"):
+        calls, _ = _ours(inputs)
+        (sample,) = timing.alternate([calls["block_sum"]])
+    return {"name": "block_sum, every access checked", "threads": SUM_THREADS, "barriers": 8,
+            "ns": {"gputensor": sample.median_ns}, "quartiles_ns": {"gputensor": sample.quartiles_ns}}  # fmt: skip
+
+
+def report(record: dict[str, Any]) -> str:
+    """A Markdown table of a record."""
+    head = "| kernel | threads | barriers | launch µs | ns per thread |"
+    line = "|---|---:|---:|---:|---:|"
+    for peer in record["peers"]:
+        head, line = f"{head} {peer} µs | times faster |", f"{line}---:|---:|"
+    lines = [head, line]
+    for case in record["cases"]:
+        ours = case["ns"]["gputensor"]
+        cells = f"| {case['name']} | {case['threads']} | {case['barriers']} | {ours / 1e3:.1f} | {ours / case['threads']:.0f} |"
+        for peer in record["peers"]:
+            theirs = case["ns"].get(peer)
+            cells += " | |" if theirs is None else f" {theirs / 1e3:.0f} | {theirs / ours:.0f} |"
+        lines.append(cells)
+    if not record["peers"]:
+        lines += ["", "numba's simulator was left out: numba cannot be imported."]
+    return "\n".join(lines)
+
+
+def failures(record: dict[str, Any]) -> list[str]:
+    """Which budgets the record misses, a sentence each."""
+    found = []
+    for case in record["cases"]:
+        theirs = case["ns"].get("numba")
+        is_kernel = case["threads"] > 1
+        if is_kernel and theirs is not None and theirs / case["ns"]["gputensor"] < BUDGET_TIMES:
+            found.append(f"{case['name']}: {theirs / case['ns']['gputensor']:.0f} times faster than numba's simulator, below {BUDGET_TIMES:.0f}")
+    return found

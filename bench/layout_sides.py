@@ -1,0 +1,164 @@
+"""How each library does one layout copy, and memcpy of as many bytes: what `layout.py` times.
+
+A side is a callable that does the copy once, over the next of several pairs of buffers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from gputensor import runtime
+
+from . import peers
+from .layout_cases import Case
+from .places import Strided
+
+Side = Callable[[], Any]
+# torch.compile takes seconds a case, so it measures one of each kind.
+COMPILED = (1, 2, 3, 7, 14, 18, 23, 25, 38)
+PEERS = {"cpu": ("torch", "numpy", "opencv"), "cuda": ("torch", "torch.compile", "cupy")}
+
+
+class Pair:
+    """A source and a destination of a case, as flat arrays of a place."""
+
+    __slots__ = ("place", "source", "result", "how", "dense")
+
+    def __init__(self, place: Any, source: Any, result: Any, how: Strided) -> None:
+        self.place, self.source, self.result, self.how = place, source, result, how
+        sizes = how[0]
+        strides = [int(np.prod(sizes[d + 1 :], dtype=np.int64)) for d in range(len(sizes))]
+        self.dense = (sizes, tuple(strides), 0)
+
+    def views(self, library: str) -> tuple[Any, Any]:
+        """(destination, source) as that library's arrays."""
+        see = getattr(self.place, library)
+        return see(self.result, self.dense), see(self.source, self.how)
+
+
+def rotating(sides: list[Side]) -> Side:
+    if len(sides) == 1:
+        return sides[0]
+    following = itertools.cycle(sides).__next__
+    return lambda: following()()
+
+
+def side(name: str, case: Case, pairs: list[Pair]) -> Side | str:
+    """The callable of a library, or why there is none."""
+    maker = _MAKERS[name]
+    made = [maker(case, pair) for pair in pairs]
+    if isinstance(made[0], str):
+        return made[0]
+    return rotating(made)
+
+
+def _is_flipped(pair: Pair) -> bool:
+    return min(pair.how[1], default=0) < 0
+
+
+def _gputensor(case: Case, pair: Pair) -> Side:
+    """`copy_` of tensors; a negative stride, which tensors do not have, through gt.layout.copy."""
+    if _is_flipped(pair):
+        if pair.place.device == "cpu":
+            to, view = pair.views("numpy")
+        elif peers.cupy(pair.place.device) is not None:
+            to, view = pair.views("cupy")
+        else:
+            whole = pair.place.tensor(pair.source, pair.dense)
+            return lambda: pair.place.tensor(pair.result, pair.dense).copy_(whole.flip(-1))
+        return lambda: gt.layout.copy(to, view)
+    to, view = pair.views("tensor")
+    return lambda: to.copy_(view)
+
+
+def _numpy(case: Case, pair: Pair) -> Side:
+    to, view = pair.views("numpy")
+    return lambda: np.copyto(to, view, casting="unsafe")
+
+
+def _torch(case: Case, pair: Pair) -> Side | str:
+    module = peers.torch(pair.place.device)
+    if _is_flipped(pair):
+        whole = pair.place.torch(pair.source, pair.dense)
+        to = pair.place.torch(pair.result, pair.dense)
+        return lambda: to.copy_(module.flip(whole, (-1,)))
+    to, view = pair.views("torch")
+    return lambda: to.copy_(view)
+
+
+def _torch_compile(case: Case, pair: Pair) -> Side | str:
+    if case.number not in COMPILED:
+        return "compiling takes seconds, so one case of each kind is measured"
+    module = peers.torch(pair.place.device)
+    to, view = pair.views("torch")
+    compiled = _compiled(module)
+    return lambda: compiled(to, view)
+
+
+_compiled_copy: list[Any] = []
+
+
+def _compiled(module: Any) -> Any:
+    if not _compiled_copy:
+        _compiled_copy.append(module.compile(lambda to, view: to.copy_(view), dynamic=False))
+    return _compiled_copy[0]
+
+
+def _cupy(case: Case, pair: Pair) -> Side:
+    module = peers.cupy(pair.place.device)
+    to, view = pair.views("cupy")
+    return lambda: module.copyto(to, view, casting="unsafe")
+
+
+def _opencv(case: Case, pair: Pair) -> Side | str:
+    module = peers.opencv("cpu")
+    to, view = pair.views("numpy")
+    if case.source != case.result or case.source.itemsize > 8:
+        return "no such types"
+    words = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.float64}[case.source.itemsize]
+    to, view = to.view(words), view.view(words)
+    if _is_flipped(pair):
+        whole = pair.place.numpy(pair.source, pair.dense).view(words)
+        return lambda: module.flip(whole, 1, dst=to)
+    if view.ndim == 2 and view.strides[0] == view.itemsize and view.strides[1] > view.itemsize:
+        before = view.T
+        return lambda: module.transpose(before, dst=to)
+    return "no such function"
+
+
+_MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
+    "gputensor": _gputensor, "torch": _torch, "torch.compile": _torch_compile, "cupy": _cupy,
+    "numpy": _numpy, "opencv": _opencv,
+}  # fmt: skip
+
+
+# --- memcpy ---------------------------------------------------------------------------------------
+
+
+def memcpys(place: Any, nbytes: int, pairs: int) -> dict[str, Side]:
+    """Plain copies that read and write `nbytes` in all: the best of them is what a case is held to."""
+    half = max(1, nbytes // 2)
+    if place.device == "cpu":
+        to, source = np.full(half, 1, np.uint8), np.full(half, 2, np.uint8)
+        tensors = gt.from_numpy(to), gt.from_numpy(source)
+        return {
+            "memcpy": lambda: np.copyto(to, source),
+            "memcpy_threads": lambda: tensors[0].copy_(tensors[1]),
+        }
+    size = half // 16 * 16 or 16
+    buffers = [(place.empty(size, np.dtype("u1")), place.empty(size, np.dtype("u1"))) for _ in range(pairs)]
+    index, cuda = place.index, runtime.cuda()
+
+    def driver(to: Any, source: Any) -> Side:
+        ends = to.data_ptr(), index, source.data_ptr(), index, size
+        return lambda: cuda.copy_async(*ends, cuda.current_stream(index))
+
+    return {
+        "memcpy": rotating([driver(*b) for b in buffers]),
+        "memcpy_kernel": rotating([lambda b=b: b[0].copy_(b[1]) for b in buffers]),
+    }

@@ -1,0 +1,129 @@
+"""Where a benchmark's arrays live: host memory or a GPU. Every library looks at the same bytes.
+
+Outputs are poisoned before a library runs and compared, bit by bit, after it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from gputensor import runtime
+
+from . import peers
+
+POISON = 0xA5
+
+
+class WrongResult(RuntimeError):
+    """A library did not write what it had to; its time would be no figure."""
+
+
+Strided = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+def pattern(nbytes: int) -> np.ndarray:
+    """Bytes without a period that any layout has, so that a misplaced one shows."""
+    words = np.arange(-(-nbytes // 4), dtype=np.uint32)
+    words *= np.uint32(2654435761)
+    words ^= words >> np.uint32(15)
+    return words.view(np.uint8)[:nbytes]
+
+
+def numbers(size: int, dtype: np.dtype) -> np.ndarray:
+    """The pattern as elements; of floats small numbers, where a cast must find some that fit."""
+    if dtype.kind == "f":
+        return (pattern(4 * size).view(np.uint32) % np.uint32(2048)).astype(dtype)
+    return pattern(size * dtype.itemsize).view(dtype)
+
+
+class Host:
+    """Host memory: NumPy arrays."""
+
+    device = "cpu"
+    clock = None
+    finish: Callable[[], None] | None = None
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def empty(self, size: int, dtype: np.dtype) -> np.ndarray:
+        return np.empty(size, dtype)
+
+    def poison(self, flat: np.ndarray) -> None:
+        flat.view(np.uint8).fill(POISON)
+
+    def equal(self, flat: np.ndarray, expected: np.ndarray) -> bool:
+        return bool((flat.view(np.uint8) == expected.view(np.uint8)).all())
+
+    def numpy(self, flat: np.ndarray, how: Strided) -> np.ndarray:
+        """The view as a NumPy array."""
+        shape, strides, offset = how
+        return np.ndarray(
+            shape, flat.dtype, flat, offset * flat.itemsize, [s * flat.itemsize for s in strides]
+        )
+
+    def torch(self, flat: np.ndarray, how: Strided) -> Any:
+        whole = peers.torch("cpu").from_numpy(flat)
+        return whole.as_strided(how[0], how[1], how[2])
+
+    def tensor(self, flat: np.ndarray, how: Strided) -> Any:
+        return gt.from_numpy(flat).as_strided(*how)
+
+
+class Gpu:
+    """A GPU's memory: tensors of ours, which the other libraries see through DLPack."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.index = gt.device(device).index or 0
+        self.finish = peers.synchronizer(device)
+        self.clock = None if gt.cuda.is_emulated() else self._time
+
+    def _time(self, side: Callable[[], Any], count: int) -> float:
+        """Nanoseconds between two events; every library works on the default stream."""
+        begin, end = gt.cuda.Event(enable_timing=True), gt.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(count):
+            side()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e6
+
+    def put(self, array: np.ndarray) -> Any:
+        return gt.from_numpy(array).to(self.device)
+
+    def empty(self, size: int, dtype: np.dtype) -> Any:
+        return gt.empty(size, dtype=gt.from_numpy(np.empty(0, dtype)).dtype, device=self.device)
+
+    def poison(self, flat: Any) -> None:
+        stream = runtime.cuda().current_stream(self.index)
+        runtime.cuda().memset_async(flat.data_ptr(), POISON, flat.nbytes, self.index, stream)
+
+    def equal(self, flat: Any, expected: Any) -> bool:
+        """Compared where it lies if CuPy is there, else on the host."""
+        module = peers.cupy(self.device)
+        sides = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
+        return bool((sides[0].view(np.uint8) == sides[1].view(np.uint8)).all())
+
+    def cupy(self, flat: Any, how: Strided) -> Any:
+        module = peers.cupy(self.device)
+        shape, strides, offset = how
+        whole = module.from_dlpack(flat)
+        return module.ndarray(
+            shape, whole.dtype, whole.data + offset * whole.itemsize,
+            strides=[s * whole.itemsize for s in strides],
+        )  # fmt: skip
+
+    def torch(self, flat: Any, how: Strided) -> Any:
+        return peers.torch(self.device).from_dlpack(flat).as_strided(*how)
+
+    def tensor(self, flat: Any, how: Strided) -> Any:
+        return flat.as_strided(*how)
+
+
+def place_for(device: str) -> Any:
+    return Host() if device == "cpu" else Gpu(device)

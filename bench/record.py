@@ -1,0 +1,153 @@
+"""The record of a run: NVBench's JSON, with all of ours under the key `gputensor`.
+
+Tools for NVBench (nvbench_compare, plotters) read `devices` and `benchmarks[].states[].summaries[]`;
+`report` and `compare` read `gputensor`, whose shape `record.schema.json` states.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+SCHEMA_PATH = Path(__file__).with_name("record.schema.json")
+JSON_VERSION = {"major": 1, "minor": 0, "patch": 0, "string": "1.0.0"}
+OURS = "gputensor"
+
+
+class NotARecord(ValueError):
+    """What a file lacks that a record has."""
+
+
+def build(data: dict[str, Any], environment: dict[str, Any]) -> dict[str, Any]:
+    """The record of a benchmark's data."""
+    device = None if data["device"] == "cpu" else 0
+    libraries = ["gputensor", *data.get("peers", ())]
+    timed = [case for case in data["cases"] if "ns" in case]
+    states = [_state(case, library, device) for case in timed for library in libraries]
+    return {
+        "meta": {"argv": environment["argv"], "version": {"json": JSON_VERSION}},
+        "devices": [] if device is None else [_device(environment)],
+        "benchmarks": [
+            {
+                "name": data["benchmark"], "index": 0, "devices": [] if device is None else [0],
+                "axes": [
+                    _axis("Case", [case["name"] for case in timed]),
+                    _axis("Library", libraries),
+                ],
+                "states": states,
+            }
+        ],
+        OURS: data | {"environment": environment, "schema": SCHEMA_PATH.name},
+    }  # fmt: skip
+
+
+def _device(environment: dict[str, Any]) -> dict[str, Any]:
+    gpu = environment["gpu"]
+    major, minor = gpu["capability"]
+    return {"id": 0, "name": gpu["name"], "sm_version": 100 * major + 10 * minor}
+
+
+def _axis(name: str, values: list[str]) -> dict[str, Any]:
+    return {
+        "name": name, "type": "string", "flags": "",
+        "values": [{"input_string": v, "description": "", "value": v} for v in values],
+    }  # fmt: skip
+
+
+def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, Any]:
+    axes = [("Case", case["name"]), ("Library", library)]
+    state: dict[str, Any] = {
+        "name": " ".join(f"{name}={value}" for name, value in axes), "device": device,
+        "axis_values": [{"name": n, "type": "string", "value": v} for n, v in axes],
+        "is_skipped": library not in case["ns"], "summaries": [],
+    }  # fmt: skip
+    if state["is_skipped"]:
+        state["skip_reason"] = case.get("skipped", {}).get(library, "not measured")
+        return state
+    where = "gpu" if device is not None else "cpu"
+    seconds = case["ns"][library] / 1e9
+    figures = [(f"nv/cold/time/{where}/median", "Median Time", "duration", seconds)]
+    if "quartiles_ns" in case:
+        low, high = case["quartiles_ns"][library]
+        spread = (high - low) / case["ns"][library]
+        figures.append((f"nv/cold/time/{where}/ir/relative", "Noise", "percentage", spread))
+    if "bytes" in case:
+        rate = case["bytes"] / seconds
+        figures.append(("nv/cold/bw/global/bytes_per_second", "GlobalMem BW", "byte_rate", rate))
+    state["summaries"] = [
+        {
+            "tag": tag, "name": name, "hint": hint,
+            "data": [{"name": "value", "type": "float64", "value": repr(float(value))}],
+        }
+        for tag, name, hint, value in figures
+    ]  # fmt: skip
+    return state
+
+
+def write(record: dict[str, Any], path: Path) -> None:
+    check(record)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Our part of a record. Raises: NotARecord with what is wrong."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise NotARecord(f"{path}: {error}") from None
+    check(record)
+    return record[OURS]  # type: ignore[no-any-return]
+
+
+# --- the schema -----------------------------------------------------------------------------------
+
+
+def check(record: Any) -> None:
+    """Raises: NotARecord naming the first place that the schema does not allow."""
+    schema = json.loads(SCHEMA_PATH.read_text())
+    wrong = _wrong(record, schema, schema, "record")
+    if wrong:
+        raise NotARecord(wrong)
+
+
+_TYPES: dict[str, Any] = {
+    "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
+    "integer": int, "number": (int, float),
+}  # fmt: skip
+
+
+def _is_of(value: Any, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    return isinstance(value, _TYPES[name])
+
+
+def _wrong(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:
+    """The part of JSON Schema that ours uses: type, enum, required, properties,
+    additionalProperties, items, $ref."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    names = schema.get("type", [])
+    names = [names] if isinstance(names, str) else names
+    if names and not any(_is_of(value, name) for name in names):
+        return f"{at} must be {' or '.join(names)} (got {type(value).__name__})"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{at} must be one of {schema['enum']} (got {value!r})"
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        for name in schema.get("required", ()):
+            if name not in value:
+                return f"{at} lacks {name!r}"
+        for name, child in value.items():
+            of = known.get(name, schema.get("additionalProperties", True))
+            if of is False:
+                return f"{at} has {name!r}, which no record has"
+            if isinstance(of, dict) and (found := _wrong(child, of, root, f"{at}.{name}")):
+                return found
+    if isinstance(value, list) and "items" in schema:
+        for number, child in enumerate(value):
+            if found := _wrong(child, schema["items"], root, f"{at}[{number}]"):
+                return found
+    return None

@@ -1,0 +1,22 @@
+"""The device openreg for gputensor: two pretended devices, at the key PrivateUse1.
+
+`bring_up` is the entry point: installed, the package is found when `gt.device("openreg")`,
+`gt.openreg` or `device="openreg"` is first used. `runtime.py` is the hardware, `kernels.py` what
+runs on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gputensor as gt
+
+from . import kernels, runtime
+
+
+def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
+    """Register the device; the handle's `remove()` undoes everything."""
+    device = gt.backend.register("openreg", key, runtime=runtime, cpu_fallback=cpu_fallback)
+    device.register_stub("copy", kernels.bind_copy)
+    device.register_stub("unary", kernels.bind_unary, "abs")
+    return device

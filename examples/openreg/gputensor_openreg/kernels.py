@@ -1,0 +1,44 @@
+"""What runs on the device: kernels that receive the coalesced plan, and never a tensor.
+
+`bind(op, plan)` is called once per layout and returns what a call runs: callable(device index,
+addresses with outputs first, scalars). Any strides come as they are; nothing is made contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gputensor.kernels.cpu.copy import copy as cast_and_copy
+
+from . import runtime
+
+
+def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarray:
+    """One operand as the plan walks it, over the device's own memory. Index 0 of the plan is fastest."""
+    dtype, strides = plan.dtypes[number], plan.stride_bytes[number]
+    reaches = [(n - 1) * s for n, s in zip(plan.shape, strides)]
+    low = sum(r for r in reaches if r < 0)
+    nbytes = sum(map(abs, reaches)) + dtype.itemsize
+    memory = runtime.reach(address + low, nbytes, device_index)
+    return np.ndarray(plan.shape[::-1], dtype.np, memory, -low, strides[::-1])
+
+
+def _launcher(plan: Any, work: Callable[[np.ndarray, np.ndarray], Any]) -> Callable[..., None]:
+    def launch(device_index: int, operands: tuple[int, ...], scalars: tuple[Any, ...] = ()) -> None:
+        out, x = (operand(plan, i, address, device_index) for i, address in enumerate(operands))
+        runtime.current_stream(device_index).submit(lambda: work(out, x))
+
+    return launch
+
+
+def bind_copy(op: str, plan: Any) -> Callable[..., None]:
+    """Any layout and dtype to any other. The pretended hardware rounds as gputensor's CPU does."""
+    return _launcher(plan, cast_and_copy)
+
+
+def bind_unary(op: str, plan: Any) -> Callable[..., None]:
+    """`abs`, the one op that this family was registered for."""
+    return _launcher(plan, lambda out, x: np.absolute(x, out=out))

@@ -1,0 +1,44 @@
+"""Automatic differentiation: `gt.autograd.grad`, `backward`, `Function`, `gradcheck` and the modes.
+
+node.py is what a recorded operation is, variable.py what a tensor knows of its history,
+inplace_or_view.py what views and in-place operators do to it, formulas.py what the derivatives of
+native_functions.yaml call; engine.py walks the graph. The recording kernels are generated,
+`_generated/autograd.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import variable
+from .modes import (
+    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
+    set_grad_enabled,
+)  # fmt: skip
+
+_HOME = {
+    "grad": "engine", "backward": "engine", "Function": "function", "once_differentiable": "function",
+    "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "detect_anomaly": "anomaly",
+    "set_detect_anomaly": "anomaly", "is_anomaly_enabled": "anomaly", "Node": "node",
+}  # fmt: skip
+
+__all__ = [
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
+    "set_grad_enabled", *_HOME,
+]  # fmt: skip
+
+variable.install()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,68 @@
+"""Adds a gradient to a leaf: in place, or by taking it over where nobody else has it.
+
+Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a gradient
+lies in memory as its leaf does, or row by row where the leaf is not dense.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from .._generated import calls
+from ..core.geometry import Geometry
+from ..core.memory_format import contiguous_format
+from ..tensor import Tensor
+from .inplace_or_view import bump_version
+
+Grads = list[Tensor | None]
+
+# What getrefcount says of an object that one list alone holds; Pythons differ.
+_held = [object()]
+_OWNED = sys.getrefcount(_held[0])
+
+# Two threads may accumulate into one leaf.
+_accumulating = threading.RLock()
+
+
+def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
+    """Add the gradient in `buffer`, which holds the engine's only reference to it, to `own.grad`.
+
+    shape: of the leaf. create: the addition is to be recorded, so nothing is written in place.
+    """
+    with _accumulating:
+        before = own.grad
+        if before is not None:
+            if create:
+                own.grad = calls.add_Tensor(before, buffer[0])
+            else:
+                calls.add__Tensor(before, buffer[0])
+                bump_version(before)
+            return
+        is_ours = sys.getrefcount(buffer[0]) <= _OWNED and _owns_memory(buffer)
+        if create or not is_ours or buffer[0]._geometry is not shape and not _fits(buffer[0], shape):
+            own.grad = _copy_like(buffer[0], shape)
+        else:
+            own.grad = buffer[0]
+
+
+def _owns_memory(buffer: Grads) -> bool:
+    """True if no other tensor looks at the gradient's memory."""
+    return buffer[0]._storage is None or sys.getrefcount(buffer[0]._storage) <= _OWNED  # type: ignore[union-attr]
+
+
+def _fits(g: Tensor, shape: Geometry) -> bool:
+    """True if the gradient lies as its leaf does; where the leaf is not dense, row by row."""
+    if shape.is_non_overlapping_and_dense:
+        return g._geometry.strides == shape.strides
+    return g._geometry.is_contiguous
+
+
+def _copy_like(g: Tensor, shape: Geometry) -> Tensor:
+    if g._geometry.is_non_overlapping_and_dense and g._geometry.strides == shape.strides:
+        return calls.clone(g)  # type: ignore[no-any-return]
+    if shape.is_non_overlapping_and_dense:
+        made = calls.empty_strided(shape.sizes, shape.strides, shape.dtype, None, g._device, None)
+        return calls.copy_(made, g, False)  # type: ignore[no-any-return]
+    return calls.clone(g, contiguous_format)  # type: ignore[no-any-return]

@@ -1,0 +1,424 @@
+"""The engine: walks a graph from its results to its leaves and runs each node once.
+
+A node runs when all that its gradient is made of has arrived; among those that can run, the one that
+was recorded last goes first. Everything happens in the calling thread, and nothing recurses, so that
+a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import COMPLEX
+from ..dispatch.tls import state as _state
+from ..tensor import Tensor
+from . import anomaly, variable
+from .accumulate import accumulate
+from .formulas import fit, zeros_of
+from .modes import DEFAULT, NO_GRAD_MODE, enter_below, reset_mode, set_mode
+from .node import AccumulateGrad, Edge, Node
+from .streams import current_stream, on_stream, wait
+
+Grads = list[Tensor | None]
+
+
+# --- what users call ------------------------------------------------------------------------------
+
+
+def backward(
+    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    inputs: Any = None,
+) -> None:  # fmt: skip
+    """Add the gradient of `tensors` to `grad` of the leaves that they were made from.
+
+    Args:
+        grad_tensors: the gradient that arrives at each tensor; may be None for those of one element.
+        retain_graph: keep what the nodes saved, to go through the graph again; as create_graph
+            unless given.
+        create_graph: record the derivatives too, to differentiate them again.
+        inputs: the tensors to accumulate into, all leaves unless given.
+    Raises: AutogradError if a tensor has no history, or if the graph was used up before.
+    """
+    outputs = _tuple(tensors)
+    grads = _root_grads(outputs, grad_tensors)
+    wanted = None
+    if inputs is not None:
+        wanted = _tuple(inputs)
+        if not wanted:
+            raise errors.must("backward", "inputs", "not be empty", inputs)
+        for x in wanted:
+            if variable.requires_grad(x) and not variable.is_leaf(x):
+                variable.retain_grad(x)
+        wanted = [_input_edge(x) for x in wanted]
+    keep = create_graph if retain_graph is None else retain_graph
+    _Run(keep, create_graph).run(_roots(outputs), grads, wanted, accumulates=True)
+
+
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The gradients of `outputs` with respect to `inputs`; `grad` of no tensor changes.
+
+    Args:
+        grad_outputs, retain_graph, create_graph: as in `backward`.
+        allow_unused: None for an input that the outputs do not depend on, instead of an error.
+        materialize_grads: zeros for such an input.
+    """
+    results, wanted = _tuple(outputs), _tuple(inputs)
+    if materialize_grads and allow_unused is False:
+        raise errors.must("grad", "allow_unused", "not be False with materialize_grads", allow_unused)
+    grads = _root_grads(results, grad_outputs)
+    edges = [_input_edge(x) for x in wanted]
+    keep = create_graph if retain_graph is None else retain_graph
+    found = _Run(keep, create_graph).run(_roots(results), grads, edges, accumulates=False)
+    for number, x in enumerate(wanted):
+        if found[number] is None:
+            if materialize_grads:
+                found[number] = zeros_of(x._geometry, x._device)
+            elif not allow_unused:
+                raise errors.input_unused(number)
+    return tuple(found)
+
+
+def _tuple(tensors: Any) -> tuple[Tensor, ...]:
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
+    grads = [None] * len(outputs) if given is None else list(_tuple(given))
+    if len(grads) != len(outputs):
+        raise errors.grads_count(len(outputs), len(grads))
+    for number, (output, g) in enumerate(zip(outputs, grads)):
+        if g is not None:
+            if not isinstance(g, Tensor):
+                raise errors.must("backward", f"grad_tensors[{number}]", "be a Tensor or None", g,
+                                  kind=errors.ArgumentTypeError)  # fmt: skip
+            if g._geometry.sizes != output._geometry.sizes:
+                raise errors.wrong_grad_output(number, g, output)
+            if (g._geometry.dtype.category == COMPLEX) != (output._geometry.dtype.category == COMPLEX):
+                raise errors.must("backward", f"grad_tensors[{number}]", "be complex as the output is", g)
+        elif variable.requires_grad(output):
+            if output._geometry.numel != 1:
+                raise errors.not_scalar(output)
+            if output._geometry.dtype.category == COMPLEX:
+                raise errors.not_real_scalar(output)
+            grads[number] = calls.ones_like(output)
+    return grads
+
+
+def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
+    roots = []
+    for number, output in enumerate(outputs):
+        edge = variable.gradient_edge(output)
+        if edge is None:
+            raise errors.nothing_to_differentiate(number)
+        roots.append(edge)
+    return roots
+
+
+def _input_edge(x: Tensor) -> Edge | None:
+    if not variable.requires_grad(x):
+        raise errors.input_without_grad()
+    return variable.gradient_edge(x)
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+class _Run:
+    """One walk through a graph.
+
+    waiting: node -> gradients that are still to arrive. buffers: node -> the sum of those that have,
+    by output. needed: the nodes to run, None for all. captures: node -> [(output, input)] to return.
+    """
+
+    __slots__ = (
+        "keep", "create", "waiting", "buffers", "needed", "captures", "found", "own_state", "ready", "leaf_streams",
+    )  # fmt: skip
+
+    def __init__(self, keep: bool, create: bool) -> None:
+        self.keep, self.create = keep, create
+        self.waiting: dict[Node, int] = {}
+        self.buffers: dict[Node, Grads] = {}
+        self.needed: set[Node] | None = None
+        self.captures: dict[Node, list[tuple[int, int]]] = {}
+        self.found: Grads = []
+        self.own_state = _state.get()
+        self.ready: list[tuple[int, int, Node]] = []
+        self.leaf_streams: list[tuple[Any, Any]] = []
+
+    def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
+        nodes = list(dict.fromkeys([node for node, _ in roots]))
+        order = self._count(nodes)
+        if wanted is not None:
+            self._choose(order, wanted, accumulates)
+        mode = set_mode(DEFAULT if self.create else NO_GRAD_MODE)
+        # Nothing is recorded below, so the formulas need not ask; user code is given its own state.
+        token = _state.set(self.own_state) if self.create else enter_below()
+        try:
+            for number, ((node, output), g) in enumerate(zip(roots, grads)):
+                self._arrive(node, output, g, None, number)
+            grads.clear()  # a leaf may take over what is its gradient alone
+            for node in nodes:
+                if node not in self.waiting and (self.needed is None or node in self.needed):
+                    heappush(self.ready, (-node.sequence_nr, id(node), node))
+            self._walk()
+        finally:
+            _state.reset(token)
+            reset_mode(mode)
+        self._join_streams()
+        return self.found
+
+    def _walk(self) -> None:
+        """Run what is ready until nothing is. Written out: this is every node of every backward."""
+        ready, buffers, waiting, needed, keep = self.ready, self.buffers, self.waiting, self.needed, self.keep
+        is_plain_run = not self.captures and not anomaly.is_on
+        while ready:
+            node = heappop(ready)[2]
+            if type(node) is AccumulateGrad:
+                if node.stream is None:
+                    self._finish(node)
+                else:
+                    with on_stream(node):
+                        self._finish(node)
+                continue
+            buffer = buffers.pop(node, None)
+            if not is_plain_run or node.hooks is not None or node.stream is not None or node.is_users:
+                results = self._run_node(node, buffer or [None] * len(node.outputs))
+                if results is None:
+                    continue
+            elif buffer is None or buffer[0] is None and _all_none(buffer):
+                results = (None,) * len(node.edges)
+            else:
+                if node.saved and not any(node.edges):
+                    node.check_saved()
+                results = node.backward(*buffer)
+                if not keep:
+                    node.release()
+            buffer = None
+            number = -1
+            for edge in node.edges:
+                number += 1
+                if edge is None:
+                    continue
+                following, output = edge
+                if needed is not None and following not in needed:
+                    continue
+                g = results[number]
+                if g is not None:
+                    arrived = buffers.get(following)
+                    shape, device = following.outputs[output]
+                    if g._geometry is not shape or g._device is not device or following.stream is not None:
+                        self._arrive(following, output, g, node, number)
+                    elif arrived is None:
+                        arrived = buffers[following] = [None] * len(following.outputs)
+                        arrived[output] = g
+                    elif arrived[output] is None:
+                        arrived[output] = g
+                    else:
+                        arrived[output] = calls.add_Tensor(arrived[output], g)
+                left = waiting[following] = waiting[following] - 1
+                if not left:
+                    heappush(ready, (-following.sequence_nr, id(following), following))
+            results = g = arrived = None  # else a leaf would not be the only owner of its gradient
+
+    def _count(self, nodes: list[Node]) -> list[Node]:
+        """Count the edges to each node; returns the nodes that can be reached."""
+        waiting = self.waiting
+        seen = set(nodes)
+        stack = list(nodes)
+        order = []
+        while stack:
+            node = stack.pop()
+            order.append(node)
+            for edge in node.edges:
+                if edge is not None:
+                    following = edge[0]
+                    waiting[following] = waiting.get(following, 0) + 1
+                    if following not in seen:
+                        seen.add(following)
+                        stack.append(following)
+        return order
+
+    def _choose(self, order: list[Node], wanted: list[Edge | None], accumulates: bool) -> None:
+        """Find the nodes on a way to what is wanted. A node is younger than those it leads to."""
+        self.found = [None] * len(wanted)
+        needed: set[Node] = set()
+        for number, edge in enumerate(wanted):
+            if edge is not None:
+                needed.add(edge[0])
+                if not accumulates:
+                    self.captures.setdefault(edge[0], []).append((edge[1], number))
+        leads = set(needed)
+        for node in _oldest_first(order):
+            if node not in leads and any([e is not None and e[0] in leads for e in node.edges]):
+                leads.add(node)
+        self.needed = leads
+        # what only ends here is not run itself
+        for node in needed:
+            if type(node) is not AccumulateGrad and not self._leads_on(node):
+                self.captures.setdefault(node, [])
+
+    # --- gradients on their way ---------------------------------------------------------------------
+
+    def _arrive(self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int) -> None:
+        """Add gradient `number` of `source` to what has arrived at an output of `node`."""
+        buffer = self.buffers.get(node)
+        if buffer is None:
+            buffer = self.buffers[node] = [None] * len(node.outputs)
+        if g is None:
+            return
+        shape, device = node.outputs[output]
+        if g._geometry is not shape or g._device is not device:
+            if source is None or source.stream is None:
+                g = fit(g, shape, device, source, number)
+            else:
+                with on_stream(source):
+                    g = fit(g, shape, device, source, number)
+        if node.stream is not None:
+            wait(node.stream, None if source is None else source.stream, g)
+        before = buffer[output]
+        if before is None:
+            buffer[output] = g
+        else:
+            with on_stream(node):
+                buffer[output] = calls.add_Tensor(before, g)
+
+    def _run_node(self, node: Node, grads: Grads) -> Any:
+        """The gradients of the operands of any node; None if the node is not to run."""
+        with on_stream(node):
+            return self._run_there(node, grads)
+
+    def _run_there(self, node: Node, grads: Grads) -> Any:
+        if node.hooks is not None:
+            grads = self._before(node, grads)
+        wanted = self.captures.get(node)
+        if wanted is not None:
+            for output, number in wanted:
+                self.found[number] = grads[output]
+                self._remember_stream(node)
+            if not self._leads_on(node):
+                return None
+        try:
+            results = self._derivative(node, grads)
+            if anomaly.is_on and anomaly.checks_nan:
+                anomaly.check(node, results)
+        except Exception:
+            if anomaly.is_on:
+                anomaly.explain(node)
+            raise
+        if node.hooks is not None:
+            for hook in list(node.hooks.after.values()):
+                changed = self._in_own_state(hook, tuple(results), tuple(grads))
+                if changed is not None:
+                    results = changed if isinstance(changed, tuple) else (changed,)
+        if not self.keep:
+            node.release()
+        return results
+
+    def _derivative(self, node: Node, grads: Grads) -> Any:
+        if node.is_users:
+            return self._in_own_state(node.backward, *grads)
+        if _all_none(grads):
+            return (None,) * len(node.edges)
+        if node.saved and not any(node.edges):
+            node.check_saved()
+        return node.backward(*grads)
+
+    def _leads_on(self, node: Node) -> bool:
+        needed = self.needed
+        return needed is None or any([e is not None and e[0] in needed for e in node.edges])
+
+    def _in_own_state(self, function: Any, *args: Any) -> Any:
+        """Call what is the user's with the user's dispatch state."""
+        if self.create:
+            return function(*args)
+        token = _state.set(self.own_state)
+        try:
+            return function(*args)
+        finally:
+            _state.reset(token)
+
+    # --- hooks --------------------------------------------------------------------------------------
+
+    def _before(self, node: Node, grads: Grads) -> Grads:
+        hooks = node.hooks
+        for output, of_tensor in hooks.tensor.items():
+            if grads[output] is not None:
+                grads[output] = self._tensor_hooks(of_tensor, grads[output])
+        for output, holder in hooks.retained.items():
+            x = holder()
+            if x is not None and grads[output] is not None:
+                own = variable.own_of(x)
+                own.grad = grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
+        for hook in list(hooks.before.values()):
+            changed = self._in_own_state(hook, tuple(grads))
+            if changed is not None:
+                grads = list(changed) if isinstance(changed, tuple) else [changed]
+        return grads
+
+    def _tensor_hooks(self, hooks: Any, g: Tensor) -> Tensor:
+        for hook in list(hooks.values()):
+            changed = self._in_own_state(hook, g)
+            if changed is not None:
+                if not isinstance(changed, Tensor):
+                    raise errors.must("hook", "result", "be a Tensor or None", changed,
+                                      kind=errors.ArgumentTypeError)  # fmt: skip
+                g = changed
+        return g
+
+    # --- the end of a path ----------------------------------------------------------------------------
+
+    def _finish(self, node: AccumulateGrad) -> None:
+        """Accumulate into a leaf, or return its gradient."""
+        buffer = self.buffers.pop(node, None)
+        if buffer is None or buffer[0] is None:
+            return
+        x = node.variable
+        own = variable.own_of(x)
+        if own.hooks:
+            buffer[0] = self._tensor_hooks(own.hooks, buffer[0])
+        if node.hooks is not None:
+            buffer[:] = self._before(node, buffer)
+        self._remember_stream(node)
+        captured = self.captures.get(node)
+        if captured is not None:
+            for _, number in captured:
+                self.found[number] = buffer[0]
+            return
+        accumulate(own, x._geometry, self.create, buffer)
+        if own.after_accumulate:
+            for hook in list(own.after_accumulate.values()):
+                self._in_own_state(hook, x)
+        if node.hooks is not None:
+            for hook in list(node.hooks.after.values()):
+                self._in_own_state(hook, (), (own.grad,))
+
+    def _remember_stream(self, node: Node) -> None:
+        if node.stream is not None:
+            self.leaf_streams.append((node.outputs[0][1], node.stream))
+
+    def _join_streams(self) -> None:
+        """Let the caller's streams wait for those that gradients were left on."""
+        for device, stream in self.leaf_streams:
+            current = current_stream(device)
+            if current.ptr != stream.ptr:
+                current.wait_event(stream.record_event())
+
+
+def _all_none(grads: Grads) -> bool:
+    # `grads.count(None)` would ask each tensor whether it equals None
+    return not any([g is not None for g in grads])
+
+
+def _oldest_first(order: list[Node]) -> list[Node]:
+    """Nodes after everything that they lead to.
+
+    Numbers tell it, for a node is made after those it leads to; the leaves come first.
+    """
+    return sorted(order, key=lambda node: -1 if type(node) is AccumulateGrad else node.sequence_nr)

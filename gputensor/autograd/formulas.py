@@ -1,0 +1,292 @@
+"""What the derivatives of native_functions.yaml call beyond the operators themselves.
+
+Everything here is made of public operators, so derivatives of derivatives need nothing more. None
+stands for a gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from .._generated.functions import (
+    arange, cat, stack, view_as_complex, view_as_real, where, zeros, zeros_like,
+)  # fmt: skip
+from ..core import errors
+from ..core.arguments import NUMBERS
+from ..core.geometry import Geometry
+from ..core.memory_format import contiguous_strides
+from ..tensor import Tensor
+
+__all__ = [
+    "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
+    "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward", "geometry",
+    "mean_backward", "permute_backward", "repeat_backward", "scaled", "select_backward", "shapes",
+    "slice_backward", "stack", "sum_backward", "sum_to_size", "unfold_backward", "view_as_complex", "view_as_real",
+    "where", "zeros_like",
+]  # fmt: skip
+
+Sizes = tuple[int, ...]
+
+
+# --- fitting a gradient to what it is the gradient of; called by the engine -----------------------------
+
+
+def zeros_of(shape: Geometry, device: Any) -> Tensor:
+    return zeros(shape.sizes, dtype=shape.dtype, device=device)
+
+
+def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
+    """The gradient of what was broadcast from `sizes`."""
+    given = grad._geometry.sizes
+    extra = len(given) - len(sizes)
+    leading = tuple(range(extra))
+    if given[extra:] == sizes:
+        return calls.sum_dim_IntList(grad, leading, False) if extra else grad  # type: ignore[no-any-return]
+    inner = [d + extra for d, n in enumerate(sizes) if n == 1 and given[d + extra] != 1]
+    grad = calls.sum_dim_IntList(grad, (*leading, *inner), True)
+    return calls.view(grad, sizes) if extra else grad  # type: ignore[no-any-return]
+
+
+def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) -> Tensor:
+    """`grad` with the sizes, dtype and device of the tensor it is the gradient of.
+
+    source, number: the node that made it, None for the caller, and the operand it is for.
+    """
+    if not isinstance(grad, Tensor):
+        raise errors.wrong_gradient(_name(source), number, grad, "a Tensor or None")
+    given = grad._geometry
+    if given.sizes != shape.sizes:
+        if not _is_broadcast(given.sizes, shape.sizes):
+            rule = f"shape compatible with {list(shape.sizes)}"
+            raise errors.wrong_gradient(_name(source), number, grad, rule)
+        grad = sum_to_size(grad, shape.sizes)
+    if given.dtype is not shape.dtype:
+        grad = calls.to_dtype(grad, shape.dtype, False, False, None)
+    if grad._device is not device:
+        if given.ndim:
+            raise errors.wrong_gradient(_name(source), number, grad, f"device {device}")
+        grad = calls.to_device(grad, device, shape.dtype, False, False, None)
+    return grad
+
+
+def _name(source: Any) -> str:
+    return "backward" if source is None else source.name()  # type: ignore[no-any-return]
+
+
+def _is_broadcast(sizes: Sizes, source: Sizes) -> bool:
+    extra = len(sizes) - len(source)
+    return extra >= 0 and all(n in (1, m) for n, m in zip(source, sizes[extra:]))
+
+
+# --- numbers and complex values ---------------------------------------------------------------------
+
+
+def conj(x: Any) -> Any:
+    """The conjugate of a tensor or a number."""
+    if type(x) in NUMBERS:
+        return x.conjugate()
+    return calls._conj_physical(x) if x._geometry.dtype.is_complex else x
+
+
+def scaled(grad: Tensor, factor: Any) -> Tensor:
+    """grad times the conjugate of a number."""
+    if factor == 1:
+        return grad
+    return -grad if factor == -1 else grad * factor.conjugate()
+
+
+def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
+    if self._geometry.dtype.is_complex:
+        return grad * where(self == 0, 0, self / self.abs())
+    return where(self > 0, grad, where(self < 0, -grad, 0))
+
+
+def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
+    return grad / conj(other) if rounding_mode is None else zeros_like(grad)
+
+
+def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: str | None) -> Tensor:
+    if rounding_mode is not None:
+        return zeros_like(grad)
+    return -grad * conj(self / other / other)
+
+
+def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
+    """The gradient in the dtype and on the device of what was copied."""
+    return calls.to_device(grad, device, dtype, False, False, None)  # type: ignore[no-any-return]
+
+
+# --- reductions -------------------------------------------------------------------------------------------
+
+
+def _with_dims(grad: Tensor, ndim: int, dim: Any, keepdim: bool) -> Tensor:
+    """A reduction's result with the reduced dimensions as ones."""
+    if keepdim or ndim == 0:
+        return grad
+    dims = (dim,) if type(dim) is int else dim
+    if not dims:
+        return calls.view(grad, (1,) * ndim) if grad._geometry.ndim == 0 else grad  # type: ignore[no-any-return]
+    for d in sorted([d % ndim for d in dims]):
+        grad = calls.unsqueeze(grad, d)
+    return grad
+
+
+def sum_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor:
+    return _with_dims(grad, len(shape), dim, keepdim).expand(shape)
+
+
+def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor:
+    dims = (dim,) if type(dim) is int else dim or range(len(shape))
+    count = 1
+    for d in dims if shape else ():
+        count *= shape[d]
+    return sum_backward(grad, shape, dim, keepdim) / count
+
+
+def extremum_backward(grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The gradient, shared out evenly among equal extremes."""
+    ndim = self._geometry.ndim
+    is_extreme = _with_dims(result, ndim, dim, keepdim) == self
+    count = calls.sum_dim_IntList(is_extreme, None if dim in ((), []) else dim, True)
+    return _with_dims(grad, ndim, dim, keepdim) * is_extreme / count
+
+
+# --- views --------------------------------------------------------------------------------------------------
+
+
+def shapes(tensors: Any) -> list[Sizes]:
+    return [x._geometry.sizes for x in tensors]
+
+
+def geometry(x: Tensor) -> tuple[Geometry, int]:
+    """Layout and offset, without the elements."""
+    return x._geometry, x._offset
+
+
+def permute_backward(grad: Tensor, dims: Any) -> Tensor:
+    order = [0] * len(dims)
+    for number, d in enumerate(dims):
+        order[d] = number
+    return calls.permute(grad, tuple(order))  # type: ignore[no-any-return]
+
+
+def _zeros_around(grad: Tensor, shape: Sizes) -> Tensor:
+    return calls.new_zeros(grad, shape, None, None, None, None)  # type: ignore[no-any-return]
+
+
+def select_backward(grad: Tensor, shape: Sizes, dim: int, index: int) -> Tensor:
+    made = _zeros_around(grad, shape)
+    calls.copy_(calls.select_int(made, dim, index), grad, False)
+    return made
+
+
+def slice_backward(
+    grad: Tensor, shape: Sizes, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
+    made = _zeros_around(grad, shape)
+    calls.copy_(calls.slice_Tensor(made, dim, start, end, step), grad, False)
+    return made
+
+
+def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: int) -> Tensor:
+    made = _zeros_around(grad, shape)
+    calls.copy_(calls.diagonal(made, offset, dim1, dim2), grad, False)
+    return made
+
+
+def unfold_backward(grad: Tensor, shape: Sizes, dimension: int, size: int, step: int) -> Tensor:
+    if not shape:
+        return calls.view(grad, ()) if size else _zeros_around(grad, ())  # type: ignore[no-any-return]
+    d = dimension % len(shape)
+    strides = contiguous_strides(shape)
+    hops = (*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d])
+    made = _zeros_around(grad, shape)
+    _scatter(made, grad, grad._geometry.sizes, hops, 0)
+    return made
+
+
+def as_strided_backward(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """The gradient scattered into the memory that both looked at, and read back as the source reads.
+
+    Where elements of the source share memory, each gets its part of the gradient there.
+    """
+    shape, start = source
+    begin = start if storage_offset is None else storage_offset
+    first = min(start, begin)
+    sizes, strides = tuple(size), tuple(stride)
+    if shape.numel == 0 or 0 in sizes:
+        return _zeros_around(grad, shape.sizes)
+    end = max(start - first + shape.extent, begin - first + _extent(sizes, strides))
+    memory = _zeros_around(grad, (end,))
+    _scatter(memory, grad, sizes, strides, begin - first)
+    if _may_overlap(shape.sizes, shape.strides):
+        places = calls.as_strided(arange(end, device=grad.device), shape.sizes, shape.strides, start - first)
+        count = _zeros_around(grad, (end,)).detach()
+        ones = calls.ones_like(calls.to_dtype(places, grad.dtype))
+        _scatter(count, ones, shape.sizes, shape.strides, start - first)
+        memory = memory / where(count == 0, 1, count)
+    return calls.as_strided(memory, shape.sizes, shape.strides, start - first)  # type: ignore[no-any-return]
+
+
+def _extent(sizes: Sizes, strides: Sizes) -> int:
+    return 1 + sum([(n - 1) * s for n, s in zip(sizes, strides)])
+
+
+def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
+    """False if it is sure that no two indices reach one element: each stride steps over all within."""
+    reach = 0
+    for stride, n in sorted(zip(strides, sizes)):
+        if n > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (n - 1)
+    return False
+
+
+def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
+    """Add `grad` to the elements of `memory`, 1-d or contiguous, that this layout reaches.
+
+    Layouts that reach an element twice are taken apart, a slice of their shortest dimension at a time.
+    """
+    expanded = tuple([d for d, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1])
+    if expanded:
+        grad = calls.sum_dim_IntList(grad, expanded, True)
+        sizes = tuple([1 if d in expanded else n for d, n in enumerate(sizes)])
+    if not _may_overlap(sizes, strides):
+        calls.add__Tensor(calls.as_strided(memory, sizes, strides, offset), grad, 1)
+        return
+    d = min([k for k, n in enumerate(sizes) if n > 1], key=lambda k: sizes[k])
+    rest, hops = sizes[:d] + sizes[d + 1 :], strides[:d] + strides[d + 1 :]
+    for i in range(sizes[d]):
+        _scatter(memory, calls.select_int(grad, d, i), rest, hops, offset + i * strides[d])
+
+
+# --- join ---------------------------------------------------------------------------------------------------
+
+
+def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
+    begin, found = 0, []
+    for shape in sizes:
+        if shape == (0,):  # joins anything, and takes no part
+            found.append(_zeros_around(grad, shape))
+            continue
+        found.append(calls.slice_Tensor(grad, dim, begin, begin + shape[dim], 1))
+        begin += shape[dim]
+    return found
+
+
+def repeat_backward(grad: Tensor, repeats: Any, shape: Sizes) -> Tensor:
+    """Sums over the repetitions."""
+    extra = len(repeats) - len(shape)
+    if 0 in repeats:
+        return _zeros_around(grad, shape)
+    split, dims = [], []
+    for d, times in enumerate(repeats):
+        dims.append(len(split))
+        split += [times] if d < extra else [times, shape[d - extra]]
+    if not dims:
+        return grad
+    return calls.sum_dim_IntList(grad.reshape(split), tuple(dims), False)  # type: ignore[no-any-return]

@@ -1,0 +1,226 @@
+"""autograd.Function: an operation with a derivative of its own, in Python.
+
+Source: torch/autograd/function.py and torch/csrc/autograd/custom_function.cpp, _wrap_outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import FLOATING
+from ..tensor import Tensor
+from . import inplace_or_view, variable
+from .modes import DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, grad_mode, no_grad, reset_mode, set_mode
+from .node import FREED, Node, add_output, save, save_result
+
+
+class Context:
+    """What `forward` hands to `backward`: `ctx`. Any attribute may be set on it.
+
+    needs_input_grad: for each argument of forward, whether its gradient is asked for.
+    """
+
+    needs_input_grad: tuple[bool, ...] = ()
+
+    def __init__(self) -> None:
+        # While backward runs; else the node alone leads to the context, and not the other way round.
+        self._node: _FunctionNode | None = None
+        self._to_save: tuple[Any, ...] = ()
+        self._dirty: tuple[Tensor, ...] = ()
+        self._not_differentiable: tuple[Tensor, ...] = ()
+        self._materializes = True
+        self._saved: Any = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep arguments or results of forward for backward, which finds them in `saved_tensors`."""
+        for x in tensors:
+            if x is not None and not isinstance(x, Tensor):
+                raise errors.must("save_for_backward", "tensors", "be Tensors or None", x,
+                                  kind=errors.ArgumentTypeError)  # fmt: skip
+        self._to_save = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Name the arguments that forward writes to; it must return them."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Name results that no gradient goes through."""
+        self._not_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """False: backward gets None instead of zeros for results that were not used."""
+        self._materializes = value
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What was saved, checked for writes. Raises: AutogradError if it was written to or freed."""
+        if self._saved is FREED:
+            FREED.unpack(self._node)  # type: ignore[arg-type]
+        return tuple([None if s is None else s.unpack(self._node) for s in self._saved])
+
+
+class _FunctionNode(Node):
+    """The node of a custom Function; it is named as the Function."""
+
+    __slots__ = ("function", "context", "places")
+
+    is_users = True
+
+    def backward(node, *grads: Any) -> Any:  # noqa: N805
+        context = node.context
+        given = node.zeros_for(grads) if context._materializes else list(grads)
+        context._node = node
+        try:
+            results = node.function.backward(context, *given)
+        finally:
+            context._node = None
+        if not isinstance(results, tuple):
+            results = (results,)
+        n_arguments, places = node.places
+        if len(results) > n_arguments and all([r is None for r in results[n_arguments:]]):
+            results = results[:n_arguments]
+        if len(results) != n_arguments:
+            raise errors.wrong_number_of_gradients(node.name(), n_arguments, len(results))
+        return [results[place] for place in places]
+
+    def release(self) -> None:
+        if self.context._saved:
+            self.context._saved = FREED
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "saved_tensors":
+            saved = self.context._saved
+            return FREED.unpack(self) if saved is FREED else tuple([s and s.unpack(self) for s in saved])
+        return super().__getattr__(name)
+
+
+class Function:
+    """Base of operations with a derivative of their own; called as `MyFunction.apply(x, ...)`.
+
+    A subclass defines static methods `forward(ctx, *args)`, or `forward(*args)` and
+    `setup_context(ctx, inputs, output)`; and `backward(ctx, *grads)`, which returns a gradient, or
+    None, for each argument of forward.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise errors.wrong_function("a subclass must define the static method forward")
+
+    @staticmethod
+    def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save on ctx what backward needs, where forward does not take ctx."""
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Any) -> Any:
+        raise errors.wrong_function("a subclass must define the static method backward")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run forward with nothing recorded, and record this function in its place."""
+        context = Context()
+        places = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
+        inputs = [args[n] for n in places]
+        node = None
+        if any([variable.requires_grad(x) for x in inputs]) and grad_mode.get() == DEFAULT:
+            node = _FunctionNode(tuple([variable.gradient_edge(x) for x in inputs]))
+            node.function, node.context, node.places = cls, context, (len(args), places)
+        context.needs_input_grad = tuple([isinstance(x, Tensor) and variable.requires_grad(x) for x in args])
+        mode = set_mode(grad_mode.get() or NO_GRAD_MODE)
+        try:
+            if cls.setup_context is Function.setup_context:
+                output = cls.forward(context, *args)
+            else:
+                output = cls.forward(*args)
+                cls.setup_context(context, args, output)
+        finally:
+            reset_mode(mode)
+        outputs = output if isinstance(output, tuple) else (output,)
+        outputs = tuple([_wrap(context, x, inputs, node) for x in outputs])
+        context._dirty = context._not_differentiable = ()
+        _save(context, outputs, node)
+        return outputs if isinstance(output, tuple) else outputs[0]
+
+
+def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | None) -> Any:
+    """A result of forward with its history."""
+    if not isinstance(x, Tensor):
+        if node is not None:  # it has a place among the gradients all the same
+            node.outputs.append(None)  # type: ignore[arg-type]
+        return x
+    is_input = any([x is given for given in inputs])
+    is_dirty = any([x is given for given in context._dirty])
+    is_differentiable = node is not None and x._geometry.dtype.category >= FLOATING and not any(
+        [x is given for given in context._not_differentiable]
+    )
+    if is_dirty:
+        if not is_input:
+            raise errors.wrong_function("mark_dirty must name arguments of forward")
+        if node is not None:
+            inplace_or_view.check_inplace(x)
+        inplace_or_view.bump_version(x)
+        return inplace_or_view.rebase_history(x, node) if node is not None else x
+    if is_input:
+        mode = set_mode(NO_GRAD_MODE)
+        try:
+            x = calls.alias(x)  # the argument keeps its own history
+        finally:
+            reset_mode(mode)
+    if node is None:
+        return x
+    number = add_output(node, x)
+    if not is_differentiable:
+        return calls.detach(x) if variable.requires_grad(x) else x
+    view = variable.view_of(x)
+    meta = variable.meta_of(x)
+    if view is not None:
+        meta.view = (view[0], IN_CUSTOM_FUNCTION, x._storage.version, view[3])  # type: ignore[union-attr]
+    variable.with_edge(x, (node, number))
+    return x
+
+
+def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
+    """Save what forward asked for; a result without its history, see Note [No cycles] in node.py."""
+    saved = []
+    for x in context._to_save:
+        numbers = [n for n, made in enumerate(outputs) if made is x]
+        if x is None:
+            saved.append(None)
+        elif numbers and node is not None:
+            saved.append(save_result(x, numbers[0]))
+        else:
+            saved.append(save(x))
+    context._to_save, context._saved = (), saved
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a `backward` that must not be differentiated itself."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Context, *grads: Any) -> Any:
+        with no_grad():
+            results = backward(ctx, *grads)
+        if grad_mode.get() != DEFAULT or not any(
+            [isinstance(g, Tensor) and variable.requires_grad(g) for g in grads]
+        ):
+            return results
+        listed = results if isinstance(results, tuple) else (results,)
+        blocked = tuple([_blocked(x) if isinstance(x, Tensor) else x for x in listed])
+        return blocked if isinstance(results, tuple) else blocked[0]
+
+    return wrapped
+
+
+def _blocked(x: Tensor) -> Tensor:
+    from .node import NotImplementedNode
+
+    node = NotImplementedNode(())
+    node.operator = "a function marked once_differentiable"
+    made = calls.detach(x)
+    return variable.with_edge(made, (node, add_output(node, made)))

@@ -1,0 +1,13 @@
+"""`gputensor kernel check FILE.cu`: what can be done with a user's CUDA C file."""
+
+from __future__ import annotations
+
+from .output import Refusal
+
+
+def main(argv: list[str]) -> int:
+    if not argv or argv[0] not in ("check", "-h", "--help"):
+        raise Refusal("one of: check (see gputensor kernel check --help)")
+    from . import kernel_check
+
+    return kernel_check.main(argv[1:] if argv[0] == "check" else ["--help"])

@@ -1,0 +1,192 @@
+"""Differentiation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import GpuTensorError, describe
+
+
+# --- autograd --------------------------------------------------------------------------------------
+
+
+# These follow PyTorch's wording where its users match on it.
+
+
+class AutogradError(GpuTensorError, RuntimeError):
+    """A graph, or a write to a tensor in one, that cannot be differentiated."""
+
+
+class AnomalyWarning(UserWarning):
+    """Where the operation was called whose derivative failed."""
+
+
+def leaf_modified() -> AutogradError:
+    return AutogradError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def view_of_leaf_modified() -> AutogradError:
+    return AutogradError(
+        "a view of a leaf Variable that requires grad is being used in an in-place operation."
+    )
+
+
+def view_modified(made: str, what: str) -> AutogradError:
+    return AutogradError(
+        f"A view was {made} and {what} with grad mode enabled. Its history cannot follow the write; "
+        "make the view where it is written to, or use an operation that is not in place"
+    )
+
+
+def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> AutogradError:
+    which = f", which is {made_by}," if made_by else ""
+    return AutogradError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{describe(x)}]{which} is at version {version}; expected version {expected} instead. Hint: "
+        "gputensor.autograd.detect_anomaly() names the operation that failed to compute its gradient"
+    )
+
+
+def backward_twice() -> AutogradError:
+    return AutogradError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they "
+        "have already been freed). Specify retain_graph=True if you need to backward through the graph a "
+        "second time"
+    )
+
+
+def derivative_not_implemented(operator: str) -> AutogradError:
+    return AutogradError(f"derivative for {operator} is not implemented")
+
+
+def inference_tensor_saved() -> AutogradError:
+    return AutogradError(
+        "Inference tensors cannot be saved for backward; make a clone to get a normal tensor"
+    )
+
+
+def inplace_on_inference_tensor() -> AutogradError:
+    return AutogradError(
+        "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to get a "
+        "normal tensor"
+    )
+
+
+def inference_requires_grad() -> AutogradError:
+    return AutogradError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed")
+
+
+def inference_version() -> AutogradError:
+    return AutogradError("Inference tensors do not track version counter")
+
+
+def out_with_grad(op: str) -> AutogradError:
+    return AutogradError(
+        f"{op}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+        "arguments requires grad"
+    )
+
+
+def cannot_resize_with_grad(op: str) -> AutogradError:
+    return AutogradError(f"{op}: cannot resize variables that require grad")
+
+
+def grad_of_integers(x: Any) -> AutogradError:
+    return AutogradError(
+        f"only Tensors of floating point and complex dtype can require gradients (got {describe(x)})"
+    )
+
+
+def requires_grad_of_nonleaf() -> AutogradError:
+    return AutogradError(
+        "you can only change requires_grad flags of leaf variables; use .detach() for a tensor without history"
+    )
+
+
+def grad_of_nonleaf() -> str:
+    return (
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed; use .retain_grad() on "
+        "it before backward() to have it filled"
+    )
+
+
+def detach_view() -> AutogradError:
+    return AutogradError("Can't detach views in-place; use detach() instead")
+
+
+def nothing_to_differentiate(number: int) -> AutogradError:
+    return AutogradError(f"element {number} of tensors does not require grad and does not have a grad_fn")
+
+
+def not_scalar(x: Any) -> AutogradError:
+    return AutogradError(f"grad can be implicitly created only for scalar outputs (got {describe(x)})")
+
+
+def not_real_scalar(x: Any) -> AutogradError:
+    return AutogradError(
+        f"grad can be implicitly created only for real scalar outputs but got {describe(x)}"
+    )
+
+
+def wrong_grad_output(number: int, grad: Any, output: Any) -> AutogradError:
+    return AutogradError(
+        f"Mismatch in shape: grad_output[{number}] has a shape of {list(grad._geometry.sizes)} and "
+        f"output[{number}] has a shape of {list(output._geometry.sizes)}"
+    )
+
+
+def grads_count(tensors: int, grads: int) -> AutogradError:
+    return AutogradError(f"got {tensors} tensors and {grads} gradients")
+
+
+def input_without_grad() -> AutogradError:
+    return AutogradError("One of the differentiated Tensors does not require grad")
+
+
+def input_unused(number: int) -> AutogradError:
+    return AutogradError(
+        f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set "
+        "allow_unused=True if this is the desired behavior"
+    )
+
+
+def wrong_gradient(name: str, number: int, got: Any, rule: str) -> AutogradError:
+    return AutogradError(
+        f"Function {name} returned an invalid gradient at index {number} - got {describe(got)} but expected "
+        f"{rule}"
+    )
+
+
+def wrong_number_of_gradients(name: str, expected: int, got: int) -> AutogradError:
+    return AutogradError(
+        f"function {name} returned an incorrect number of gradients (expected {expected}, got {got})"
+    )
+
+
+def nan_gradient(name: str, number: int) -> AutogradError:
+    return AutogradError(f"Function '{name}' returned nan values in its {number}th output.")
+
+
+def failed_derivative(name: str, trace: str) -> str:
+    return f"Error detected in {name}. Traceback of forward call that caused the error:\n{trace}"
+
+
+def deepcopy_of_nonleaf() -> AutogradError:
+    return AutogradError(
+        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol"
+    )
+
+
+class GradcheckError(AutogradError, AssertionError):
+    """Analytical and numerical derivatives differ."""
+
+
+def gradients_differ(what: str, numerical: Any, analytical: Any, worst: float) -> GradcheckError:
+    return GradcheckError(
+        f"gradcheck: {what} must agree (worst difference {worst:.3g})\nnumerical:\n{numerical}\n"
+        f"analytical:\n{analytical}"
+    )
+
+
+def wrong_function(rule: str) -> AutogradError:
+    return AutogradError(f"autograd.Function: {rule}")

@@ -1,0 +1,98 @@
+"""The exception classes, and the sentence that nearly every message is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GpuTensorError(Exception):
+    """Base of all exceptions raised by gputensor; each subclass is also the builtin type PyTorch raises."""
+
+
+class ArgumentError(GpuTensorError, RuntimeError):
+    """A value that the operator cannot take."""
+
+
+class ArgumentTypeError(GpuTensorError, TypeError):
+    """An argument of the wrong type."""
+
+
+class ArgumentValueError(GpuTensorError, ValueError):
+    """A value outside what the argument may be."""
+
+
+class ShapeError(GpuTensorError, RuntimeError):
+    """Sizes, strides or views that do not fit."""
+
+
+class IndexRangeError(GpuTensorError, IndexError):
+    """A dimension or an index outside its range."""
+
+
+class DtypeError(GpuTensorError, RuntimeError):
+    """A dtype that the operator cannot take or produce."""
+
+
+class DeviceError(GpuTensorError, RuntimeError):
+    """A device that is absent, or devices that may not meet in one operator."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """A device allocator that cannot serve a request; the message carries the figures."""
+
+
+class DispatchError(GpuTensorError, NotImplementedError):
+    """No kernel for the keys of a call."""
+
+
+class RegistrationError(GpuTensorError, RuntimeError):
+    """A definition or registration that contradicts another one."""
+
+
+class SchemaError(GpuTensorError, ValueError):
+    """Text that is not an operator schema."""
+
+
+class KernelError(GpuTensorError, RuntimeError):
+    """A CUDA C kernel that does not compile, load, launch or run."""
+
+
+def describe(value: Any) -> str:
+    """One spelling of any value in a message: `f32[3,4] cuda:0` for a tensor, else its repr and type."""
+    geometry = getattr(value, "_geometry", None)
+    if geometry is not None:
+        return describe_layout(geometry, getattr(value, "_device", None))
+    if isinstance(value, (list, tuple)) and value and all(hasattr(v, "_geometry") for v in value):
+        return "[" + ", ".join(describe(v) for v in value) + "]"
+    if value is None or isinstance(value, (bool, int, float, complex, str, list, tuple)):
+        return repr(value)
+    if hasattr(value, "short") or type(value).__module__.startswith("gputensor"):
+        return str(value)
+    return type(value).__name__
+
+
+def describe_layout(geometry: Any, device: Any = None) -> str:
+    """`f32[3,4] cpu`; the device is left out where it is not known."""
+    text = f"{geometry.dtype.short}[{','.join(map(str, geometry.sizes))}]"
+    return text if device is None else f"{text} {device}"
+
+
+def must(
+    op: str, arg: str, rule: str, got: Any, *, kind: type[GpuTensorError] = ArgumentError, remedy: str = ""
+) -> GpuTensorError:
+    """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}` where it is sure.
+
+    `got` is described by `describe`, unless it is already a sentence part given as `Got`.
+    """
+    what = got.text if type(got) is Got else describe(got)
+    tail = f"; {remedy}" if remedy else ""
+    return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
+
+
+class Got:
+    """A ready-made text for the `(got …)` part of a message."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text

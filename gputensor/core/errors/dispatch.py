@@ -1,0 +1,326 @@
+"""Schemas, registrations, tables, fallbacks, modes and further devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DispatchError,
+    Got,
+    GpuTensorError,
+    RegistrationError,
+    SchemaError,
+    describe,
+    must,
+)
+from .shapes import MissingAttribute
+
+
+# --- schema ----------------------------------------------------------------------------------------
+
+
+def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
+    """A schema that does not parse: where it stops, in columns from 1, and the whole text."""
+    return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
+
+
+# --- dispatch --------------------------------------------------------------------------------------
+
+
+def schema_missing(operator: Any) -> DispatchError:
+    return DispatchError(
+        f"{operator.qualified_name}: a kernel is registered but no schema; define it with Library.define"
+    )
+
+
+def operator_not_found(name: str, operator: Any) -> DispatchError:
+    if operator is not None:
+        return schema_missing(operator)
+    return DispatchError(f"{name}: no such operator is registered")
+
+
+def defined_twice(operator: Any, site: str) -> RegistrationError:
+    return RegistrationError(
+        f"{operator.qualified_name}: defined twice, at {operator.def_site} and at {site}; schema {operator.schema}"
+    )
+
+
+def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
+    return RegistrationError(f"{key}: a backend fallback is registered at {first}, and again at {second}")
+
+
+def unknown_key(name: Any, known: Any) -> GpuTensorError:
+    """A dispatch key that does not exist, with the nearest one that does."""
+    import difflib
+
+    near = difflib.get_close_matches(str(name), known, 1)
+    remedy = f"did you mean {near[0]}" if near else ""
+    return must("dispatch", "dispatch_key", "name a dispatch key", name, remedy=remedy)
+
+
+def alias_key(name: str) -> GpuTensorError:
+    return must(
+        "dispatch", "dispatch_key", "be a run-time key; alias keys exist at registration only", Got(name)
+    )
+
+
+def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
+    """Names the operator, the key, the keys that have kernels; a remedy; then the computed table."""
+    return DispatchError(
+        f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
+        f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
+    )
+
+
+def masked_by_fallthrough(operator: Any, skipped: Any, table: str) -> DispatchError:
+    """The operator has no kernel below the keys that were told to fall through."""
+    names = ", ".join(f"{key} (registered at {kernel.site})" for key, kernel in skipped)
+    return DispatchError(
+        f"{operator.short_name}: no kernel is left, as a fallthrough masks the key {names}"
+        f"{_table_of(operator, table)}"
+    )
+
+
+def no_dispatch_keys(operator: Any, table: str) -> DispatchError:
+    return DispatchError(
+        f"{operator.short_name}: no tensor arguments, or an empty list of tensors, so nothing chooses a "
+        f"backend (kernels are registered at: {_registered_at(operator)}){_table_of(operator, table)}"
+    )
+
+
+def _registered_at(operator: Any) -> str:
+    return ", ".join(str(k) for k in operator.kernels) or "none"
+
+
+def _table_of(operator: Any, table: str) -> str:
+    schema = operator.definition.schema if operator.definition else "(none)"
+    site = operator.definition.site if operator.definition else "nowhere"
+    return f"\nschema: {schema}, registered at {site}\n{table.rstrip()}"
+
+
+def ambiguous_autograd_other(operator: Any) -> DispatchError:
+    return DispatchError(
+        f"{operator.short_name}: AutogradOther is ambiguous between CompositeImplicitAutograd and a "
+        "backend kernel; register a kernel at AutogradOther"
+    )
+
+
+def wrong_stack(operator: Any, expected: int, got: int) -> DispatchError:
+    return DispatchError(
+        f"{operator.qualified_name}: a boxed kernel must leave {expected} values on the stack (got {got})"
+    )
+
+
+def short_stack(operator: Any, expected: int, got: int) -> DispatchError:
+    return DispatchError(
+        f"{operator.qualified_name}: a boxed call must find {expected} values on the stack (got {got})"
+    )
+
+
+def wrong_return(operator: Any, site: str, result: Any) -> ArgumentTypeError:
+    returns = operator.schema.returns
+    types = str(returns[0]) if len(returns) == 1 else f"({', '.join(map(str, returns))})"
+    return ArgumentTypeError(
+        f"{operator.short_name}: the kernel registered at {site} must return {types} (got {describe(result)})"
+    )
+
+
+def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
+    """A value that the declared type does not take: type found, position, value, declaration."""
+    return ArgumentTypeError(
+        f"{operator.short_name}: '{argument.name}' must be {argument.type} (got {type(value).__name__} "
+        f"{describe(value)} at position {position}); declaration {operator.schema}"
+    )
+
+
+def too_many_arguments(operator: Any, takes: int, got: int) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{operator.short_name}: takes {takes} positional arguments (got {got}); declaration {operator.schema}"
+    )
+
+
+def argument_twice(operator: Any, name: str) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{operator.short_name}: '{name}' given by position and by name; declaration {operator.schema}"
+    )
+
+
+def argument_missing(operator: Any, name: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{operator.short_name}: '{name}' must be given; declaration {operator.schema}")
+
+
+def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{operator.short_name}: no argument '{name}'; declaration {operator.schema}")
+
+
+def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
+    """One line an overload, in the order in which they were tried."""
+    return ArgumentTypeError(f"{name}: no overload takes these arguments\n" + "\n".join(reasons))
+
+
+# --- library ---------------------------------------------------------------------------------------
+
+
+class OverrideWarning(UserWarning):
+    """A kernel took the place of another one."""
+
+
+def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
+    schema = operator.definition.schema if operator.definition else "(none)"
+    return OverrideWarning(
+        f"{operator.qualified_name}: the kernel for {key} registered at {before} is overridden by the one "
+        f"registered at {after}; schema {schema}"
+    )
+
+
+def may_not_override(operator: Any, key: Any, before: str, after: str) -> RegistrationError:
+    return RegistrationError(
+        f"{operator.qualified_name}: a kernel for {key} is registered at {before}, and allow_override=False "
+        f"at {after}"
+    )
+
+
+def kernel_does_not_fit(
+    operator: Any, definition: Any, kernel: Any, signature: str, reason: str
+) -> RegistrationError:
+    name = getattr(kernel.function, "__name__", "kernel")
+    return RegistrationError(
+        f"{operator.qualified_name}: the schema {definition.schema} registered at {definition.site} and the "
+        f"kernel {name}{signature} registered at {kernel.site} must agree: {reason}"
+    )
+
+
+def fallthrough_called() -> DispatchError:
+    return DispatchError("fallthrough_kernel: must be given to Library.impl or Library.fallback, not called")
+
+
+def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> RegistrationError:
+    """A call of Library that breaks a rule of registration; `site` is where the call stands."""
+    tail = f"; {remedy}" if remedy else ""
+    return RegistrationError(f"{what} must {rule} (at {site}){tail}")
+
+
+def second_library(namespace: str, first: str, second: str) -> RegistrationError:
+    return RegistrationError(
+        f"Library: namespace '{namespace}' has one DEF library, made at {first} (got another at {second}); "
+        "use FRAGMENT to define more operators, IMPL to register kernels"
+    )
+
+
+def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
+    """A function whose annotations do not make a schema."""
+    return ArgumentValueError(f"{name}: {what} must have an annotation that a schema can say (got {got})")
+
+
+# --- stubs -----------------------------------------------------------------------------------------
+
+
+def no_stub(family: str, op: str, device_type: str) -> DispatchError:
+    return DispatchError(
+        f"{op}: no kernel of family '{family}' for device type '{device_type}' (register one with register_stub)"
+    )
+
+
+# --- further devices -------------------------------------------------------------------------------
+
+
+def incomplete_runtime(device_type: str, missing: list[str]) -> RegistrationError:
+    return RegistrationError(f"{device_type}: the runtime must have {', '.join(missing)} (see docs/new_device.md)")
+
+
+def backend_taken(backend: str, name: str, holder: str, site: str) -> RegistrationError:
+    return RegistrationError(
+        f"register: {backend} must be free for '{name}' (got '{holder}', registered at {site}); "
+        "take another of PrivateUse1, PrivateUse2 and PrivateUse3, or remove that one"
+    )
+
+
+def backend_not_loaded(name: str, entry_point: Any, error: BaseException) -> RegistrationError:
+    return RegistrationError(
+        f"device '{name}': its package did not load from the entry point {entry_point.value} "
+        f"({type(error).__name__}: {error}); GPUTENSOR_BACKEND_AUTOLOAD=0 leaves such packages alone"
+    )
+
+
+def stub_taken(family: str) -> RegistrationError:
+    return RegistrationError(f"declare_stub: 'family' must be new (got '{family}', which has kernels)")
+
+
+def no_family(family: str, known: list[str]) -> GpuTensorError:
+    return must(
+        "register_stub", "family", f"be one of {', '.join(known)}, or declared by declare_stub", family
+    )
+
+
+def no_module_attribute(device_type: str, name: str) -> MissingAttribute:
+    return MissingAttribute(f"gputensor.{device_type}: its runtime has no '{name}'")
+
+
+# --- fallbacks -------------------------------------------------------------------------------------
+
+
+class FallbackWarning(UserWarning):
+    """An operator does something else than its own kernel would."""
+
+
+def not_implemented_at(operator: Any, key: str) -> DispatchError:
+    return DispatchError(
+        f"{operator.short_name}: not implemented for {key}, by the fallback that is registered there; "
+        f"schema {operator.schema}"
+    )
+
+
+def runs_on_the_cpu(operator: Any, place: Any, nbytes: int) -> FallbackWarning:
+    return FallbackWarning(
+        f"{operator.qualified_name}: no kernel for {place}, so it runs on the CPU, {nbytes} bytes of "
+        "operands being copied there (said once for each operator)"
+    )
+
+
+def fallback_denied(operator: Any, key: str) -> DispatchError:
+    return DispatchError(
+        f"{operator.short_name}: no kernel for key {key}, and the CPU fallback is denied to it "
+        f"(kernels are registered at: {_registered_at(operator)})"
+    )
+
+
+def no_device_for_fallback(operator: Any) -> DispatchError:
+    return DispatchError(
+        f"{operator.short_name}: no operand and no 'device' says which device the CPU's result is for"
+    )
+
+
+def no_derivative(operator: Any) -> DispatchError:
+    return DispatchError(
+        f"{operator.short_name}: an operand requires grad and the operator has no derivative; "
+        "register a kernel at Autograd, or call it under no_grad()"
+    )
+
+
+def derivative_warning(operator: Any) -> FallbackWarning:
+    return FallbackWarning(
+        f"{operator.qualified_name}: an operand requires grad and the operator has no derivative, so its "
+        "result is taken for a constant"
+    )
+
+
+# --- modes -----------------------------------------------------------------------------------------
+
+
+def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{operator.short_name}: no handler took the call (got NotImplemented from {', '.join(asked)})"
+    )
+
+
+# --- profiler --------------------------------------------------------------------------------------
+
+
+class MissingExtra(GpuTensorError, ImportError):
+    """A package that an optional part needs."""
+
+
+def extra_missing(what: str, extra: str) -> MissingExtra:
+    return MissingExtra(f"{what}: the package {extra} is not installed; use pip install 'gputensor[{extra}]'")

@@ -1,0 +1,61 @@
+"""Tensors as other libraries and files see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import (
+    ArgumentError,
+    ArgumentTypeError,
+    Got,
+    GpuTensorError,
+    IndexRangeError,
+    describe,
+    must,
+)
+
+
+# --- tensor surface --------------------------------------------------------------------------------
+
+
+class ExchangeError(GpuTensorError, BufferError):
+    """Memory that another library cannot be shown, or cannot show us."""
+
+
+def unsupported_index(index: Any) -> IndexRangeError:
+    """The one sentence about advanced indexing."""
+    what = index.text if type(index) is Got else describe(index)
+    return IndexRangeError(
+        "index: 'index' must be made of ints, slices, None, at most one Ellipsis, at most one bool, and 0-d "
+        f"tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, masks and longer tensors are "
+        "not supported"
+    )
+
+
+def too_many_indices(tensor: Any, count: int) -> IndexRangeError:
+    geometry = tensor._geometry
+    return IndexRangeError(
+        f"index: 'index' must have at most {geometry.ndim} ints and slices (got {count} for {describe(tensor)})"
+    )
+
+
+def cannot_assign(value: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"index: 'value' must be a number or a tensor (got {type(value).__name__}); use gputensor.asarray(...)"
+    )
+
+
+# --- lazy views ------------------------------------------------------------------------------------
+
+
+def not_in_memory(op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError) -> GpuTensorError:
+    """Something outside is to read memory that does not hold the elements."""
+    return must(
+        op, "self", "not be a lazy conjugate, negative or zero", tensor, kind=kind, remedy="use .clone() first"
+    )
+
+
+def zeros_are_immutable(op: str, arg: str) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: '{arg}' must have memory to write to (got an efficient zero); use .clone() first"
+    )

@@ -1,0 +1,105 @@
+"""Devices, memory, and kernels that do not compile, load or run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import (
+    ArgumentError,
+    ArgumentValueError,
+    DeviceError,
+    DtypeError,
+    GpuTensorError,
+    KernelError,
+    OutOfMemoryError,
+    ShapeError,
+)
+
+
+# --- runtime ---------------------------------------------------------------------------------------
+
+
+def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError:
+    return DeviceError(f"{op}: 'device' must be in [0, {count - 1}] (got {index})")
+
+
+def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
+    """What was asked for and where the memory is; the figures are bytes."""
+    parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
+    return OutOfMemoryError(f"{device}: cannot allocate {_size(requested)} ({parts})")
+
+
+def _size(nbytes: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << shift:
+            return f"{nbytes / (1 << shift):.2f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def kernel_failed(entry: str, what: str) -> KernelError:
+    """A kernel that ran wrong: what happened, and where (block, thread, file and line if known)."""
+    return KernelError(f"{entry}: {what}")
+
+
+def kernel_finding(sentence: str) -> KernelError:
+    """The same from the emulator, whose sentence says itself where it happened."""
+    return KernelError(sentence)
+
+
+def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> KernelError:
+    """The compiler's log, under a first line that names the text and its defines."""
+    given = " ".join(f"-D{name}={value}" for name, value in defines.items())
+    return KernelError(f"{title}: does not compile with {given or 'no defines'}\n{log.strip()}")
+
+
+def cannot_launch(entry: str, arg: str, rule: str, got: object) -> KernelError:
+    return KernelError(f"{entry}: '{arg}' must {rule} (got {got})")
+
+
+def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
+    """An environment variable with a value that means nothing."""
+    return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
+
+
+def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
+    return DeviceError(f"{op}: '{arg}' must {rule} (got {got})")
+
+
+# --- cpu kernels -----------------------------------------------------------------------------------
+
+
+class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
+    """An integer divided by zero on a device that can tell."""
+
+
+def division_by_zero(op: str) -> DivisionByZeroError:
+    return DivisionByZeroError(f"{op}: 'other' must not hold 0 (got integers, rounded)")
+
+
+# --- cuda kernels ----------------------------------------------------------------------------------
+
+
+def no_cuda_kernel(op: str, dtype: Any) -> DtypeError:
+    return DtypeError(f"{op}: no CUDA kernel computes in {dtype.short}")
+
+
+def too_many_dims(op: str, ndim: int, most: int) -> ShapeError:
+    return ShapeError(
+        f"{op}: 'self' must have at most {most} dimensions after joining those that memory joins (got {ndim})"
+    )
+
+
+def cannot_load_to(place: Any, error: Exception) -> DeviceError:
+    return DeviceError(
+        f"load: 'map_location' must name a device of this process (got {place}: {error}); use map_location='cpu'"
+    )
+
+
+def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
+    """PyTorch: expected sequence of length 2 at dim 1 (got 3)."""
+    return ArgumentValueError(f"tensor: 'data' must have length {expected} at dim {dim} (got {got})")
+
+
+def number_out_of_range(op: str, element: Any, number: Any) -> ArgumentError:
+    """PyTorch: value cannot be converted to type X without overflow."""
+    return ArgumentError(f"{op}: 'data' must be in the range of {element.name} (got {number})")

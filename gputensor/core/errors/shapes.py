@@ -1,0 +1,205 @@
+"""Shapes, dimensions, dtypes, devices and other arguments of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    DeviceError,
+    DtypeError,
+    GpuTensorError,
+    IndexRangeError,
+    ShapeError,
+    describe,
+    describe_layout,
+    must,
+)
+from .exchange import ExchangeError
+
+
+# --- shapes and dimensions -------------------------------------------------------------------------
+
+
+def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRangeError:
+    low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
+    return IndexRangeError(f"{op}: '{arg}' must be in [{low}, {high}] (got {dim})")
+
+
+def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
+    """PyTorch's sentence about the size of tensor a and b, in the house's frame."""
+    where = "" if dim is None else f"; they differ at dimension {dim}"
+    return ShapeError(f"{op}: 'other' must broadcast with 'self' (got self={describe(a)}, other={describe(b)}){where}")
+
+
+def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
+    return ShapeError(
+        f"{op}: 'size' must be a view of {describe_layout(geometry)} with strides "
+        f"{tuple(geometry.strides)} (got {tuple(sizes)}); use .reshape(...) to copy where needed"
+    )
+
+
+def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
+    return ShapeError(f"{op}: 'size' must hold {numel} elements (got {tuple(sizes)})")
+
+
+# --- devices ---------------------------------------------------------------------------------------
+
+
+def no_device(kind: str, reason: str) -> DeviceError:
+    return DeviceError(f"{kind}: no device ({reason}); use device='cpu'")
+
+
+def mixed_devices(op: str, first: Any, first_arg: str, other: Any, other_arg: str) -> DeviceError:
+    return DeviceError(
+        f"{op}: all tensors must be on one device (got {first_arg}={describe(first)}, "
+        f"{other_arg}={describe(other)})"
+    )
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def no_storage(op: str, what: Any) -> ArgumentError:
+    return ArgumentError(f"{op}: 'self' must have data (got {describe(what)})")
+
+
+# --- arguments -------------------------------------------------------------------------------------
+
+
+def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
+    is_list = "list" in wanted and isinstance(got, (list, tuple))
+    if is_list and not all(hasattr(value, "_keys") for value in got):
+        number, value = next((i, v) for i, v in enumerate(got) if not hasattr(v, "_keys"))
+        arg, got, wanted = f"{arg}[{number}]", value, "a Tensor"
+    return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
+
+
+def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
+    name = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}.get(got)
+    tail = f"; use gputensor.{name}" if name else ""
+    what = got.__name__ if isinstance(got, type) else describe(got)
+    return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what}){tail}")
+
+
+def not_given(op: str, arg: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{op}: '{arg}' must be given (got nothing)")
+
+
+def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -> GpuTensorError:
+    return must(op, arg, rule, got, kind=ExchangeError, remedy=remedy)
+
+
+class MissingAttribute(GpuTensorError, AttributeError):
+    """An attribute that this tensor does not have, so that hasattr() says so."""
+
+
+def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
+    return must(
+        "__cuda_array_interface__", "self", "be on a real CUDA device", tensor, kind=MissingAttribute
+    )
+
+
+def too_many(op: str, most: int) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{op}: must have at most {most} positional arguments")
+
+
+class FileFormatError(GpuTensorError, ValueError):
+    """A file that is damaged, or that `save` did not write."""
+
+
+def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
+    which = "" if name is None else f" {str(name)!r}"
+    return FileFormatError(f"{op}: 'f' must be a whole file that save wrote (got{which}: {why})")
+
+
+# --- promotion -------------------------------------------------------------------------------------
+
+
+def no_promotion(op: str, a: Any, b: Any) -> DtypeError:
+    """PyTorch's sentence about uint16, uint32, uint64, in the house's frame."""
+    return DtypeError(
+        f"{op}: promotion for uint16, uint32, uint64 types is not supported "
+        f"(got {a.name} and {b.name}); cast one of them"
+    )
+
+
+def no_operands(op: str) -> ArgumentValueError:
+    return ArgumentValueError(f"{op}: 'tensors' must hold at least one tensor or number (got none)")
+
+
+# --- iterator --------------------------------------------------------------------------------------
+
+
+class Layout:
+    """A geometry on a device, where a message must describe an operand that is no tensor object."""
+
+    __slots__ = ("_geometry", "_device")
+
+    def __init__(self, operand: tuple[Any, Any]) -> None:
+        self._geometry, self._device = operand
+
+
+def operands_do_not_broadcast(op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int) -> ShapeError:
+    """`dim` counts from the front of the longer shape, as in PyTorch."""
+    a_sizes, b_sizes = a[0].sizes, b[0].sizes
+    back = dim - max(len(a_sizes), len(b_sizes))
+    return ShapeError(
+        f"{op}: '{b_arg}' must broadcast with '{a_arg}' (got {a_arg}={describe(Layout(a))}, "
+        f"{b_arg}={describe(Layout(b))}); sizes {a_sizes[back]} and {b_sizes[back]} differ at dimension {dim}"
+    )
+
+
+def output_shape(op: str, arg: str, output: Any, sizes: tuple[int, ...]) -> ShapeError:
+    return ShapeError(
+        f"{op}: '{arg}' must have the broadcast shape [{','.join(map(str, sizes))}] "
+        f"(got {describe(Layout(output))})"
+    )
+
+
+def operand_devices(op: str, first: Any, first_arg: str, other: Any, other_arg: str) -> DeviceError:
+    return mixed_devices(op, Layout(first), first_arg, Layout(other), other_arg)
+
+
+def too_many_cpu_scalars(op: str, arg: str, operand: Any, allowed: int) -> DeviceError:
+    return DeviceError(
+        f"{op}: '{arg}' must be on the other operands' device: at most {allowed} CPU scalar may join "
+        f"them (got {describe(Layout(operand))})"
+    )
+
+
+def dtypes_differ(op: str, arg: str, operand: Any, expected: Any) -> DtypeError:
+    return DtypeError(f"{op}: '{arg}' must be {expected.name} (got {describe(Layout(operand))})")
+
+
+def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeError:
+    """PyTorch: result type X can't be cast to the desired output type Y."""
+    return DtypeError(
+        f"{op}: '{arg}' must be of a dtype that the result type {result.name} can be cast to "
+        f"(got {describe(Layout(output))})"
+    )
+
+
+def internal_overlap(op: str, arg: str, output: Any) -> ArgumentError:
+    geometry = output[0]
+    return ArgumentError(
+        f"{op}: '{arg}' must not hold one memory location more than once (got {describe(Layout(output))} "
+        f"with strides {geometry.strides}); use .clone() first"
+    )
+
+
+def partial_overlap(op: str, arg: str) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: '{arg}' must not share part of its memory with the output "
+        f"(got a partial overlap); use .clone() first"
+    )
+
+
+def output_resized(op: str, out: Any, wanted: Any) -> str:
+    """Text of a warning."""
+    return (
+        f"{op}: 'out' was resized to {tuple(wanted.sizes)} (got {describe(out)}); "
+        "give an empty tensor, or one of the result's size"
+    )

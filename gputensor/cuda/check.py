@@ -1,0 +1,233 @@
+"""Runs a kernel over cases that a small file gives and compares what it writes with a reference.
+
+Beside `blur.cu` lies `blur.check.py`, with a function for each kernel, named as the kernel:
+
+    def blur(random):                      # a numpy.random.Generator
+        for height, width in [(1, 1), (7, 33)]:
+            src = random.random((height, width), np.float32)
+            dst = np.empty_like(src)
+            yield {"grid": (2, 1), "block": (32, 8), "args": (src, dst, width, height),
+                   "expect": {"dst": reference(src)}}
+
+A case may also have "shared" bytes and the tolerances "rtol" and "atol", which are 0. `kernels` in
+the file maps a function's name to an entry (`{"scale_f32": "scale<float>"}`), `defines` to macros.
+A `blur.check.json` says the same without Python; see `_json_cases`. Arrays are NumPy's; on a GPU
+they are copied there and back.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import itertools
+import json
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import errors
+from . import text
+from .declaration import kernels_of
+from .kernel import Kernel
+
+Case = Mapping[str, Any]
+_KEYS = {"grid", "block", "shared", "args", "expect", "rtol", "atol", "symbols"}
+
+
+class Mismatch(errors.GpuTensorError):
+    """What a kernel wrote is not what the reference says, or a case cannot be run."""
+
+
+class Check:
+    """One kernel and the cases that its file gives."""
+
+    __slots__ = ("cases", "kernel")
+
+    def __init__(self, kernel: Kernel, cases: Callable[[np.random.Generator], Iterable[Case]]) -> None:
+        self.kernel, self.cases = kernel, cases
+
+    def run(self, seed: int = 0, limit: int | None = None) -> int:
+        """Run the cases; returns how many. Raises: Mismatch or KernelError at the first failure."""
+        count = 0
+        for case in itertools.islice(self.cases(np.random.default_rng(seed)), limit):
+            run_case(self.kernel, case, f"case {count}")
+            count += 1
+        return count
+
+
+def checks_of(path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None) -> list[Check]:
+    """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch if there is none."""
+    path = os.fspath(path)
+    stem = path.removesuffix(".cu")
+    found = os.fspath(spec) if spec is not None else next(
+        (p for p in (f"{stem}.check.py", f"{stem}.check.json") if os.path.exists(p)), None
+    )  # fmt: skip
+    if found is None:
+        raise Mismatch(f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside it")
+    if found.endswith(".json"):
+        with open(found, encoding="utf-8") as file:
+            given = json.load(file)
+        cases = {name: _json_cases(name, one, os.path.dirname(found)) for name, one in given.items()}
+        entries = {name: one.get("entry", name) for name, one in given.items()}
+        defines = {name: one.get("defines", {}) for name, one in given.items()}
+    else:
+        module = _module(found)
+        entries = dict(getattr(module, "kernels", {}))
+        known = kernels_of(text.load(Path(path), "check").text)
+        entries |= {name: name for name, _ in known if hasattr(module, name)}
+        cases = {name: getattr(module, name) for name in entries}
+        defines = dict.fromkeys(entries, getattr(module, "defines", {}))
+    if not entries:
+        raise Mismatch(f"{os.path.basename(found)}: no function has a kernel's name, so nothing would be run")
+    return [Check(Kernel(Path(path), entries[n], defines=defines[n]), cases[n]) for n in entries]
+
+
+def _module(path: str) -> Any:
+    name = "gputensor_check_" + "".join(c if c.isalnum() else "_" for c in os.path.basename(path))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- one case -----------------------------------------------------------------------------------
+
+
+def run_case(kernel: Kernel, case: Case, title: str) -> None:
+    """Launch once, on copies of the case's arrays, and compare."""
+    unknown = set(case) - _KEYS
+    if unknown:
+        raise Mismatch(f"{kernel.entry}: {title}: unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}")
+    taken = kernel.declaration.taken
+    args = [np.array(a, order="K", copy=True) if isinstance(a, np.ndarray) else a for a in case["args"]]
+    for name, values in case.get("symbols", {}).items():
+        kernel.set(name, values)
+    given, back = _placed(args)
+    kernel.launch(
+        *given, grid=case["grid"], block=case["block"], shared=int(case.get("shared", 0))
+    )
+    back()
+    results = {p.name: a for p, a in zip(taken, args) if isinstance(a, np.ndarray)}
+    expect = case.get("expect", {})
+    for name, wanted in expect.items():
+        if name not in results:
+            raise Mismatch(f"{kernel.entry}: {title}: no array parameter '{name}' ({', '.join(results)})")
+        _compare(kernel.entry, title, name, results[name], np.asarray(wanted), case, results)
+
+
+def _placed(args: list[Any]) -> tuple[list[Any], Callable[[], None]]:
+    """The arguments as the runtime takes them, and what brings their contents back."""
+    from .. import runtime
+
+    cuda = runtime.cuda()
+    if cuda.is_emulated:
+        return args, lambda: None
+    from ..interop.numpy_bridge import from_numpy
+
+    there = [from_numpy(a).to("cuda") if isinstance(a, np.ndarray) else a for a in args]
+
+    def back() -> None:
+        for here, moved in zip(args, there):
+            if isinstance(here, np.ndarray):
+                here[...] = moved.cpu().numpy()
+
+    return there, back
+
+
+def _compare(
+    entry: str, title: str, name: str, got: Any, wanted: Any, case: Case, arrays: Mapping[str, Any]
+) -> None:
+    if got.shape != wanted.shape:
+        raise Mismatch(f"{entry}: {title}: the reference of '{name}' must have its shape {got.shape} (got {wanted.shape})")
+    rtol, atol = case.get("rtol", 0), case.get("atol", 0)
+    exact = got.dtype.kind not in "fcV" or not (rtol or atol)
+    if exact:
+        same = (got == wanted) | ((got != got) & (wanted != wanted))
+    else:
+        wide = np.float64 if got.dtype.kind != "c" else np.complex128
+        same = np.isclose(got.astype(wide), wanted.astype(wide), rtol=rtol, atol=atol, equal_nan=True)
+    if np.all(same):
+        return
+    at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(same))[0])[: got.ndim]
+    wrong = int(np.size(same) - np.count_nonzero(same))
+    shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
+    raise Mismatch(
+        f"{entry}: {title}: '{name}'[{', '.join(map(str, at))}] is {got[at]} and must be {wanted[at]} "
+        f"({wrong} of {got.size} elements differ; {shapes}; grid {case['grid']}, block {case['block']})"
+    )
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def _json_cases(name: str, given: Mapping[str, Any], folder: str) -> Callable[..., Iterator[Case]]:
+    """Cases of a JSON file: every combination of `sizes`, arrays filled at random.
+
+        {"scale": {"sizes": {"n": [1, 33, 1000]}, "grid": ["(n + 255) // 256"], "block": [256],
+                   "args": {"x": "float32[n]", "y": "float32[n]", "factor": "2.0", "n": "n"},
+                   "reference": "scale_reference.py:scale"}}
+
+    The reference is called with the arguments by name and returns {parameter: array}.
+    """
+    file, _, function = given["reference"].partition(":")
+    reference = getattr(_module(os.path.join(folder, file)), function)
+    sizes = given.get("sizes", {})
+
+    def cases(random: np.random.Generator) -> Iterator[Case]:
+        for values in itertools.product(*sizes.values()):
+            names = dict(zip(sizes, values))
+            args = {arg: _json_argument(one, names, random) for arg, one in given["args"].items()}
+            yield {
+                "grid": tuple(int(_evaluated(e, names)) for e in _listed(given["grid"])),
+                "block": tuple(int(_evaluated(e, names)) for e in _listed(given["block"])),
+                "shared": int(_evaluated(given.get("shared", 0), names)),
+                "args": tuple(args.values()), "expect": reference(**args),
+                "rtol": given.get("rtol", 0), "atol": given.get("atol", 0),
+            }  # fmt: skip
+
+    return cases
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _json_argument(given: Any, names: Mapping[str, int], random: np.random.Generator) -> Any:
+    kind, bracket, rest = str(given).partition("[")
+    if not bracket:
+        return _evaluated(given, names)
+    shape = tuple(int(_evaluated(e, names)) for e in rest.rstrip("] ").split(","))
+    element = np.dtype(kind.strip())
+    if element.kind in "iu":
+        return random.integers(0, 100, shape).astype(element)
+    if element.kind == "b":
+        return random.random(shape) < 0.5
+    return random.uniform(-1, 1, shape).astype(element)
+
+
+_OPERATORS = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.USub: operator.neg,
+}  # fmt: skip
+
+
+def _evaluated(given: Any, names: Mapping[str, int]) -> Any:
+    """Arithmetic of numbers and sizes."""
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            return node.value
+        if isinstance(node, ast.Name) and node.id in names:
+            return names[node.id]
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+        if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](value(node.operand))
+        raise Mismatch(f"{given!r} must be arithmetic of numbers and {', '.join(names) or 'no sizes'}")
+
+    return value(ast.parse(str(given).strip(), mode="eval").body)

@@ -1,0 +1,327 @@
+"""Reads a kernel's parameters from its CUDA C declaration. It knows types, not values.
+
+No C++ parser: it replaces object-like macros, typedefs and template arguments word by word, and
+takes the rest as it stands. What it cannot tell (a struct by value) `signature=` can say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core import dtype as dtypes
+from ..core import errors
+from ..runtime.emulator import source
+
+POINTER, NUMBER, VECTOR, STRUCT, LAYOUT = "pointer", "number", "vector", "struct", "Layout"
+
+# C name -> (our dtype, struct format); synonyms are joined by _canonical.
+_NUMBERS = {
+    "bool": (dtypes.bool_, "?"), "char": (dtypes.int8, "b"), "signed char": (dtypes.int8, "b"),
+    "unsigned char": (dtypes.uint8, "B"), "short": (dtypes.int16, "h"),
+    "unsigned short": (dtypes.uint16, "H"), "int": (dtypes.int32, "i"),
+    "unsigned": (dtypes.uint32, "I"), "long": (dtypes.int64, "q"),
+    "unsigned long": (dtypes.uint64, "Q"), "long long": (dtypes.int64, "q"),
+    "unsigned long long": (dtypes.uint64, "Q"), "float": (dtypes.float32, "f"),
+    "double": (dtypes.float64, "d"), "__half": (dtypes.float16, "e"),
+    "__nv_bfloat16": (dtypes.bfloat16, "H"),
+}  # fmt: skip
+_SYNONYMS = {
+    "half": "__half", "nv_bfloat16": "__nv_bfloat16", "__half2": "half2", "size_t": "unsigned long",
+    "__nv_bfloat162": "nv_bfloat162", "ptrdiff_t": "long", "intptr_t": "long",
+    "uintptr_t": "unsigned long", "uint": "unsigned", "uchar": "unsigned char",
+    "int8_t": "signed char", "uint8_t": "unsigned char", "int16_t": "short",
+    "uint16_t": "unsigned short", "int32_t": "int", "uint32_t": "unsigned", "int64_t": "long",
+    "uint64_t": "unsigned long",
+}  # fmt: skip
+_VECTOR_BASES = {
+    "char": "signed char", "uchar": "unsigned char", "short": "short", "ushort": "unsigned short",
+    "int": "int", "uint": "unsigned", "long": "long", "ulong": "unsigned long",
+    "longlong": "long long", "ulonglong": "unsigned long long", "float": "float", "double": "double",
+}  # fmt: skip
+_VECTOR = re.compile(r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])")
+_HALF_PAIRS = {"half2": "__half", "nv_bfloat162": "__nv_bfloat16"}
+_INTEGER_WORDS = frozenset("signed unsigned char short int long".split())
+_QUALIFIERS = re.compile(
+    r"\b(?:__restrict__|__restrict|__grid_constant__|volatile|struct|typename|register)\b"
+)
+_LAYOUT_NAMES = ("Layout", "gputensor::Layout")
+
+
+class Element:
+    """What a pointer points to, or what a number or vector is made of.
+
+    dtype: of one component, None where it is not known (void, a struct). lanes: components.
+    """
+
+    __slots__ = ("alignment", "dtype", "format", "lanes", "name", "size")
+
+    def __init__(self, name: str, element: Any, code: str, lanes: int, alignment: int) -> None:
+        self.name, self.dtype, self.format, self.lanes = name, element, code, lanes
+        self.alignment = alignment
+        self.size = element.itemsize * lanes if element is not None else 1
+
+
+class Parameter:
+    """One parameter of a kernel.
+
+    kind: POINTER, NUMBER, VECTOR, STRUCT or LAYOUT. element: see Element; None for structs.
+    is_const: what a pointer points to is only read. of: for a Layout, the number of its pointer.
+    offset, size: where its bytes lie; the size of a struct may be unknown (0).
+    """
+
+    __slots__ = ("alignment", "element", "is_const", "kind", "name", "of", "offset", "size", "text")
+
+    def __init__(self, name: str, kind: str, text: str) -> None:
+        self.name, self.kind, self.text = name, kind, text
+        self.element: Element | None = None
+        self.is_const = False
+        self.of = -1
+        self.offset = self.size = self.alignment = 0
+
+    def __repr__(self) -> str:
+        return f"{self.text} {self.name}"
+
+
+class Declaration:
+    """A kernel as its text declares it. entry: its name for a compiler, `scale<float>`."""
+
+    __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
+
+    def __init__(self, entry: str, name: str, has_c_name: bool, line: int, parameters: Sequence[Parameter]) -> None:
+        self.entry, self.name, self.has_c_name, self.line = entry, name, has_c_name, line
+        self.parameters = tuple(parameters)
+        # what a caller gives: everything but the Layouts
+        self.taken = tuple(p for p in parameters if p.kind != LAYOUT)
+        # numbers of the pointers that have a Layout, and of those that are not to const
+        self.bound = frozenset(p.of for p in parameters if p.kind == LAYOUT)
+        self.written = frozenset(
+            n for n, p in enumerate(parameters) if p.kind == POINTER and not p.is_const
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.entry}({', '.join(map(repr, self.parameters))})"
+
+
+LAYOUT_DIMS = 8
+LAYOUT_SIZE = 8 + 8 * LAYOUT_DIMS + 8 * LAYOUT_DIMS  # see include/layout.cuh
+
+
+def kernels_of(text: str) -> list[tuple[str, int]]:
+    """Name and line of each kernel in a text."""
+    bare = source.without_comments(text)
+    return [(m["name"], _line(bare, m.start())) for m in source.ENTRY.finditer(bare)]
+
+
+def read(
+    text: str, entry: str, defines: Mapping[str, object], signature: str | None = None
+) -> Declaration:
+    """The declaration of `entry`. Raises: KernelError naming the kernels there are.
+
+    signature: a parameter list that is used instead of the text's, `const float*, float*, int`.
+    """
+    bare = source.without_comments(text)
+    base, _, given = entry.partition("<")
+    name = base.rpartition("::")[2].strip()
+    match = next((m for m in source.ENTRY.finditer(bare) if m["name"] == name), None)
+    if match is None:
+        known = ", ".join(found for found, _ in kernels_of(text)) or "none"
+        raise errors.cannot_launch(entry, "entry", f"be a __global__ function of the text ({known})", entry)
+    words = _names_in(bare, defines)
+    if match["template"]:
+        words |= _template_arguments(match["arguments"], given.rstrip().removesuffix(">"), entry)
+    has_layout = re.search(r'#[ \t]*include[ \t]*[<"]gputensor/layout\.cuh[>"]', bare) is not None
+    sizes = _Structs(bare, words)
+    parameters = []
+    list_text = match["parameters"] if signature is None else signature
+    parts = [p for p in source.split_arguments(" ".join(list_text.split())) if p not in ("", "void")]
+    for number, part in enumerate(parts):
+        parameters.append(_parameter(part, number, words, has_layout, sizes, entry))
+    _bind_layouts(parameters, entry)
+    _place(parameters)
+    before = bare[max(0, match.start() - 40) : match.start()]
+    has_c_name = bool(re.search(r'extern\s*"C"\s*$', before)) or _in_c_block(bare, match.start())
+    return Declaration(entry, name, has_c_name and not match["template"], _line(bare, match.start()), parameters)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _in_c_block(text: str, position: int) -> bool:
+    """Whether a position stands inside `extern "C" { … }`."""
+    for match in re.finditer(r'extern\s*"C"\s*\{', text[:position]):
+        inside = text[match.end() : position]
+        if inside.count("{") >= inside.count("}"):
+            return True
+    return False
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def _names_in(text: str, defines: Mapping[str, object]) -> dict[str, str]:
+    """What a word stands for: macros without arguments, typedefs, and the defines given."""
+    words = {m[1]: m[2].strip() for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)}
+    for m in re.finditer(r"\btypedef\s+([\w\s:]+?)\s+(\w+)\s*;", text):
+        words[m[2]] = m[1]
+    for m in re.finditer(r"\busing\s+(\w+)\s*=\s*([\w\s:]+?)\s*;", text):
+        words[m[1]] = m[2]
+    return words | {name: str(value) for name, value in defines.items()}
+
+
+def _template_arguments(declared: str, given: str, entry: str) -> dict[str, str]:
+    names = source.template_names(declared)
+    values = source.split_arguments(given)
+    values += source.template_defaults(declared)[len(values) :]
+    if len(values) != len(names) or not all(values):
+        rule = f"say its template arguments: {entry.partition('<')[0]}<{declared.strip()}>"
+        raise errors.cannot_launch(entry, "entry", rule, entry)
+    return dict(zip(names, values))
+
+
+def _resolved(text: str, words: Mapping[str, str]) -> str:
+    for _ in range(8):
+        new = re.sub(r"[A-Za-z_]\w*", lambda m: words.get(m[0], m[0]), text)
+        if new == text:
+            break
+        text = new
+    return text
+
+
+def _canonical(name: str) -> str:
+    """One spelling for each C type: `unsigned int` and `uint32_t` are `unsigned`."""
+    name = " ".join(name.replace("std::", "").split())
+    name = _SYNONYMS.get(name, name)
+    parts = name.split()
+    if not parts or not set(parts) <= _INTEGER_WORDS:
+        return name
+    if "char" in parts:
+        return "unsigned char" if "unsigned" in parts else "signed char" if "signed" in parts else "char"
+    size = "long long" if parts.count("long") == 2 else next((w for w in ("long", "short") if w in parts), "")
+    if "unsigned" in parts:
+        return f"unsigned {size}".strip()
+    return size or "int"
+
+
+def element_of(name: str) -> Element | None:
+    """The element of a C type's name; None for what is not built in."""
+    name = _canonical(name)
+    if name in _NUMBERS:
+        element, code = _NUMBERS[name]
+        return Element(name, element, code, 1, element.itemsize)
+    pair = _HALF_PAIRS.get(name)
+    if pair is not None:
+        element, code = _NUMBERS[pair]
+        return Element(name, element, code, 2, 4)
+    vector = _VECTOR.fullmatch(name)
+    if vector is None:
+        return None
+    element, code = _NUMBERS[_VECTOR_BASES[vector[1]]]
+    lanes = int(vector[2])
+    alignment = element.itemsize if lanes in (1, 3) else min(16, element.itemsize * lanes)
+    return Element(name, element, code, lanes, alignment)
+
+
+# --- parameters ---------------------------------------------------------------------------------
+
+
+def _parameter(
+    part: str, number: int, words: Mapping[str, str], has_layout: bool, structs: _Structs, entry: str
+) -> Parameter:
+    text = _QUALIFIERS.sub(" ", part)
+    text = re.sub(r"__align__\s*\(\s*\w+\s*\)", " ", text)
+    named = re.search(r"([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$", text)
+    head, name = text, f"argument {number}"
+    if named is not None:
+        before = text[: named.start()].strip()
+        if before and before not in ("const", "unsigned", "signed", "long", "long long", "short") or (
+            before and element_of(_resolved(f"{before} {named[1]}", words)) is None
+        ):
+            head, name = before, named[1]
+        if named[2]:
+            head += "*"
+    if "&" in head or "(" in head:
+        raise errors.cannot_launch(entry, name, "be a pointer or a value", part)
+    # a `const` in a macro or typedef counts
+    head = _QUALIFIERS.sub(" ", _resolved(head, words))
+    stars = head.count("*")
+    base = re.sub(r"\bconst\b", " ", head.partition("*")[0]).strip()
+    result = Parameter(name, STRUCT, " ".join(part.split()))
+    result.text = " ".join(head.split())
+    if stars:
+        result.kind, result.size, result.alignment = POINTER, 8, 8
+        result.is_const = "const" in head.partition("*")[0].split()
+        found = element_of(base) if stars == 1 else Element("a pointer", dtypes.uint64, "Q", 1, 8)
+        result.element = found or Element(base, None, "", 1, structs.of(base)[1] or 1)
+        return result
+    found = element_of(base)
+    if found is not None:
+        result.kind = NUMBER if found.lanes == 1 else VECTOR
+        result.element, result.size, result.alignment = found, found.size, found.alignment
+    elif has_layout and base in _LAYOUT_NAMES:
+        result.kind, result.size, result.alignment = LAYOUT, LAYOUT_SIZE, 8
+    else:
+        result.size, result.alignment = structs.of(base)
+    return result
+
+
+def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
+    """Gives each Layout its pointer: `x_layout` is that of `x`, else that of the last one before it."""
+    free = []
+    for number, parameter in enumerate(parameters):
+        if parameter.kind == POINTER:
+            free.append(number)
+        elif parameter.kind == LAYOUT:
+            named = [n for n in free if parameter.name == f"{parameters[n].name}_layout"]
+            if not free:
+                raise errors.cannot_launch(entry, parameter.name, "follow the pointer that it is the layout of", repr(parameter))
+            parameter.of = named[0] if named else free[-1]
+            free.remove(parameter.of)
+
+
+def _place(parameters: list[Parameter]) -> None:
+    offset = 0
+    for parameter in parameters:
+        alignment = parameter.alignment or 1
+        offset = -(-offset // alignment) * alignment
+        parameter.offset = offset
+        offset += parameter.size
+
+
+class _Structs:
+    """Size and alignment of the plain structs that a text defines."""
+
+    def __init__(self, text: str, words: Mapping[str, str]) -> None:
+        self.text, self.words = text, words
+
+    def of(self, name: str) -> tuple[int, int]:
+        """(size, alignment); zeros where the text does not tell them plainly."""
+        match = re.search(rf"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?{re.escape(name)}\s*\{{([^{{}}]*)\}}", self.text)
+        if match is None:
+            return 0, 0
+        size, most = 0, int(match[1] or match[2] or 1)
+        for field in match[3].split(";"):
+            field = " ".join(_resolved(_QUALIFIERS.sub(" ", field), self.words).split())
+            if not field:
+                continue
+            if "(" in field:
+                return 0, 0
+            kind = re.match(r"(?:const\s+)?((?:unsigned |signed |long |short )*\w+)\s+(?=[\w*])|(?:const\s+)?(\w+)\s*(?=\*)", field)
+            if kind is None:
+                return 0, 0
+            for item in field[kind.end() :].split(","):
+                is_pointer = "*" in item
+                element = element_of(kind[1] or kind[2])
+                inner = (8, 8) if is_pointer else (element.size, element.alignment) if element else self.of(kind[1] or kind[2])
+                if not inner[0]:
+                    return 0, 0
+                count = 1
+                for n in re.findall(r"\[\s*(\w*)\s*\]", item):
+                    if not n.isdigit():
+                        return 0, 0
+                    count *= int(n)
+                size = -(-size // inner[1]) * inner[1] + inner[0] * count
+                most = max(most, inner[1])
+        return -(-size // most) * most, most

@@ -1,0 +1,20 @@
+"""Switches of the emulator that a program may set: what is checked, and the order of threads."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ..runtime.emulator import settings
+
+
+def emulator_settings(
+    sanitize: str | None = None, schedule: str | None = None, seed: int | None = None
+) -> AbstractContextManager[Any]:
+    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` for its block.
+
+    sanitize: `memory`, `init`, `race`, a list of these with commas, or `all`. schedule: `forward`,
+    `reversed` or `random`, the order of blocks and of threads between barriers. None keeps what is
+    set. On a real GPU it changes nothing.
+    """
+    return settings.using(sanitize, schedule, seed)

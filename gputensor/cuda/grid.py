@@ -1,0 +1,29 @@
+"""How many blocks cover the elements of an array or of a TensorIterator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import errors
+
+
+def grid_for(elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1) -> tuple[int, ...]:
+    """The grid whose threads cover `elements`, each thread `per_thread` of them.
+
+    elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns) with
+    a block (x, y), where the last dimension is x: `grid_for((480, 640), (32, 8))` is (20, 60).
+    """
+    blocks = (block,) if isinstance(block, int) else tuple(block)
+    if hasattr(elements, "numel"):
+        count = elements.numel
+        sizes: tuple[int, ...] = (count() if callable(count) else count,)
+    elif hasattr(elements, "__index__"):
+        sizes = (int(elements),)
+    else:
+        sizes = tuple(reversed([int(n) for n in elements]))
+    if len(sizes) != len(blocks):
+        rule = f"have as many dimensions as the elements, {len(sizes)}"
+        raise errors.must("grid_for", "block", rule, block, kind=errors.ArgumentValueError)
+    spans = [blocks[0] * per_thread, *blocks[1:]]
+    return tuple([-(-n // span) for n, span in zip(sizes, spans)])

@@ -1,0 +1,60 @@
+"""NumPy's memory in a launch on the emulator: copied to the device before it, and back after it.
+
+Arrays that share memory share it on the device too. On a GPU nothing is copied: there the caller
+does it, and sees what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .operands import Operand
+
+
+class _Region:
+    """A range of host memory that one or more arrays lie in, and its copy on the device."""
+
+    __slots__ = ("begin", "end", "is_written", "memory", "numbers")
+
+    def __init__(self, begin: int, end: int, number: int, is_written: bool) -> None:
+        self.begin, self.end, self.numbers, self.is_written = begin, end, [number], is_written
+        self.memory: Any = None
+
+
+def to_device(
+    cuda: Any, device_index: int, stream: Any, found: Mapping[int, Operand],
+    written: frozenset[int], pointers: dict[int, int],
+) -> list[_Region]:  # fmt: skip
+    """Copy what lies on the host, and put its device address into `pointers`."""
+    host = {n: o for n, o in found.items() if o.device_index < 0}
+    regions = _regions(host, written) if host else []
+    for region in regions:
+        nbytes = region.end - region.begin
+        region.memory = cuda.allocate(nbytes, device_index)
+        cuda.copy_async(region.memory.ptr, device_index, region.begin, -1, nbytes, stream)
+        for number in region.numbers:
+            pointers[number] = region.memory.ptr + found[number].ptr - region.begin
+    return regions
+
+
+def to_host(cuda: Any, device_index: int, stream: Any, regions: list[_Region]) -> None:
+    """Wait for the kernel and bring back what it may have written."""
+    for region in regions:
+        if region.is_written:
+            nbytes = region.end - region.begin
+            cuda.copy_async(region.begin, -1, region.memory.ptr, device_index, nbytes, stream)
+
+
+def _regions(found: Mapping[int, Operand], written: frozenset[int]) -> list[_Region]:
+    spans = sorted((o.ptr, o.ptr + o.extent, n) for n, o in found.items())
+    regions: list[_Region] = []
+    for begin, end, number in spans:
+        last = regions[-1] if regions else None
+        if last is not None and begin < last.end:
+            last.end = max(last.end, end)
+            last.numbers.append(number)
+            last.is_written = last.is_written or number in written
+        else:
+            regions.append(_Region(begin, end, number, number in written))
+    return regions

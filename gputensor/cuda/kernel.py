@@ -1,0 +1,319 @@
+"""Kernel: CUDA C of the user's own, for a GPU, for the emulator, and compiled for any GPU without one.
+
+    >>> scale = gt.cuda.Kernel(text, "scale")
+    >>> scale[grid, block](x, y, 2.0, n)
+
+Arrays may be gputensor's, CuPy's, torch's, or NumPy's where CUDA is emulated. What the declaration
+says is checked: dtypes against pointers, and that an array is contiguous unless the kernel takes a
+Layout of it. Device and stream are the arguments'. It computes nothing and allocates nothing on a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import runtime
+from ..core import errors
+from ..runtime.emulator import settings
+from . import declaration, host_memory, operands, packing, text
+from .declaration import LAYOUT, POINTER, STRUCT
+
+if TYPE_CHECKING:
+    from ..iterator.tensor_iterator import TensorIterator
+    from .over import Over
+    from .report import Report
+
+Dims = int | Sequence[int]
+
+
+class Kernel:
+    """One `__global__` function of a CUDA C text.
+
+    Args:
+        text_or_path: the text, or a file: a path object or one line that ends in `.cu`.
+        entry: the function; `scale<float, 4>` for an instance of a template.
+        defines: preprocessor definitions.
+        signature: parameters to use instead of the declared ones, `const float*, float*, int`.
+        options: more options for NVRTC; the emulator has no use for them.
+    Raises: KernelError where the text has no such kernel.
+    """
+
+    __slots__ = (
+        "_functions", "_packers", "_symbols", "declaration", "defines", "entry", "options", "source",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        text_or_path: str | os.PathLike[str],
+        entry: str,
+        *,
+        defines: Mapping[str, object] | None = None,
+        signature: str | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.source = text.load(text_or_path, entry)
+        self.entry = entry
+        self.defines = dict(defines or {})
+        self.options = tuple(options)
+        self.declaration = declaration.read(self.source.text, entry, self.defines, signature)
+        self._functions: dict[tuple[Any, ...], Any] = {}
+        self._symbols: tuple[str, ...] = ()
+        self._packers = [
+            None if p.kind in (POINTER, LAYOUT) else packing.packer(entry, p)
+            for p in self.declaration.parameters
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.declaration}>"
+
+    # --- launching ------------------------------------------------------------------------------
+
+    def __getitem__(self, configuration: Any) -> Launcher:
+        """`kernel[grid, block]`, `kernel[grid, block, shared_bytes]`, `kernel[…, stream]`."""
+        given = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not 2 <= len(given) <= 4:
+            raise errors.cannot_launch(self.entry, "[...]", "be [grid, block, shared bytes, stream]", given)
+        return Launcher(self, *given)
+
+    def launch(
+        self, *args: Any, grid: Dims, block: Dims, shared: int = 0, stream: Any = None
+    ) -> None:
+        """Queue one launch: `kernel[grid, block, shared, stream](*args)`."""
+        self._launch(args, _dims(self.entry, "grid", grid), _dims(self.entry, "block", block), shared, stream)
+
+    def _launch(
+        self, args: Sequence[Any], grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, stream: Any
+    ) -> None:  # fmt: skip
+        cuda = runtime.cuda()
+        device_index, found = self._operands(cuda, args)
+        function = self._function(cuda, device_index)
+        own = cuda.current_stream(device_index)
+        stream = self._stream(cuda, device_index, found, own, stream)
+        pointers = {number: operand.ptr for number, operand in found.items()}
+        regions = host_memory.to_device(cuda, device_index, stream, found, self.declaration.written, pointers)
+        params = self._pack(args, found, pointers)
+        cuda.launch(function.loaded, grid, block, int(shared), stream, params, function.offsets)
+        host_memory.to_host(cuda, device_index, stream, regions)
+        self._note_writes(cuda, found, stream, own)
+
+    def over(self, iterator: TensorIterator, block: int = 256, per_thread: int = 1) -> Over:
+        """A launch over the elements of a TensorIterator, its operands first: `kernel.over(it)(alpha)`."""
+        from .over import Over
+
+        return Over(self, iterator, block, per_thread)
+
+    def _operands(self, cuda: Any, args: Sequence[Any]) -> tuple[int, dict[int, operands.Operand]]:
+        """The device, and the arrays among the arguments by their parameter's number."""
+        entry, declared = self.entry, self.declaration
+        if len(args) != len(declared.taken):
+            names = ", ".join(p.name for p in declared.taken)
+            raise errors.cannot_launch(entry, "args", f"be {len(declared.taken)}: {names}", f"{len(args)}")
+        found: dict[int, operands.Operand] = {}
+        at = 0
+        for number, parameter in enumerate(declared.parameters):
+            if parameter.kind == LAYOUT:
+                continue
+            value = args[at]
+            at += 1
+            if parameter.kind == POINTER and (value is not None or number in declared.bound):
+                operand = found[number] = operands.describe(entry, parameter.name, value)
+                packing.check_pointer(entry, parameter, operand, number in declared.bound)
+        return self._device_of(cuda, found), found
+
+    def _device_of(self, cuda: Any, found: Mapping[int, operands.Operand]) -> int:
+        if not cuda.is_available():
+            raise errors.no_device("cuda", str(cuda.unavailable_reason()))
+        parameters = self.declaration.parameters
+        first: int | None = None
+        for number, operand in found.items():
+            name = parameters[number].name
+            if operand.device_index < 0:
+                if not cuda.is_emulated:
+                    raise errors.must(
+                        self.entry, name, "be on a CUDA device", errors.Got(str(operand)),
+                        kind=errors.DeviceError, remedy="copy it there first",
+                    )  # fmt: skip
+                continue
+            if cuda.is_emulated and operand.library != operands.TENSOR:
+                raise errors.must(
+                    self.entry, name, "be of gputensor or NumPy where CUDA is emulated",
+                    errors.Got(str(operand)), kind=errors.DeviceError,
+                )  # fmt: skip
+            if first is None:
+                first = number
+            elif operand.device_index != found[first].device_index:
+                raise errors.must(
+                    self.entry, name, f"be on the device of '{parameters[first].name}', cuda:{found[first].device_index}",
+                    errors.Got(str(operand)), kind=errors.DeviceError,
+                )  # fmt: skip
+        return int(cuda.current_device()) if first is None else found[first].device_index
+
+    def _stream(
+        self, cuda: Any, device_index: int, found: Mapping[int, operands.Operand], own: Any, given: Any
+    ) -> Any:
+        if given is None:
+            return operands.stream_of(found, cuda, device_index, own)
+        if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
+            return given
+        handle = getattr(given, "ptr", getattr(given, "cuda_stream", given))
+        if cuda.is_emulated or not isinstance(handle, int):
+            rule = "be a stream of gputensor" if cuda.is_emulated else "be a stream"
+            raise errors.must(self.entry, "stream", rule, given, kind=errors.ArgumentTypeError)
+        return cuda.foreign_stream(handle, device_index)
+
+    def _pack(
+        self, args: Sequence[Any], found: Mapping[int, operands.Operand], pointers: Mapping[int, int]
+    ) -> bytes:
+        parameters = self.declaration.parameters
+        layouts = {}
+        if self.declaration.bound:
+            ordered = {p.of: (parameters[p.of], found[p.of]) for p in parameters if p.kind == LAYOUT}
+            layouts = packing.layouts(self.entry, ordered)
+        parts, at = [], 0
+        values = iter(args)
+        for number, (parameter, pack) in enumerate(zip(parameters, self._packers)):
+            if parameter.kind == LAYOUT:
+                data = layouts[parameter.of]
+            elif pack is not None:
+                data = pack(next(values))
+            else:
+                next(values)
+                data = pointers.get(number, 0).to_bytes(8, "little")
+            if parameter.offset != at:
+                parts.append(bytes(parameter.offset - at))
+            parts.append(data)
+            at = parameter.offset + len(data)
+        return b"".join(parts)
+
+    def _note_writes(
+        self, cuda: Any, found: Mapping[int, operands.Operand], stream: Any, own: Any
+    ) -> None:
+        for number in self.declaration.written:
+            if number in found:
+                operands.note_write(found[number])
+        if own.ptr != stream.ptr:
+            for operand in found.values():
+                if operand.library == operands.TENSOR and operand.device_index >= 0:
+                    cuda.record_stream(operand.keep._get_storage().data, stream)
+
+    # --- compiling ------------------------------------------------------------------------------
+
+    def _function(self, cuda: Any, device_index: int) -> Bound:
+        key = (cuda, device_index, cuda.is_emulated and settings.current().is_instrumented)
+        function = self._functions.get(key)
+        if function is None:
+            arch = cuda.arch(device_index)
+            image = cuda.compile(
+                self.source.text, [self.defines], arch, entries=self._entries(cuda.is_emulated),
+                headers=text.headers(), options=self.options,
+            )  # fmt: skip
+            loaded = cuda.load(image, self._loaded_name(cuda.is_emulated), device_index)
+            function = self._functions[key] = Bound(loaded)
+            self._settle_places(loaded)
+            function.offsets = tuple(p.offset for p in self.declaration.parameters)
+        return function
+
+    def _entries(self, is_emulated: bool) -> tuple[str, ...]:
+        """The names that a compiler is asked for: instances of templates, and mangled names."""
+        if is_emulated:
+            return (self.entry,)
+        own = () if self.declaration.has_c_name else (self.entry,)
+        return (*own, *(f"&{name}" for name in self._symbols))
+
+    def _loaded_name(self, is_emulated: bool) -> str:
+        is_instance = "<" in self.entry
+        return self.entry if is_instance or not is_emulated else self.declaration.name
+
+    def _settle_places(self, loaded: Any) -> None:
+        """What the emulator's compiler knows for sure: where parameters lie, and how large structs are."""
+        places = getattr(loaded, "places", None)
+        parameters = self.declaration.parameters
+        if places is None:
+            unknown = next((p for p in parameters if p.kind == STRUCT and not p.size), None)
+            if unknown is not None and len(parameters) > 1:
+                rule = "have a struct type that the text defines plainly, or a signature= without it"
+                raise errors.cannot_launch(self.entry, unknown.name, rule, unknown.text)
+            return
+        if len(places) != len(parameters):
+            raise errors.cannot_launch(self.entry, "signature", f"have {len(places)} parameters", len(parameters))
+        for parameter, (offset, size) in zip(parameters, places):
+            if parameter.kind != STRUCT and (parameter.size, parameter.offset) != (size, offset):
+                if parameter.size != size:
+                    raise errors.cannot_launch(
+                        self.entry, parameter.name, f"have {size} bytes, as it is compiled", parameter.text
+                    )
+            parameter.offset, parameter.size = offset, size
+        loaded.arguments = tuple(
+            (p.name, p.offset, p.element.size) for p in parameters if p.kind == POINTER and p.element
+        )
+
+    def set(self, name: str, values: Any, device: Any = None) -> None:
+        """Write a `__constant__` or `__device__` variable of the text, on one device (the current one)."""
+        import numpy as np
+
+        from . import _index
+
+        cuda, index = runtime.cuda(), _index(device, "set")
+        if name not in self._symbols:
+            self._symbols = (*self._symbols, name)
+            if not cuda.is_emulated:
+                self._functions.clear()
+        address, nbytes = self._function(cuda, index).loaded.symbol(name)
+        data = np.ascontiguousarray(values)
+        if nbytes is not None and data.nbytes != nbytes:
+            raise errors.must(self.entry, "values", f"be the {nbytes} bytes of '{name}'", errors.Got(f"{data.nbytes} bytes of {data.dtype}"), kind=errors.ArgumentValueError)
+        stream = cuda.current_stream(index)
+        if cuda.is_emulated:
+            cuda.write_symbol(address, data.tobytes(), stream)
+        else:
+            cuda.copy_async(address, index, data.ctypes.data, -1, data.nbytes, stream)
+            stream.synchronize()  # `data` may go away
+
+    def compile(self, arch: str) -> bytes:
+        """The cubin for an architecture such as `sm_90`; needs NVRTC and no GPU."""
+        from ..runtime import nvrtc_users
+
+        return nvrtc_users.compile_text(
+            nvrtc_users.binding(), self.source.text, self.defines, arch, self._entries(False),
+            text.headers(), self.options,
+        )  # fmt: skip
+
+    def report(self, archs: Sequence[str] = ("sm_80", "sm_90")) -> Report:
+        """Registers, spills, shared memory and widths of loads and stores for each architecture."""
+        from .report import Report, row
+
+        return Report([row(self, arch) for arch in archs])
+
+
+class Bound:
+    """A loaded function, and where its parameters lie."""
+
+    __slots__ = ("loaded", "offsets")
+
+    def __init__(self, loaded: Any) -> None:
+        self.loaded = loaded
+        self.offsets: tuple[int, ...] = ()
+
+
+class Launcher:
+    """A kernel with a grid, a block, bytes of dynamic shared memory and a stream."""
+
+    __slots__ = ("block", "grid", "kernel", "shared", "stream")
+
+    def __init__(self, kernel: Kernel, grid: Dims, block: Dims, shared: int = 0, stream: Any = None) -> None:
+        self.kernel, self.shared, self.stream = kernel, shared, stream
+        self.grid = _dims(kernel.entry, "grid", grid)
+        self.block = _dims(kernel.entry, "block", block)
+
+    def __call__(self, *args: Any) -> None:
+        self.kernel._launch(args, self.grid, self.block, self.shared, self.stream)
+
+
+def _dims(entry: str, arg: str, given: Dims) -> tuple[int, int, int]:
+    parts = (given,) if isinstance(given, int) else tuple(given)
+    if not 1 <= len(parts) <= 3 or not all(hasattr(n, "__index__") for n in parts):
+        raise errors.cannot_launch(entry, arg, "be one to three integers", given)
+    whole = [n.__index__() for n in parts] + [1, 1]
+    return whole[0], whole[1], whole[2]

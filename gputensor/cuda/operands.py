@@ -1,0 +1,169 @@
+"""What a kernel's pointer parameters are given: arrays of any library, told by their own protocols.
+
+It imports no other library: a CuPy or Numba array is known by `__cuda_array_interface__`, a torch
+tensor by its class's module. Memory of the host is copied for a launch on the emulator, and back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core.device import CPU
+from ..dispatch.keys import LAZY
+from ..tensor import Tensor, bump_version
+
+NUMPY, TENSOR, TORCH, INTERFACE = "numpy", "gputensor", "torch", "cuda_array_interface"
+
+
+class Operand:
+    """An array. dtype: None for a NumPy structured dtype. device_index: -1 for host memory."""
+
+    __slots__ = ("_dense", "device_index", "dtype", "itemsize", "keep", "library", "ptr", "shape", "stride_bytes")
+
+    def __init__(
+        self, library: str, keep: Any, ptr: int, device_index: int, element: Any, itemsize: int,
+        shape: tuple[int, ...], stride_bytes: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        self.library, self.keep, self.ptr, self.device_index = library, keep, ptr, device_index
+        self.dtype, self.itemsize = element, itemsize
+        self.shape, self.stride_bytes = shape, stride_bytes
+        self._dense: bool | None = None
+
+    @property
+    def numel(self) -> int:
+        numel = 1
+        for size in self.shape:
+            numel *= size
+        return numel
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self._walk_is_dense() if self._dense is None else self._dense
+
+    def _walk_is_dense(self) -> bool:
+        expected = self.itemsize
+        for size, stride in zip(reversed(self.shape), reversed(self.stride_bytes)):
+            if size != 1 and stride != expected:
+                return self.numel == 0
+            expected *= size
+        return True
+
+    @property
+    def extent(self) -> int:
+        """Bytes from the first element to behind the last one."""
+        if self.numel == 0:
+            return 0
+        return self.itemsize + sum((n - 1) * s for n, s in zip(self.shape, self.stride_bytes))
+
+    def __str__(self) -> str:
+        kind = self.dtype.short if self.dtype is not None else f"{self.itemsize}-byte elements"
+        place = "host" if self.device_index < 0 else f"cuda:{self.device_index}"
+        strides = "" if self.is_contiguous else f" with strides {self.stride_bytes} bytes"
+        return f"{kind}[{','.join(map(str, self.shape))}] {place}{strides}"
+
+
+def describe(entry: str, arg: str, value: Any) -> Operand:
+    """The array that `value` is. Raises: ArgumentTypeError if it is none."""
+    if isinstance(value, Tensor):
+        return _of_tensor(entry, arg, value)
+    if isinstance(value, np.ndarray):
+        return _of_numpy(value)
+    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
+        return _of_torch(entry, arg, value)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _of_interface(value)
+    rule = "be an array of gputensor, CuPy, torch or NumPy"
+    raise errors.must(entry, arg, rule, value, kind=errors.ArgumentTypeError)
+
+
+def _of_tensor(entry: str, arg: str, value: Tensor) -> Operand:
+    if value._keys & LAZY:
+        raise errors.must(entry, arg, "have its elements in memory as they are", value, remedy="use .clone()")
+    geometry, place = value._geometry, value._device
+    if place.type not in ("cuda", "cpu"):
+        raise errors.must(entry, arg, "be on a CUDA device", value, kind=errors.DeviceError)
+    index = -1 if place is CPU else place.index
+    made = Operand(
+        TENSOR, value, value.data_ptr(), index, geometry.dtype, geometry.dtype.itemsize,
+        geometry.sizes, geometry.stride_bytes,
+    )  # fmt: skip
+    made._dense = geometry.is_contiguous
+    return made
+
+
+def _of_numpy(value: np.ndarray[Any, Any]) -> Operand:
+    pointer = value.__array_interface__["data"][0]
+    element = dtypes.from_numpy(value.dtype)
+    return Operand(NUMPY, value, pointer, -1, element, value.itemsize, value.shape, value.strides)
+
+
+def _of_torch(entry: str, arg: str, value: Any) -> Operand:
+    name = str(value.dtype).removeprefix("torch.")
+    element = next((d for d in dtypes.ALL if d.name == name), None)
+    if value.device.type not in ("cuda", "cpu"):
+        raise errors.must(entry, arg, "be on a CUDA device", errors.Got(f"torch {value.device}"), kind=errors.DeviceError)
+    if value.is_conj() or value.is_neg():
+        raise errors.must(entry, arg, "have its elements in memory as they are", errors.Got("a lazy torch view"), remedy="use .clone()")
+    size = value.element_size()
+    index = value.device.index if value.device.type == "cuda" else -1
+    strides = tuple(s * size for s in value.stride())
+    return Operand(TORCH, value, value.data_ptr(), index, element, size, tuple(value.shape), strides)
+
+
+def _of_interface(value: Any) -> Operand:
+    given = value.__cuda_array_interface__
+    element_type = getattr(value, "dtype", None)
+    if not isinstance(element_type, np.dtype):  # a typestr has no name for bfloat16, a dtype has
+        element_type = np.dtype(given["typestr"])
+    shape = tuple(given["shape"])
+    strides = given.get("strides") or _row_major(shape, element_type.itemsize)
+    place = getattr(value, "device", None)
+    index = getattr(place, "id", getattr(place, "index", None))
+    if index is None:  # Numba's arrays live on the device that is current
+        from .. import runtime
+
+        index = runtime.cuda().current_device()
+    return Operand(
+        INTERFACE, value, given["data"][0], int(index), dtypes.from_numpy(element_type),
+        element_type.itemsize, shape, tuple(strides),
+    )  # fmt: skip
+
+
+def _row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides, running = [], itemsize
+    for size in reversed(shape):
+        strides.append(running)
+        running *= size
+    return tuple(reversed(strides))
+
+
+def stream_of(found: Mapping[int, Operand], cuda: Any, device_index: int, own: Any) -> Any:
+    """The stream that the arrays' library works on: torch's for torch tensors, else CuPy's and ours."""
+    if not any(o.library == TORCH and o.device_index >= 0 for o in found.values()):
+        return own
+    theirs = int(sys.modules["torch"].cuda.current_stream(device_index).cuda_stream)
+    if theirs == own.ptr:
+        return own
+    if own.ptr and any(o.library != TORCH for o in found.values()):
+        raise errors.cannot_launch(
+            "launch", "stream", "be given where arrays of torch and of others are on two streams",
+            f"{theirs:#x} and {own.ptr:#x}",
+        )  # fmt: skip
+    return cuda.foreign_stream(theirs, device_index)
+
+
+def note_write(operand: Operand) -> None:
+    """Tell an array's library that a kernel wrote to it."""
+    if operand.library == TENSOR:
+        bump_version(operand.keep)
+    elif operand.library == TORCH:
+        # torch counts writes too, and checks the count in backward
+        bump = getattr(sys.modules["torch"].autograd.graph, "increment_version", None)
+        if bump is not None:
+            bump(operand.keep)

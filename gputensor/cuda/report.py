@@ -1,0 +1,103 @@
+"""What ptxas says about a kernel: registers, spills, memory, and how wide its loads and stores are.
+
+It compiles and reads; no GPU is needed. Widths are counted in the PTX: ptxas keeps them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core import errors
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?(?:[^\n]*?(\d+) bytes cmem\[0\])?")
+_ACCESS = re.compile(r"\b(ld|st)\.(?:volatile\.|relaxed\.\w+\.|weak\.)?(global|shared)((?:\.\w+)*?)(?:\.v(\d))?\.[busf](\d+)\b")
+
+
+class Row:
+    """One kernel on one architecture. loads, stores: {bytes of an access of global memory: how many}."""
+
+    __slots__ = (
+        "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores", "spill_bytes",
+        "stack_bytes", "stores",
+    )  # fmt: skip
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+        self.registers = self.shared_bytes = self.spill_bytes = self.stack_bytes = 0
+        self.loads: dict[int, int] = {}
+        self.stores: dict[int, int] = {}
+        self.shared_loads: dict[int, int] = {}
+        self.shared_stores: dict[int, int] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Report:
+    """Rows, one per architecture; `print(report)` shows a table."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+
+    def __iter__(self) -> Any:
+        return iter(self.rows)
+
+    def __getitem__(self, arch: str) -> Row:
+        for row in self.rows:
+            if row.arch == arch:
+                return row
+        raise KeyError(arch)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {row.arch: row.to_dict() for row in self.rows}
+
+    def __str__(self) -> str:
+        head = ("arch", "registers", "spill B", "stack B", "shared B", "loads", "stores")
+        lines = [head]
+        for r in self.rows:
+            figures = (r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes)
+            lines.append((r.arch, *map(str, figures), _widths(r.loads), _widths(r.stores)))
+        sizes = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        return "\n".join("  ".join(c.ljust(n) for c, n in zip(line, sizes)).rstrip() for line in lines)
+
+
+def _widths(counts: dict[int, int]) -> str:
+    """`2x16 B, 1x4 B`, the widest first."""
+    return ", ".join(f"{counts[width]}x{width} B" for width in sorted(counts, reverse=True)) or "none"
+
+
+def row(kernel: Kernel, arch: str) -> Row:
+    """Compile for one architecture and read what ptxas and the PTX say."""
+    image: Any = kernel.compile(arch)
+    name = image.names.get(kernel.entry, kernel.entry)
+    result = Row(arch)
+    for block in image.log.split("Compiling entry function '")[1:]:
+        if not block.startswith(f"{name}'"):
+            continue
+        stack, used = _STACK.search(block), _USED.search(block)
+        if stack is None or used is None:
+            break
+        result.stack_bytes = int(stack[1])
+        result.spill_bytes = int(stack[2]) + int(stack[3])
+        result.registers = int(used[1])
+        result.shared_bytes = int(used[2] or 0)
+        _count_accesses(result, image.ptx, name)
+        return result
+    raise errors.kernel_failed(kernel.entry, f"ptxas says nothing about it for {arch}:\n{image.log}")
+
+
+def _count_accesses(result: Row, ptx: str, name: str) -> None:
+    match = re.search(rf"\.entry\s+{re.escape(name)}\s*\(.*?^\}}", ptx, re.DOTALL | re.MULTILINE)
+    for kind, space, _, lanes, bits in _ACCESS.findall(match[0] if match else ""):
+        width = int(bits) // 8 * int(lanes or 1)
+        prefix = "shared_" if space == "shared" else ""
+        counts = getattr(result, prefix + ("loads" if kind == "ld" else "stores"))
+        counts[width] = counts.get(width, 0) + 1

@@ -1,0 +1,267 @@
+"""PACK's tiles: which dimensions make the runs of dst and of src, cut where, padded how.
+
+A run follows dst's (src's) strides from its dense dimension over whole dimensions; the last is cut
+to a chunk. The tile is the box of both. Paddings are tried on a model of the banks.
+"""
+
+from __future__ import annotations
+
+from . import copy_score as score
+from .copy_walk import Traffic, Walk, access_bytes
+
+INNER_DIMS = 8  # of a run, and of what is across it: INNER_DIMS of copy_pack.cu
+OUTER_DIMS = (6, 24)  # that the kernel is compiled for
+_WARP, _BANKS = 32, 32
+
+
+class Pack:
+    """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
+    rows_in: those of dst's run besides; likewise for dst. cut_out, cut_in: the dimensions of dst's
+    and src's run that are cut, or None. load, store: elements of an access."""
+
+    __slots__ = (
+        "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
+        "each", "threads", "pad_shift", "pad", "min_run_bytes", "score",
+    )  # fmt: skip
+    kernel = "pack"
+
+    chunks: list[int]
+    run_in: list[int]
+    rows_in: list[int]
+    run_out: list[int]
+    rows_out: list[int]
+    cut_out: int | None
+    cut_in: int | None
+    load: int
+    store: int
+    each: int
+    threads: int
+    pad_shift: int
+    pad: int
+    min_run_bytes: int
+    score: float
+
+    def volume(self) -> int:
+        return size_of(self.chunks, range(len(self.chunks)))
+
+
+def size_of(chunks: list[int], dims: object) -> int:
+    result = 1
+    for d in dims:  # type: ignore[attr-defined]
+        result *= chunks[d]
+    return result
+
+
+def pack(walk: Walk) -> Pack | None:
+    """PACK in the tile that scores best, or None where no tile fits."""
+    if walk.channel is not None or len(walk.sizes) < 2:
+        return None
+    runs = _dense(walk.dst, walk.dst_bytes, walk.sizes), _dense(walk.src, walk.src_bytes, walk.sizes)
+    if not all(runs):
+        return None
+    useful = min(1.0, _useful(walk))
+    best, tried = None, set()
+    for out_bytes in score.PACK_RUNS_BYTES:
+        for sizes in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
+            found = _tile(walk, *runs, out_bytes, sizes)
+            if found is not None:
+                break
+        if found is None or (box := tuple(found.chunks)) in tried:
+            continue
+        tried.add(box)
+        _score(walk, found, useful)
+        if best is None or found.score > best.score:
+            best = found
+    if best is not None:
+        best.pad_shift, best.pad = _padding(walk, best)
+    return best
+
+
+def _useful(walk: Walk) -> float:
+    traffic = Traffic(walk, score.SECTOR_BYTES)
+    return traffic.useful_bytes / traffic.sector_bytes
+
+
+def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
+    """The dimensions that one run of a side could go over, the fastest first."""
+    run, dims = itemsize, []
+    for s, d in sorted((s, d) for d, s in enumerate(strides) if s > 0):
+        if s != run or len(dims) == INNER_DIMS:
+            break
+        dims.append(d)
+        run *= sizes[d]
+    return dims
+
+
+def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room: int) -> list[int]:
+    """Widen a box along a run to about so many elements, within `room`; the run's dimensions."""
+    run, volume = 1, size_of(chunks, range(len(chunks)))
+    for number, d in enumerate(dims):
+        n, have = walk.sizes[d], chunks[d]
+        most = max(have, min(n, elements // run, room * have // volume))
+        if most < n:
+            parts = -(-n // most)
+            most = max(have, -(-n // parts))
+        chunks[d] = most
+        volume = volume // have * most
+        run *= most
+        if most < n or run >= elements:
+            return dims[: number + 1]
+    return dims
+
+
+def _tile(
+    walk: Walk, out: list[int], of: list[int], out_bytes: int, sizes: tuple[int, int]
+) -> Pack | None:
+    """The tile with a run of about `out_bytes` in dst and as long a one in src as then fits."""
+    found, room = Pack(), sizes[0] * sizes[1]
+    found.chunks = chunks = [1] * len(walk.sizes)
+    found.run_out = _extend(walk, chunks, out, out_bytes // walk.dst_bytes, room)
+    found.run_in = _extend(walk, chunks, of, score.PACK_LONGEST_BYTES // walk.src_bytes, room)
+    found.rows_in = [d for d in found.run_out if d not in found.run_in]
+    found.rows_out = [d for d in found.run_in if d not in found.run_out]
+    # A run is one only if nothing but its last dimension is cut.
+    for run in (found.run_out, found.run_in):
+        if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
+            return None
+    if not found.rows_out and not found.rows_in:
+        return None  # one run on both sides
+    found.cut_out = _cut(walk, found, found.run_out)
+    found.cut_in = _cut(walk, found, found.run_in)
+    _accesses(walk, found)
+    return found if _fits(walk, found) else None
+
+
+def _cut(walk: Walk, of: Pack, run: list[int]) -> int | None:
+    return run[-1] if of.chunks[run[-1]] < walk.sizes[run[-1]] else None
+
+
+def _accesses(walk: Walk, of: Pack) -> None:
+    """Widths of loads and stores, and with them how many elements a thread has."""
+    widths = []
+    for run, strides, low, size in (
+        (of.run_in, walk.src, walk.src_low, walk.src_bytes),
+        (of.run_out, walk.dst, walk.dst_low, walk.dst_bytes),
+    ):
+        outside = [s for d, s in enumerate(strides) if d not in run]
+        access = access_bytes(low, outside)
+        whole = size_of(of.chunks, run[:-1])
+        # what is left of a run at an end must be whole accesses too
+        access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
+        access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
+        widest = 16 // walk.item
+        wide = access // size if access >= size else 1
+        widths.append(widest if wide >= widest else 1)
+    of.load, of.store = widths
+    is_wide = of.load > 1 and of.store > 1 or walk.item == 16
+    of.each, of.threads = (score.PACK_WIDE if is_wide else score.PACK_NARROW)[walk.item]
+    of.each = max(of.each, of.load, of.store)
+
+
+def _fits(walk: Walk, of: Pack) -> bool:
+    volume = of.volume()
+    if volume > of.each * of.threads or volume < 64:
+        return False
+    tables = (
+        size_of(of.chunks, of.rows_in) + 2 * size_of(of.chunks, of.rows_out)
+        + size_of(of.chunks, of.run_out)
+    )  # fmt: skip
+    if 4 * tables > 2 * of.each * of.threads * walk.dst_bytes:
+        return False
+    if max(len(of.rows_in), len(of.rows_out), len(of.run_out)) > INNER_DIMS:
+        return False
+    if len(outer(walk, of)) + 2 > OUTER_DIMS[1]:
+        return False
+    spans = (
+        sum((t - 1) * abs(s) for t, s in zip(of.chunks, strides)) for strides in (walk.dst, walk.src)
+    )
+    return max(spans) < 1 << 31
+
+
+def outer(walk: Walk, of: Pack) -> list[int]:
+    """Dimensions with several tiles, besides the two that are cut."""
+    return [
+        d for d, n in enumerate(walk.sizes)
+        if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
+    ]  # fmt: skip
+
+
+def tiles(walk: Walk, of: Pack) -> int:
+    count = 1
+    for n, t in zip(walk.sizes, of.chunks):
+        count *= -(-n // t)
+    return count
+
+
+def _score(walk: Walk, of: Pack, useful: float) -> None:
+    run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
+    of.min_run_bytes = min(run_out * walk.dst_bytes, run_in * walk.src_bytes)
+    capacity = of.each * of.threads
+    count = tiles(walk, of)
+    fill = walk.numel / (count * capacity)
+    narrow = (of.load * walk.item < 16) + (of.store * walk.item < 16)
+    per_block = blocks_of(count)[1]
+    slots = score.SMS * score.blocks_per_sm("pack", of.threads, 2 * capacity * walk.dst_bytes)
+    waves = score.wave_efficiency(-(-count // per_block), slots)
+    # Runs begin anywhere in a sector unless they are aligned; half of one is lost on average.
+    for run, strides, size, low in (
+        (run_out, walk.dst, walk.dst_bytes, walk.dst_low),
+        (run_in, walk.src, walk.src_bytes, walk.src_low),
+    ):
+        nbytes = run * size
+        grain = access_bytes(low, [*strides[1:], nbytes])
+        useful *= nbytes / (nbytes + (score.SECTOR_BYTES - grain if grain < 16 else 0) / 2)
+    of.score = score.score("pack", walk.item, narrow, useful, waves, fill)
+
+
+def blocks_of(count: int) -> tuple[int, int]:
+    """(blocks, tiles of each): several tiles a block, while there are blocks for every SM."""
+    per_block = max(1, min(score.PACK_TILES_PER_BLOCK, count // (8 * score.SMS)))
+    return -(-count // per_block), per_block
+
+
+# --- banks ----------------------------------------------------------------------------------------
+
+
+def positions(walk: Walk, of: Pack, count: int) -> list[int]:
+    """Where in a tile, in elements, the first `count` elements in dst's order lie."""
+    place = {}
+    step = 1
+    for d in (*of.run_in, *of.rows_in):
+        place[d] = step
+        step *= of.chunks[d]
+    found = [0]
+    for d in (*of.run_out, *of.rows_out):
+        if len(found) >= count:
+            break
+        found = [f + i * place[d] for i in range(of.chunks[d]) for f in found]
+    return found[:count]
+
+
+def conflicts(addresses: list[int]) -> int:
+    """Passes that a warp's access of up to four bytes a lane takes through shared memory."""
+    banks: dict[int, set[int]] = {}
+    for address in addresses:
+        banks.setdefault(address // 4 % _BANKS, set()).add(address // 4)
+    return max(map(len, banks.values()))
+
+
+def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
+    """(pad_shift, pad) in elements: the least conflicts, and of equal ones the least memory."""
+    size = walk.dst_bytes
+    aligned = max(1, of.load * size // 4)  # words that a vector of the tile spans
+    lanes = positions(walk, of, _WARP * of.store)[:: of.store]
+    best, chosen = None, (0, 0)
+    for every, more in score.PACK_PADS:
+        if more % aligned and more:
+            more *= aligned
+        shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
+        pad = max(1, more * 4 // size) if more else 0
+        if more and 1 << shift > of.threads * of.load:
+            continue  # a thread's vectors would not be equally far apart
+        found = (conflicts([(f + (f >> shift) * pad) * size for f in lanes]), pad / (1 << shift))
+        if best is None or found < best:
+            best, chosen = found, (shift, pad)
+        if best[0] == 1:
+            break
+    return chosen

@@ -1,0 +1,356 @@
+"""Which kernel copies a walk, with which accesses and tiles: `choose`, in integers alone.
+
+The order of the questions is `facts`' selection: dense or tiny, broadcast, one common direction,
+two directions, and what is left. A kernel's own choices are by `copy_score.score`. Each plan says
+all that its launch needs; `copy_launch.py` packs it.
+
+Note [Directions] x is dst's fastest dimension, y the one that src is read along: where src is dense,
+else its smallest step of at most NEAR_STEPS elements. Equal, they are a row; two, a tile.
+"""
+
+from __future__ import annotations
+
+from . import copy_pack_plan as packing
+from . import copy_score as score
+from .copy_pack_plan import Pack
+from .copy_walk import Traffic, Walk, access_bytes
+
+_SQUARE = score.TILE_SQUARE_BYTES
+FEW, MANY = 4, 16  # outer dimensions that the kernels are compiled for
+UNSCALED, BY_ROW, BY_COLUMN, BY_BATCH = "UNSCALED", "BY_ROW", "BY_COLUMN", "BY_BATCH"
+
+
+class Elem:
+    """Element by element in dst's order. packed: four bytes of dst are one thread's."""
+
+    __slots__ = ("packed",)
+    kernel = "elem"
+
+    def __init__(self, packed: bool = False) -> None:
+        self.packed = packed
+
+
+class Row:
+    """step: 1, -1 or 0, of src along a row. is_long: a block stays in one row. is_shifted: see
+    copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
+
+    __slots__ = ("step", "vector", "is_long", "is_shifted", "repeat")
+    kernel = "row"
+
+    def __init__(
+        self, step: int, vector: int, is_long: bool, is_shifted: bool, repeat: int | None
+    ) -> None:
+        self.step, self.vector, self.is_long = step, vector, is_long
+        self.is_shifted, self.repeat = is_shifted, repeat
+
+
+class Tile:
+    """x, y: the dimensions along dst and src. load, store: elements of an access; load 0 is
+    shifted. rows, columns: of the tile."""
+
+    __slots__ = ("x", "y", "load", "store", "rows", "columns", "threads", "fill", "waves", "score")
+    kernel = "tile"
+
+    def __init__(self, x: int, y: int, load: int, store: int) -> None:
+        self.x, self.y, self.load, self.store = x, y, load, store
+
+    rows: int
+    columns: int
+    threads: int
+    fill: float
+    waves: float
+    score: float
+
+
+class Skinny:
+    """c, pixel: the dimensions. load, store: bytes of an access."""
+
+    __slots__ = ("c", "pixel", "from_planes", "to_planes", "load", "store", "threads")
+    kernel = "skinny"
+
+    def __init__(self, c: int, pixel: int, from_planes: bool, to_planes: bool) -> None:
+        self.c, self.pixel = c, pixel
+        self.from_planes, self.to_planes = from_planes, to_planes
+
+    load: int
+    store: int
+    threads: int
+
+
+Plan = Elem | Row | Tile | Skinny | Pack
+
+
+def choose(walk: Walk) -> Plan:
+    """The plan of a walk; any plan is right for it, this one is meant to be the fastest."""
+    nbytes = walk.numel * walk.item
+    if len(walk.sizes) > 1 and nbytes < score.SMALL_BYTES:
+        return elem(walk)
+    if not walk.sizes:
+        return elem(walk)
+    x, y = 0, direction(walk)
+    is_dense = walk.dst[0] == walk.dst_bytes
+    if walk.src[0] == 0:
+        return (row(walk, 0) if is_dense else None) or elem(walk)
+    if y is None:
+        return _scattered(walk, is_dense) or elem(walk)
+    if x == y:
+        return _same_direction(walk, is_dense) or elem(walk)
+    return _two_directions(walk, y, is_dense) or elem(walk)
+
+
+def direction(walk: Walk) -> int | None:
+    """y of Note [Directions]."""
+    size, near = walk.src_bytes, None
+    for k, s in enumerate(walk.src):
+        if s == size:
+            return k
+        if 0 < abs(s) <= score.NEAR_STEPS * size and (near is None or abs(s) < abs(walk.src[near])):
+            near = k
+    return near
+
+
+def _scattered(walk: Walk, is_dense: bool) -> Plan | None:
+    """src is read along nothing: a tile still gathers what its sectors share."""
+    moving = [k for k, s in enumerate(walk.src) if s]
+    y = min(moving, key=lambda k: abs(walk.src[k]))
+    if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
+        return None
+    return tile(walk, y)
+
+
+def _same_direction(walk: Walk, is_dense: bool) -> Plan | None:
+    if not is_dense:
+        return None
+    if walk.src[0] == -walk.src_bytes:
+        return row(walk, -1)
+    if walk.src[0] != walk.src_bytes:
+        return None
+    if walk.channel is not None and (found := _interleaved(walk)):
+        return found
+    run = walk.sizes[0] * walk.src_bytes
+    if run < score.LONG_RUN_BYTES and len(walk.sizes) > 1:
+        packed = packing.pack(walk)
+        if packed is not None and packed.min_run_bytes > run:
+            return packed
+    return row(walk, 1)
+
+
+def _two_directions(walk: Walk, y: int, is_dense: bool) -> Plan | None:
+    n_x, n_y = walk.sizes[0], walk.sizes[y]
+    run_x, run_y = n_x * walk.dst_bytes, n_y * walk.src_bytes
+    if run_x >= score.TILE_RUN_BYTES and run_y >= score.TILE_RUN_BYTES:
+        if not is_dense and walk.dst[0] > score.NEAR_STEPS * walk.dst_bytes:
+            return None
+        found = tile(walk, y)
+        if found is None or found.fill < score.TILE_ENOUGH:
+            packed = packing.pack(walk)
+            if packed is not None and (found is None or packed.score > found.score):
+                return packed
+        return found
+    if not is_dense or walk.src[y] != walk.src_bytes:
+        return None
+    few = skinny(walk)
+    if few is not None:
+        return few
+    packed = packing.pack(walk)
+    if packed is not None and packed.min_run_bytes >= score.PACK_RUN_BYTES:
+        return packed
+    if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
+        return tile(walk, y)  # PACK does not scale
+    return None
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def elem(walk: Walk) -> Elem:
+    each = 4 // walk.dst_bytes if walk.dst_bytes < 4 else 1
+    packed = (
+        each > 1 and not walk.is_cast and bool(walk.sizes) and walk.dst[0] == walk.dst_bytes
+        and walk.sizes[0] % each == 0 and access_bytes(walk.dst_low, walk.dst[1:]) >= 4
+    )  # fmt: skip
+    return Elem(packed)
+
+
+def row(walk: Walk, step: int) -> Row | None:
+    """ROW along dimension 0, which is dense in dst; None if it has too many outer dimensions."""
+    if len(walk.sizes) - 1 > MANY:
+        return None
+    size, n = walk.item, walk.sizes[0]
+    vector = 16 // size
+    to = access_bytes(walk.dst_low, walk.dst[1:])
+    # A row read backwards begins behind its first element.
+    at = (walk.src_low + walk.src_bytes) & 15 if step < 0 else walk.src_low
+    of = access_bytes(at, walk.src[1:]) if step else 16
+    while vector > 1 and (vector > n or vector * walk.dst_bytes > to or vector * walk.src_bytes > of):
+        vector //= 2
+    nbytes = n * size
+    is_shifted = (
+        step == 1 and not walk.is_cast and vector * size < score.SHIFTED_BELOW
+        and nbytes >= score.SHIFTED_FROM_BYTES
+    )  # fmt: skip
+    still = [k for k in range(1, len(walk.sizes)) if walk.src[k] == 0]
+    if walk.channel is not None:
+        still = [k for k in still if walk.channel[k] == 0]
+    repeat = max(still, key=lambda k: walk.sizes[k]) if still and not is_shifted else None
+    return Row(step, vector, nbytes >= score.LONG_ROW_BYTES, is_shifted, repeat)
+
+
+def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
+    """Along what the channel changes, for the kernels' SCALED."""
+    if walk.channel is None:
+        return UNSCALED
+    if walk.channel[row_dim]:
+        return BY_ROW
+    return BY_COLUMN if column_dim >= 0 and walk.channel[column_dim] else BY_BATCH
+
+
+def tile(walk: Walk, y: int) -> Tile | None:
+    """TILE over dimension 0 and `y`, in the tile that scores best."""
+    rest = [k for k in range(len(walk.sizes)) if k not in (0, y)]
+    if len(rest) > MANY:
+        return None
+    size_to = walk.dst_bytes
+    load, store = _tile_accesses(walk, y)
+    side = score.TILE_SIDE[walk.item]
+    tallest, widest = max(side, 128 // size_to), side
+    batches = 1
+    for k in rest:
+        batches *= walk.sizes[k]
+    found = []
+    for rows in (tallest, tallest // 2):
+        for columns in (widest, widest // 2):
+            made = Tile(0, y, load, store)
+            made.rows, made.columns = rows, columns
+            made.threads = _tile_threads(walk, made)
+            if not made.threads:
+                continue
+            tiles = -(-walk.sizes[0] // rows) * -(-walk.sizes[y] // columns)
+            made.fill = walk.sizes[0] * walk.sizes[y] / (tiles * rows * columns)
+            slots = score.SMS * score.blocks_per_sm("tile", made.threads, rows * columns * size_to)
+            made.waves = tiles * batches / slots
+            found.append(made)
+    if not found:
+        return None
+    # The least waste, of about equal ones the largest; the smallest if there are few tiles.
+    enough = score.TILE_FILLS * max(t.fill for t in found)
+    found = [t for t in found if t.fill >= enough]
+    best = found[0] if found[0].waves >= score.TILE_WAVES else found[-1]
+    narrow = (load * walk.item < 16) + (store * walk.item < 16)
+    best.score = score.score(
+        "tile", walk.item, narrow, _useful(walk), min(1.0, best.waves), best.fill
+    )
+    return best
+
+
+def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
+    """(LOAD, STORE) of copy_tile.cu: elements of an access."""
+    size_to, size_of = walk.dst_bytes, walk.src_bytes
+    widest = 16 // size_of
+    while widest > 1 and _square_rows(size_to, widest) * widest * walk.item > _SQUARE:
+        widest //= 2
+    load = 1
+    if walk.src[y] == size_of:
+        strides = [s for k, s in enumerate(walk.src) if k != y]
+        of = access_bytes(walk.src_low, strides)
+        word = 4 // size_of if size_of < 4 else 1
+        if of >= widest * size_of:
+            load = widest
+        elif size_of < 4 and word <= widest:
+            if of >= 4:
+                load = word
+            elif walk.src[0] > 0 and all(s >= 0 for s in strides):
+                load = 0
+    store = 1
+    if walk.dst[0] == size_to:
+        to = access_bytes(walk.dst_low, walk.dst[1:])
+        store = 16 // size_to if to == 16 else 4 // size_to if to >= 4 and size_to < 4 else 1
+    return load, store
+
+
+def _square_rows(size_to: int, columns: int) -> int:
+    """Rows of a square of so many columns: a chunk of 16 bytes of dst, or half of one."""
+    return 8 if size_to == 1 and columns == 16 else 16 // size_to
+
+
+def _tile_threads(walk: Walk, of: Tile) -> int:
+    """Threads of a block, so that each has whole squares; 0 if that tile does not do.
+
+    Eight squares in a row are what the order of chunks in shared memory keeps free of conflicts.
+    """
+    size_to, size_of = walk.dst_bytes, walk.src_bytes
+    wide = of.load or 4 // size_of
+    tall = _square_rows(size_to, wide)
+    if of.rows * size_to < 128 or of.columns < 8 * wide or (tall * size_to < 16 and of.columns > 128):
+        return 0
+    squares = (of.rows // tall) * (of.columns // wide)
+    threads = of.rows * of.columns * walk.item // score.TILE_THREAD_BYTES[walk.item]
+    threads = min(threads, squares, 256)
+    return threads if threads >= 32 and squares % threads == 0 else 0
+
+
+def skinny(walk: Walk) -> Skinny | None:
+    """SKINNY between planes and interleaved channels, where the walk is that."""
+    size_to, size_of = walk.dst_bytes, walk.src_bytes
+    if walk.item > score.SKINNY_RATIO * min(size_to, size_of) or walk.item == 16:
+        return None
+    y = direction(walk)
+    if y is None:
+        return None
+    if walk.sizes[0] <= walk.sizes[y]:
+        # dst interleaves: its channels are dimension 0, its pixels follow on them
+        found = Skinny(0, y, True, False)
+        is_dense = walk.dst[y] == walk.sizes[0] * size_to
+    else:
+        found = Skinny(y, 0, False, True)
+        is_dense = walk.src[0] == walk.sizes[y] * size_of
+    c, pixel = found.c, found.pixel
+    if not is_dense or walk.src[y] != size_of or walk.dst[0] != size_to:
+        return None
+    if not 2 <= walk.sizes[c] <= score.SKINNY_CHANNELS or walk.sizes[pixel] < score.SKINNY_PIXELS:
+        return None
+    if walk.channel is not None and (walk.first_channel or walk.channel[c] != 1 or any(
+        step for k, step in enumerate(walk.channel) if k != c
+    )):  # fmt: skip
+        return None
+    return _skinny_accesses(walk, found)
+
+
+def _interleaved(walk: Walk) -> Skinny | None:
+    """SKINNY where both sides interleave the few channels that are scaled."""
+    size_to, size_of = walk.dst_bytes, walk.src_bytes
+    n, channel = walk.sizes[0], walk.channel or []
+    fits = (
+        walk.item <= score.SKINNY_RATIO * min(size_to, size_of) and walk.item < 16
+        and 2 <= n <= score.SKINNY_CHANNELS and not walk.first_channel
+        and channel[0] == 1 and not any(channel[1:])
+        and len(walk.sizes) > 1 and walk.sizes[1] >= score.SKINNY_PIXELS
+        and walk.dst[1] == n * size_to and walk.src[1] == n * size_of
+    )  # fmt: skip
+    return _skinny_accesses(walk, Skinny(0, 1, False, False)) if fits else None
+
+
+def _skinny_accesses(walk: Walk, found: Skinny) -> Skinny | None:
+    rest = [k for k in range(len(walk.sizes)) if k not in (found.c, found.pixel)]
+    if len(rest) > FEW:
+        return None
+    each = 16 // walk.item  # pixels of a thread
+    sides = []
+    for strides, low, size, is_planes in (
+        (walk.src, walk.src_low, walk.src_bytes, found.from_planes),
+        (walk.dst, walk.dst_low, walk.dst_bytes, found.to_planes),
+    ):
+        outer = [strides[k] for k in rest] + ([strides[found.c]] if is_planes else [])
+        access = access_bytes(low, outer)
+        widest = each * size if is_planes else 16
+        wide = min(widest, 16)
+        sides.append(wide if access >= wide else 4 if access >= 4 > size else size)
+    found.load, found.store = sides
+    pixels = -(-walk.sizes[found.pixel] // each)
+    found.threads = min(256 if walk.sizes[found.c] <= 8 else 128, -(-pixels // 32) * 32)
+    return found
+
+
+def _useful(walk: Walk) -> float:
+    traffic = Traffic(walk, score.SECTOR_BYTES)
+    return min(1.0, traffic.useful_bytes / traffic.sector_bytes)

@@ -1,0 +1,238 @@
+// dst = src where both run along the same dimension                          family: copy
+// Shapes   rows of `elements`, dense in dst; in src dense (STEP 1), dense backwards (-1) or one
+//          element all along (0). Outer dimensions of any strides; one of src's stride 0 may be
+//          the `repeats`. Strides in bytes.
+// Types    SRC to DST, cast on the way; equal types move words.
+// Launch   LONG: a block per piece of a row; else threads count the units of all rows.
+//          A unit is VECTOR elements; a thread has UNROLL of them, blockDim.x apart.
+// Design   all loads of a thread before its first store. REPEAT: a unit is loaded once and stored
+//          `per_block` times. SHIFTED: dst and src are misaligned to each other, and elements are
+//          bytes; a unit is 16 aligned bytes of dst, funnelled out of the two aligned words of src
+//          that hold them. A row then has one unit more than its bytes fill, as any may be partial.
+#include "copying.cuh"
+
+template <int OPERANDS, int MAX_DIMS> struct row_params : copy_ends<OPERANDS == 3> {
+  i64 src_begin, src_end;  // the bytes that may be read, from data[1]
+  u32 elements;            // of a row
+  u32 units;               // of all rows
+  divider row_units;       // of one row; in pieces of a row where LONG
+  u32 repeats, per_block;  // in all, and that one block stores
+  divider repeated;        // blocks that store the same repeats
+  i64 repeat_stride;
+  u32 channel_step, first_channel;  // from one element of a row to the next, where scaled
+  outer_dims<OPERANDS, MAX_DIMS> outer;
+};
+
+// ---- body ----
+#ifndef SRC
+#define SRC u32
+#endif
+#ifndef DST
+#define DST SRC
+#endif
+#ifndef VECTOR
+#define VECTOR 4
+#endif
+#ifndef STEP
+#define STEP 1
+#endif
+#ifndef LONG
+#define LONG 0
+#endif
+#ifndef SHIFTED
+#define SHIFTED 0
+#endif
+#ifndef REPEAT
+#define REPEAT 0
+#endif
+#ifndef SCALED
+#define SCALED UNSCALED
+#endif
+#ifndef DIMS
+#define DIMS 4
+#endif
+#ifndef EDGES
+#define EDGES 1
+#endif
+typedef SRC src_t;
+typedef DST dst_t;
+typedef row_params<SCALED ? 3 : 2, DIMS> row_call;
+
+constexpr int S = sizeof(src_t), D = sizeof(dst_t), V = VECTOR;
+constexpr int UNROLL = STEP != 0 && V * S >= 16 ? 4 : 8;
+constexpr u32 BLOCK = 256;
+typedef vec<src_t, STEP ? V : 1> loaded_t;
+typedef vec<dst_t, V> stored_t;
+
+// One unit: where it is, and how much of it there is.
+struct unit {
+  const char* src;
+  char* dst;
+  u32 left;  // elements from here to the end of the row, where there is a unit at all
+  bool exists;
+  u32 channel;
+};
+
+DEVICE unit unit_at(const row_call& p, u32 row, u32 column) {
+  i64 offset[SCALED ? 3 : 2] = {};
+  add_outer(p.outer, row, offset);
+  unit at;
+  at.dst = p.data[0] + offset[0] + (u64)column * (V * D);
+  at.src = p.data[1] + offset[1] + (i64)column * (V * S * STEP);
+  at.left = p.elements - column * V, at.exists = true;
+#if SCALED
+  at.channel = p.first_channel + (u32)offset[2] + column * V * p.channel_step;
+#endif
+  return at;
+}
+
+template <int N> DEVICE vec<dst_t, N> result(const row_call& p, const unit& at,
+                                             const vec<src_t, N>& x, u32 first) {
+#if SCALED
+  return assembled<dst_t, N>([&](int i) {
+    const u32 c = at.channel + (SCALED == BY_ROW ? (first + i) * p.channel_step : 0);
+    return part_of(scaled<dst_t>(value_of(x.at(i)), p.by.scale_of(c), p.by.bias_of(c)));
+  });
+#else
+  return converted<dst_t>(x);
+#endif
+}
+
+DEVICE loaded_t load_unit(const unit& at) {
+#if STEP == -1
+  const loaded_t backwards = load_source<loaded_t>(at.src - (V - 1) * S);
+  return assembled<src_t, V>([&](int i) { return backwards.at(V - 1 - i); });
+#else
+  return load_source<loaded_t>(at.src);
+#endif
+}
+
+DEVICE stored_t result_of(const row_call& p, const unit& at, const loaded_t& x) {
+#if STEP == 0 && SCALED != BY_ROW
+  const vec<dst_t, 1> one = result<1>(p, at, x, 0);
+  return assembled<dst_t, V>([&](int) { return one.at(0); });
+#elif STEP == 0
+  return result<V>(p, at, assembled<src_t, V>([&](int) { return x.at(0); }), 0);
+#else
+  return result<V>(p, at, x, 0);
+#endif
+}
+
+// This thread's units, in a piece of a row where LONG, else anywhere.
+DEVICE void find_units(const row_call& p, u32 block, unit (&at)[UNROLL]) {
+  const u32 row = LONG ? quotient_of(block, p.row_units) : 0;
+  const u32 first = (block - row * p.row_units.size * LONG) * blockDim.x * UNROLL + threadIdx.x;
+  if (LONG) {
+    at[0] = unit_at(p, row, first);
+#pragma unroll
+    for (int k = UNROLL - 1; k >= 0; --k) {
+      const u32 column = k * blockDim.x;
+      at[k].src = at[0].src + (i64)column * (V * S * STEP), at[k].dst = at[0].dst + column * (V * D);
+      at[k].left = at[0].left - column * V, at[k].exists = first + column < p.units;
+#if SCALED
+      at[k].channel = at[0].channel + column * V * p.channel_step;
+#endif
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) {
+      const u32 u = first + k * blockDim.x, exists = u < p.units;
+      const u32 r = quotient_of(exists ? u : 0, p.row_units);
+      at[k] = unit_at(p, r, exists ? u - r * p.row_units.size : 0);
+      at[k].exists = exists;
+    }
+  }
+}
+
+#if SHIFTED
+// Sixteen bytes from two aligned words, the first of them `by` bytes into `low`.
+DEVICE stored_t funnelled(const stored_t& low, const stored_t& high, u32 by) {
+  u32 six[6], five[5];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    const u32 near = i < 4 ? low.word[i] : high.word[i - 4];
+    six[i] = by & 8 ? (i < 2 ? low.word[i + 2] : high.word[i - 2]) : near;
+  }
+#pragma unroll
+  for (int i = 0; i < 5; ++i) five[i] = by & 4 ? six[i + 1] : six[i];
+  stored_t made;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) made.word[i] = __funnelshift_r(five[i], five[i + 1], by << 3);
+  return made;
+}
+
+// Bytes [begin, end) of a unit, one by one.
+DEVICE void copy_bytes(const unit& at, i32 begin, i32 end) {
+#pragma unroll 1
+  for (i32 i = begin; i < end; ++i) at.dst[i] = at.src[i];
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_constant__ row_call p) {
+  unit at[UNROLL];
+  find_units(p, blockIdx.x, at);
+  const u64 first = (u64)(p.data[1] + p.src_begin), last = (u64)(p.data[1] + p.src_end) - 16;
+  stored_t low[UNROLL], high[UNROLL];
+  i32 begin[UNROLL], end[UNROLL];  // what is in the row of the 16 bytes
+  bool is_readable[UNROLL];
+#pragma unroll
+  for (int k = 0; k < UNROLL; ++k) {
+    const i32 skew = (u64)at[k].dst & 15, left = (i32)at[k].left + skew;
+    begin[k] = at[k].left == p.elements ? skew : 0;
+    end[k] = !at[k].exists ? 0 : left < 16 ? left : 16;
+    at[k].dst -= skew, at[k].src -= skew;
+    const char* from = at[k].src - ((u64)at[k].src & 15);
+    const char* to = at[k].src + (-(u64)at[k].src & 15);
+    is_readable[k] = begin[k] < end[k] && (u64)from >= first && (u64)to <= last;
+    low[k] = high[k] = stored_t{};
+    if (INSIDE(is_readable[k])) {
+      low[k] = load_vector<stored_t>(from);
+      high[k] = load_vector<stored_t>(to);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < UNROLL; ++k) {
+    if (!INSIDE(is_readable[k] && end[k] - begin[k] == 16)) {
+      copy_bytes(at[k], begin[k], end[k]);
+    } else {
+      store_vector(at[k].dst, funnelled(low[k], high[k], (u64)at[k].src & 15));
+    }
+  }
+}
+#else
+extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_constant__ row_call p) {
+  u32 block = blockIdx.x, repeat = 0, repeats = 1;
+#if REPEAT
+  const u32 part = quotient_of(block, p.repeated);
+  block -= part * p.repeated.size;
+  repeat = part * p.per_block;
+  repeats = p.repeats - repeat < p.per_block ? p.repeats - repeat : p.per_block;
+#endif
+  unit at[UNROLL];
+  find_units(p, block, at);
+  loaded_t loaded[UNROLL];
+#pragma unroll
+  for (int k = 0; k < UNROLL; ++k) {
+    loaded[k] = loaded_t{};
+    if (INSIDE(at[k].exists && at[k].left >= V)) loaded[k] = load_unit(at[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < UNROLL; ++k) {
+    if (!INSIDE(at[k].exists)) continue;
+    char* to = at[k].dst + repeat * p.repeat_stride;
+    if (INSIDE(at[k].left >= V)) {
+      const stored_t stored = result_of(p, at[k], loaded[k]);
+#pragma unroll 1
+      for (u32 r = 0; r < repeats; ++r, to += p.repeat_stride) store_vector(to, stored);
+    } else {
+      // The end of a row whose length is no multiple of VECTOR.
+#pragma unroll 1
+      for (u32 i = 0; i < at[k].left; ++i) {
+        const auto one = load_vector<vec<src_t, 1>>(at[k].src + (i64)i * (S * STEP));
+        const auto stored = result<1>(p, at[k], one, i);
+#pragma unroll 1
+        for (u32 r = 0; r < repeats; ++r) store_vector(to + i * D + r * p.repeat_stride, stored);
+      }
+    }
+  }
+}
+#endif

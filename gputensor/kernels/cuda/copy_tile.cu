@@ -1,0 +1,233 @@
+// dst = src where dst runs along rows and src along columns                 family: copy
+// Shapes   `rows` elements dense in dst and `columns` in src (any step if STORE, LOAD is 1), and
+//          outer dimensions of any strides, 0 too. Strides in bytes.
+// Types    SRC to DST, cast on the way; equal types move words.
+// Launch   one block per tile of TILE_ROWS x TILE_COLUMNS; shared = TILE_ROWS * TILE_COLUMNS * sizeof(DST), static.
+// Design   a thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of
+//          each column. A column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no
+//          bank conflict on either side, and no padding (tests/cuda/test_bank_conflicts.py).
+//          LOAD 0: rows begin at any byte; two aligned words are read and shifted together.
+// Source   pytorch#194310 for the bar; cumo#415, CCCL tuning_transform.cuh for bytes in flight.
+#include "copying.cuh"
+
+template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS == 3> {
+  i64 dst_pitch, src_pitch;  // from one column of dst, one row of src, to the next
+  i64 dst_step, src_step;    // from one row of dst, one column of src, to the next
+  u64 src_end;               // bytes from data[1] that may be read
+  u32 rows, columns, column_tiles, first_channel;
+  divider tiles;       // of one batch
+  divider group;       // of GROUP columns of tiles, one after another
+  divider last_width;  // columns of tiles in the last group
+  i64 channel_step;    // from one row or column to the next, where scaled
+  outer_dims<OPERANDS, MAX_DIMS> outer;
+};
+
+// ---- body ----
+#ifndef SRC
+#define SRC u32
+#endif
+#ifndef DST
+#define DST SRC
+#endif
+#ifndef LOAD
+#define LOAD 4
+#endif
+#ifndef STORE
+#define STORE 4
+#endif
+#ifndef TILE_ROWS
+#define TILE_ROWS 64
+#endif
+#ifndef TILE_COLUMNS
+#define TILE_COLUMNS 64
+#endif
+#ifndef BLOCK
+#define BLOCK 256
+#endif
+#ifndef SCALED
+#define SCALED UNSCALED
+#endif
+#ifndef DIMS
+#define DIMS 6
+#endif
+#ifndef GROUP
+#define GROUP 8
+#endif
+#ifndef EDGES
+#define EDGES 1
+#endif
+typedef SRC src_t;
+typedef DST dst_t;
+typedef tile_params<SCALED ? 3 : 2, DIMS> tile_call;
+
+constexpr int S = sizeof(src_t), D = sizeof(dst_t);
+constexpr bool IS_SHIFTED = LOAD == 0;
+constexpr int C = IS_SHIFTED ? 4 / S : LOAD;        // columns of a square
+constexpr int R = D == 1 && C == 16 ? 8 : 16 / D;   // rows of it: one chunk, or half of one
+constexpr int SQUARES_X = TILE_COLUMNS / C, SQUARES_Y = TILE_ROWS / R;
+constexpr int EACH = SQUARES_X * SQUARES_Y / BLOCK;
+// Squares whose loads are in flight together: at most 32 registers of them.
+constexpr int FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4))));
+constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
+static_assert(SQUARES_X * SQUARES_Y % BLOCK == 0 && EACH % FLIGHT == 0 && CHUNKS >= 8, "");
+
+typedef vec<src_t, C> loaded_t;
+typedef vec<dst_t, C> row_t;
+typedef vec<dst_t, R> column_t;
+typedef vec<dst_t, STORE> stored_t;
+
+struct place {
+  const char* src;
+  char* dst;
+  u32 rows, columns;  // that are left from here
+  u32 channel;
+};
+
+DEVICE u32 shared_at(u32 column, u32 byte) {
+  return (column * CHUNKS + ((byte / 16) ^ ((column / C) & 7))) * 16 + byte % 16;
+}
+
+DEVICE loaded_t load_row(const char* address) {
+  if constexpr (IS_SHIFTED) {
+    // The second word holds the last byte that is wanted, so it is never one too many.
+    const u64 at = (u64)address;
+    const vec<u32, 1> low = load_source<vec<u32, 1>>((const char*)(at & ~(u64)3));
+    const vec<u32, 1> high = load_source<vec<u32, 1>>((const char*)((at + 3) & ~(u64)3));
+    loaded_t shifted;
+    shifted.word[0] = __funnelshift_r(low.word[0], high.word[0], (u32)at << 3);
+    return shifted;
+  } else {
+    return load_source<loaded_t>(address);
+  }
+}
+
+// The same where reading a byte more could leave the source.
+DEVICE loaded_t load_exactly(const char* address) {
+  if constexpr (IS_SHIFTED) {
+    return assembled<src_t, C>(
+        [&](int i) { return load_source<vec<src_t, 1>>(address + i * S).at(0); });
+  } else {
+    return load_source<loaded_t>(address);
+  }
+}
+
+template <int N> DEVICE vec<dst_t, N> result(const tile_call& p, const place& at,
+                                             const vec<src_t, N>& x, u32 row, u32 column) {
+#if SCALED
+  const u32 channel = at.channel + (SCALED == BY_ROW ? row * (u32)p.channel_step : 0) +
+                      (SCALED == BY_COLUMN ? column * (u32)p.channel_step : 0);
+  const u32 step = SCALED == BY_COLUMN ? (u32)p.channel_step : 0;
+  return assembled<dst_t, N>([&](int i) {
+    const u32 c = channel + i * step;
+    return part_of(scaled<dst_t>(value_of(x.at(i)), p.by.scale_of(c), p.by.bias_of(c)));
+  });
+#else
+  return converted<dst_t>(x);
+#endif
+}
+
+template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char* tile) {
+#pragma unroll
+  for (int batch = 0; batch < EACH; batch += FLIGHT) {
+    loaded_t loaded[FLIGHT][R];
+#pragma unroll
+    for (int k = 0; k < FLIGHT; ++k) {
+      const u32 square = threadIdx.x + (batch + k) * BLOCK;
+      const u32 column = square % SQUARES_X * C, row = square / SQUARES_X * R;
+      const char* from = at.src + row * p.src_pitch + (C == 1 ? column * p.src_step : column * S);
+#pragma unroll
+      for (int j = 0; j < R; ++j) {
+        if (WHOLE) {
+          loaded[k][j] = load_row(from + j * p.src_pitch);
+        } else if (row + j < at.rows && column + C <= at.columns) {
+          loaded[k][j] = load_exactly(from + j * p.src_pitch);
+        } else {
+          loaded[k][j] = loaded_t{};
+        }
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < FLIGHT; ++k) {
+      const u32 square = threadIdx.x + (batch + k) * BLOCK;
+      const u32 column = square % SQUARES_X * C, row = square / SQUARES_X * R;
+      row_t rows[R];
+#pragma unroll
+      for (int j = 0; j < R; ++j) rows[j] = result<C>(p, at, loaded[k][j], row + j, column);
+      column_t columns[C];
+      transpose<dst_t, R, C>(rows, columns);
+      if (WHOLE || column + C <= at.columns) {
+#pragma unroll
+        for (int c = 0; c < C; ++c) store_vector(tile + shared_at(column + c, row * D), columns[c]);
+      } else if (C > 1) {
+        // The square at the end of the columns: element by element.
+#pragma unroll 1
+        for (u32 i = 0; i < R * C; ++i) {
+          const u32 x = column + i % C, y = row + i / C;
+          if (x < at.columns && y < at.rows) {
+            const auto one = load_vector<vec<src_t, 1>>(at.src + y * p.src_pitch + (u64)x * S);
+            store_vector(tile + shared_at(x, y * D), result<1>(p, at, one, y, x));
+          }
+        }
+      }
+    }
+  }
+}
+
+template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, const char* tile) {
+  constexpr int PARTS = TILE_ROWS / STORE, ROUNDS = TILE_COLUMNS * PARTS / BLOCK;
+#pragma unroll(ROUNDS < 16 ? ROUNDS : 16)
+  for (int i = 0; i < ROUNDS; ++i) {
+    const u32 o = threadIdx.x + i * BLOCK, column = o / PARTS, row = o % PARTS * STORE;
+    char* to = at.dst + column * p.dst_pitch + (STORE == 1 ? row * p.dst_step : row * D);
+    const char* from = tile + shared_at(column, row * D);
+    if (WHOLE || (column < at.columns && row + STORE <= at.rows)) {
+      store_vector(to, load_vector<stored_t>(from));
+    } else if (STORE > 1 && column < at.columns) {
+#pragma unroll 1
+      for (u32 k = 0; k < STORE; ++k) {
+        if (row + k < at.rows) store_vector(to + k * D, load_vector<vec<dst_t, 1>>(from + k * D));
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) copy_tile(const __grid_constant__ tile_call p) {
+  __shared__ uint4 shared[TILE_COLUMNS * CHUNKS];
+  const u32 batch = quotient_of(blockIdx.x, p.tiles);
+  u32 rest = blockIdx.x - batch * p.tiles.size;
+  // Blocks that run together cover a patch of tiles, not a row of them: fewer pages at a time.
+  const u32 group = quotient_of(rest, p.group);
+  rest -= group * p.group.size;
+  const bool is_last = (group + 1) * GROUP > p.column_tiles;
+  const u32 tile_row = is_last ? quotient_of(rest, p.last_width) : rest / GROUP;
+  const u32 tile_column = group * GROUP + rest - tile_row * (is_last ? p.last_width.size : GROUP);
+  const u32 row = tile_row * TILE_ROWS, column = tile_column * TILE_COLUMNS;
+
+  i64 offset[SCALED ? 3 : 2] = {};
+  add_outer(p.outer, batch, offset);
+  place at;
+  at.src = p.data[1] + offset[1] + row * p.src_pitch + column * p.src_step;
+  at.dst = p.data[0] + offset[0] + column * p.dst_pitch + row * p.dst_step;
+  at.rows = p.rows - row, at.columns = p.columns - column;
+#if SCALED
+  at.channel = p.first_channel + (u32)offset[2] + (SCALED == BY_ROW ? row * (u32)p.channel_step : 0) +
+               (SCALED == BY_COLUMN ? column * (u32)p.channel_step : 0);
+#endif
+  bool is_whole = at.rows >= TILE_ROWS && at.columns >= TILE_COLUMNS;
+  if (IS_SHIFTED) {
+    const u64 last = (u64)at.src + (TILE_ROWS - 1) * p.src_pitch + TILE_COLUMNS * S;
+    is_whole = is_whole && ((last + 3) & ~(u64)3) <= (u64)p.data[1] + p.src_end;
+  }
+  char* tile = (char*)shared;
+  if (INSIDE(is_whole)) {
+    fill<true>(p, at, tile);
+  } else {
+    fill<false>(p, at, tile);
+  }
+  __syncthreads();
+  if (INSIDE(is_whole)) {
+    drain<true>(p, at, tile);
+  } else {
+    drain<false>(p, at, tile);
+  }
+}

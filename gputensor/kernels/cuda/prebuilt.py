@@ -1,0 +1,111 @@
+"""The variants worth compiling before the first call: what `gputensor cache warm` builds.
+
+Layout copies have more variants than anybody wants to wait for; these are the ones that usual
+copies ask for, found by asking the planner for them. All others are compiled when they come up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
+from . import copy_launch, module, variants
+
+Variant = tuple[str, str, variants.Defines]  # text, entry, defines
+
+_SIDE = 4096  # of the planes that are planned for: larger than any tile, small enough for one launch
+_MOVED = (uint8, float16, float32, float64, complex128)
+_CASTS = (
+    (float16, float32), (float32, float16), (bfloat16, float32), (float32, bfloat16),
+    (float16, bfloat16), (bfloat16, float16), (float32, float64), (float64, float32),
+    (float32, uint8), (float16, uint8), (uint8, float32),
+)  # fmt: skip  # (to, of)
+_IMAGES = ((float32, uint8), (float16, uint8), (uint8, float32), (uint8, float16))
+
+
+def copies() -> Iterator[Variant]:
+    """Layout copies: moves of every item size, casts, and images of three and four channels."""
+    seen = set()
+    for bound, lows in _bound():
+        made = bound.at(*lows)
+        variant = made.text, made.entry, made.defines
+        key = (made.text, *sorted(made.defines.items()))
+        if key not in seen:
+            seen.add(key)
+            yield variant
+    for defines in variants.group("copy"):
+        yield "copy", f"copy_{defines['LAYOUT'].lower()}", defines
+
+
+def everything() -> Iterator[Variant]:
+    """`copies`, and every variant of every other family."""
+    yield from copies()
+    for family in variants.FAMILIES:
+        if family != "copy":
+            for defines in variants.group(family):
+                yield family, f"{family}_{defines['LAYOUT'].lower()}", defines
+
+
+def text_of(variant: Variant) -> str:
+    return module.text(variant[0])
+
+
+def _bound() -> Iterator[tuple[copy_launch.Copy, tuple[int, int]]]:
+    """Copies, and the addresses modulo 16 to plan them for."""
+    for of in _MOVED:
+        size = of.itemsize
+        plane = ((_SIDE * size, size), (size, _SIDE * size))
+        for lows in ((0, 0), (size, 0), (0, size), (size, size)):
+            yield _copy((_SIDE, _SIDE), plane, of, of), lows
+        yield _copy((_SIDE * _SIDE,), ((size,), (size,)), of, of), (0, 0)
+        yield _copy((_SIDE * _SIDE,), ((size,), (size,)), of, of), (0, size)
+        yield _copy((_SIDE, 64), ((64 * size, size), (128 * size, size)), of, of), (0, 0)
+        yield _copy((_SIDE, _SIDE), (plane[0], (_SIDE * size, -size)), of, of), (0, 16 - size)
+        yield _copy((_SIDE, _SIDE), (plane[0], (size, 0)), of, of), (0, 0)
+        yield _copy((64, _SIDE), (plane[0], (0, size)), of, of), (0, 0)
+        yield _copy(*_permuted((4, 8, 4, 16, 16, 4, 8, 4), size), of, of), (0, 0)
+        yield _copy(*_permuted((3, 5, 7, 11, 13, 3, 5), size), of, of), (0, 0)
+        if size < 16:
+            for channels in (3, 4):
+                yield from ((c, (0, 0)) for c in _images(channels, of, of))
+    for to, of in _CASTS:
+        dense = (to.itemsize,), (of.itemsize,)
+        yield _copy((_SIDE * _SIDE,), dense, to, of), (0, 0)
+        plane = (_SIDE * to.itemsize, to.itemsize), (of.itemsize, _SIDE * of.itemsize)
+        yield _copy((_SIDE, _SIDE), plane, to, of), (0, 0)
+    for to, of in _IMAGES:
+        for copied in _images(3, to, of, is_scaled=True):
+            yield copied, (0, 0)
+
+
+def _copy(
+    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], to: dtype, of: dtype
+) -> copy_launch.Copy:
+    op = "pack" if len(strides) > 2 else "copy"
+    return copy_launch.Copy(op, copy_launch.Layout(shape, strides, (to, of)))
+
+
+def _permuted(sizes: tuple[int, ...], itemsize: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """All dimensions of a dense array in reverse order."""
+    dst, src, step = [], [], itemsize
+    for n in sizes:
+        dst.append(step)
+        step *= n
+    step = itemsize
+    for n in reversed(sizes):
+        src.append(step)
+        step *= n
+    return sizes, (tuple(dst), tuple(reversed(src)))
+
+
+def _images(
+    channels: int, to: dtype, of: dtype, *, is_scaled: bool = False
+) -> Iterator[copy_launch.Copy]:
+    """Pixels to planes, planes to pixels and, where they are scaled, pixels to pixels."""
+    pixels = 1 << 16
+    shape = (8, channels, pixels)
+    planes = (channels * pixels, pixels, 1)
+    mixed = (channels * pixels, 1, channels)
+    for dst, src in ((planes, mixed), (mixed, planes), *([(mixed, mixed)] if is_scaled else [])):
+        strides = tuple([s * to.itemsize for s in dst]), tuple([s * of.itemsize for s in src])
+        yield _copy(shape, (*strides, (0, 4, 0)) if is_scaled else strides, to, of)

@@ -1,0 +1,255 @@
+"""Runs the op tests on a device: every sample on the CPU and there, compared; who served each.
+
+A call is `native` if nothing in it left the device, `fallback` if the CPU served part of it,
+`missing` if a kernel is not there, `failed` if it came to another result than on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from .._generated import functions
+from .._generated.methods import GeneratedMethods
+from ..core import errors
+from ..core.device import device
+from ..core.dtype import FLOATING, dtype
+from ..dispatch import dispatcher, keys
+from ..dispatch.backend_select import BACKEND_OF_TYPE
+from ..native import missing as _missing
+from ..native.random import manual_seed
+from ..tensor import Tensor, materialised
+from . import operands
+from .operands import LAYOUTS, T
+from .samples import Fill, Samples
+
+NATIVE, FALLBACK, MISSING, FAILED = "native", "fallback", "missing", "failed"
+_WORST_LAST = (NATIVE, FALLBACK, MISSING, FAILED)
+
+
+class Outcome:
+    """What became of one operator: calls by status, what fell back or is missing, and failures."""
+
+    __slots__ = ("name", "counts", "served_elsewhere", "failures")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.counts = dict.fromkeys(_WORST_LAST, 0)
+        self.served_elsewhere: set[str] = set()
+        self.failures: list[str] = []
+
+    @property
+    def executed(self) -> int:
+        """Calls that came to a result, right or wrong."""
+        return sum(self.counts.values()) - self.counts[MISSING]
+
+    @property
+    def status(self) -> str:
+        """The worst of its calls."""
+        return next((s for s in reversed(_WORST_LAST) if self.counts[s]), MISSING)
+
+    def count(self, status: str, what: str = "") -> None:
+        self.counts[status] += 1
+        if status == FAILED:
+            self.failures.append(what)
+
+
+def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
+    """The outcome of each row on a device. every: all dtypes and layouts, not one a sample."""
+    with _Watch(place) as watch:
+        for row in rows:
+            outcome = Outcome(row.name)
+            for case in _cases(row, every):
+                for form in _forms(row.name):
+                    _run(case, form, place, watch, outcome)
+            yield outcome
+
+
+# --- who served a call ------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Notes what the device's fallback served since `begin`."""
+
+    def __init__(self, place: device) -> None:
+        self.key = keys.runtime_key(BACKEND_OF_TYPE[place.type])
+        self.seen: set[str] = set()
+
+    def __enter__(self) -> _Watch:
+        self.handle = dispatcher.add_wraps(self._wrap, self._wrap)
+        _missing.on_fall_back.append(self._note)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.handle.remove()
+        _missing.on_fall_back.remove(self._note)
+
+    def _note(self, operator: Any) -> None:
+        self.seen.add(operator.qualified_name)
+
+    def _wrap(self, table: Any, key: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        if key is not self.key or table.slot(key)[1] != "backend fallback":
+            return kernel
+
+        def noted(key_set: int, *args: Any) -> Any:
+            self._note(table.operator)
+            return kernel(key_set, *args)
+
+        return noted
+
+
+# --- calls ------------------------------------------------------------------------------------------
+
+
+class _Case:
+    __slots__ = ("row", "args", "kwargs", "dtype", "layout")
+
+    def __init__(self, row: Samples, sample: tuple[Any, Any], of: dtype, layout: str) -> None:
+        self.row, (self.args, self.kwargs), self.dtype, self.layout = row, sample, of, layout
+
+    def __str__(self) -> str:
+        return f"{self.row.name}{_shown(self.args)} [{self.dtype.short}, {self.layout}]"
+
+    def build(self, place: device) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
+        """(args, kwargs, tensors) on a device."""
+        tensors: list[Tensor] = []
+
+        def enter(x: Any) -> Any:
+            if isinstance(x, Fill):
+                return self.dtype if x.what == "dtype" else place
+            if isinstance(x, tuple):
+                return tuple([enter(y) for y in x])
+            if type(x) is not T:
+                return x
+            made = operands.build(x, self.dtype, self.layout, len(tensors), str(place)).tensor
+            tensors.append(made)
+            return made.untyped_storage() if x.as_storage else made
+
+        kwargs = {name: enter(value) for name, value in self.kwargs.items()}
+        args = [enter(x) for x in self.args]
+        if not tensors and "device" not in kwargs:
+            kwargs["device"] = place
+        return args, kwargs, tensors
+
+
+def _cases(row: Samples, every: bool) -> Iterator[_Case]:
+    layouts = [x for x in LAYOUTS if not (row.refuses_expanded and x == "expanded")]
+    for number, sample in enumerate(row.samples):
+        if every:
+            for of in row.dtypes:
+                for layout in layouts:
+                    yield _Case(row, sample, of, layout)
+        else:
+            # Sizes that do not share a factor, so that every dtype meets every layout in the end.
+            yield _Case(row, sample, row.dtypes[number % len(row.dtypes)], layouts[number % len(layouts)])
+
+
+def _shown(x: Any) -> str:
+    if type(x) is T:
+        return f"[{','.join(map(str, x.sizes))}]"
+    return "(" + ", ".join(map(_shown, x)) + ")" if isinstance(x, tuple) else repr(x)
+
+
+def _forms(name: str) -> list[Callable[..., Any]]:
+    """How users call a row's operator; then its in-place form."""
+    found = [_main_form(name)]
+    in_place = getattr(ops.aten, f"{name}_", None) if not name.endswith("_") else None
+    return found if in_place is None else [*found, in_place]
+
+
+def _main_form(name: str) -> Callable[..., Any]:
+    if hasattr(functions, name):
+        return getattr(functions, name)  # type: ignore[no-any-return]
+    found = getattr(GeneratedMethods, name, None)
+    if isinstance(found, property):
+        return lambda self, **options: found.fget(self)  # type: ignore[misc]
+    return found or getattr(ops.aten, name)
+
+
+def _run(case: _Case, form: Callable[..., Any], place: device, watch: _Watch, outcome: Outcome) -> None:
+    expected, _, wanted = _call(case, form, device("cpu"))
+    if isinstance(expected, errors.GpuTensorError) and form is not _main_form(case.row.name):
+        return  # the in-place form does not take these operands
+    watch.seen.clear()
+    found, raised, tensors = _call(case, form, place)
+    served_elsewhere = set(watch.seen)
+    try:
+        if raised is not None:
+            raise raised
+        _compare(found, expected, case, place)
+        for x, y in zip(tensors, wanted):  # what an operator writes, it writes on the device too
+            _compare(x, y, case, place)
+    except _Differs as difference:
+        outcome.count(FAILED, f"{case}: {difference}")
+    except errors.DispatchError as error:
+        outcome.count(MISSING)
+        outcome.served_elsewhere.add(str(error).split(":")[0])
+    except Exception as error:  # a device's own errors are of any kind
+        if isinstance(expected, errors.GpuTensorError) and isinstance(error, errors.GpuTensorError):
+            outcome.count(FALLBACK if served_elsewhere else NATIVE)
+        else:
+            outcome.count(FAILED, f"{case}: {type(error).__name__}: {error}")
+    else:
+        outcome.count(FALLBACK if served_elsewhere else NATIVE)
+        outcome.served_elsewhere |= served_elsewhere
+
+
+def _call(case: _Case, form: Callable[..., Any], place: device) -> tuple[Any, Exception | None, list[Tensor]]:
+    args, kwargs, tensors = case.build(place)
+    manual_seed(7)
+    try:
+        return form(*args, **kwargs), None, tensors
+    except Exception as error:
+        return error, error, tensors
+
+
+# --- comparison -------------------------------------------------------------------------------------
+
+
+class _Differs(Exception):
+    """In what a result is not the CPU's."""
+
+
+def _compare(found: Any, expected: Any, case: _Case, place: device) -> None:
+    if isinstance(expected, errors.GpuTensorError):
+        raise _Differs(f"was not refused; the CPU says {expected}")
+    if isinstance(expected, (list, tuple)):
+        if len(found) != len(expected):
+            raise _Differs(f"{len(found)} results, wanted {len(expected)}")
+        for x, y in zip(found, expected):
+            _compare(x, y, case, place)
+    elif not isinstance(expected, Tensor):
+        if found != expected and not (found != found and expected != expected):
+            raise _Differs(f"got {found!r}, wanted {expected!r}")
+    else:
+        goes_there = expected.device.type == "cpu" and not _names_the_cpu(case)
+        wanted = place.type if goes_there else expected.device.type
+        for what, x, y in (
+            ("device", found.device.type, wanted), ("dtype", found.dtype, expected.dtype),
+            ("sizes", tuple(found.shape), tuple(expected.shape)), ("strides", found.stride(), expected.stride()),
+        ):  # fmt: skip
+            if x != y:
+                raise _Differs(f"{what} {x}, wanted {y}")
+        if case.row.has_values:
+            _compare_values(materialised(found.cpu())._get_array(), materialised(expected)._get_array(), expected.dtype, case.row.device_ulp)
+
+
+def _names_the_cpu(case: _Case) -> bool:
+    return any(isinstance(x, str) and x == "cpu" for x in (*case.args, *case.kwargs.values()))
+
+
+def _compare_values(found: Any, expected: Any, of: dtype, ulp: float) -> None:
+    if of.category < FLOATING:
+        equal = found == expected
+    else:
+        kind = complex if of.is_complex else float
+        x, y = np.asarray(found, kind), np.asarray(expected, kind)
+        with np.errstate(all="ignore"):
+            unit = np.abs(np.spacing(np.abs(expected).astype(of.to_real.np)).astype(float))
+            equal = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= ulp * unit)
+    if not np.all(equal):
+        index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(equal))[0])
+        raise _Differs(f"got {np.atleast_1d(found)[index]!r} at {index}, wanted {np.atleast_1d(expected)[index]!r}")

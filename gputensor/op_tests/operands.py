@@ -1,0 +1,197 @@
+"""Tensors that the samples of the rows ask for: values by kind, laid out in a storage of their own.
+
+An operand's values are the same on every device and in every layout, but for `expanded`, which
+repeats the first of its first dimension. What lies between the elements is filled with ones, so
+that a kernel that reads or writes beside them is noticed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import ALL, BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from ..core.memory_format import contiguous_strides
+from ..interop.numpy_bridge import from_numpy
+
+LAYOUTS = ("contiguous", "transposed", "channels_last", "step 2", "expanded", "offset")
+
+
+class T:
+    """A tensor in a sample: sizes, and what its values, dtype and layout must be if they matter.
+
+    values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
+    them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
+    that sums do not cancel).
+    dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
+    """
+
+    __slots__ = ("sizes", "values", "dtype", "layout", "as_storage")
+
+    def __init__(
+        self, *sizes: int, values: str = "exact", dtype: dtype | None = None,
+        layout: str | None = None, as_storage: bool = False,
+    ) -> None:  # fmt: skip
+        self.sizes, self.values, self.dtype, self.layout = sizes, values, dtype, layout
+        self.as_storage = as_storage
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+_REALS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    2.75,
+    -0.125,
+    1e-8,
+    3.5,
+    100.0,
+    -77.0,
+    1e30,
+    -1e30,
+    65504.0,
+    1e-41,
+    1e-310,
+    math.inf,
+    -math.inf,
+    math.nan,
+    11.0,
+    -6.0,
+)
+
+
+@lru_cache(maxsize=4096)
+def values(sizes: tuple[int, ...], kind: str, of: dtype, position: int) -> np.ndarray:
+    """The values of the operand at `position` of a sample; read-only."""
+    random = np.random.default_rng([position, len(sizes), *sizes])
+    count = math.prod(sizes)
+    with np.errstate(all="ignore"):
+        made = _KINDS[kind](random, count, of).astype(of.np).reshape(sizes)
+    made.flags.writeable = False
+    return made
+
+
+def _exact(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    if of.category == BOOL:
+        return random.integers(0, 2, count)
+    low = -6 if of.is_signed else 0
+    whole = random.integers(low, 7, count)
+    if of.category == INTEGER:
+        return whole
+    if of.category == FLOATING:
+        return whole * 0.5
+    return whole * 0.5 + 0.5j * random.integers(-6, 7, count)
+
+
+def _nonzero(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    found = _exact(random, count, of)
+    return np.where(found == 0, 1, found)
+
+
+def _any(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    if of.category == BOOL:
+        return random.integers(0, 2, count)
+    if of.category == INTEGER:
+        info = np.iinfo(of.np)
+        edges = [info.min, info.min + 1, info.max, info.max - 1, info.max // 2, 0, 1, 2, 3, 7, 100]
+        edges += [-1, -2, -7, -100] if of.is_signed else []
+        return np.array(edges, of.np)[random.integers(0, len(edges), count)]
+    if of.category == COMPLEX:
+        # Products and quotients of infinite complex numbers differ between libraries.
+        return _exact(random, count, of)
+    edges = np.array(_REALS)
+    start = int(random.integers(0, len(edges)))
+    return edges[(start + np.arange(count)) % len(edges)]
+
+
+def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    if of.category < FLOATING:
+        return random.integers(0, 2, count)
+    found = random.uniform(0.5, 1, count)
+    return found * (1 + 1j) if of.category == COMPLEX else found
+
+
+_KINDS = {"any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive}
+
+
+# --- layouts ----------------------------------------------------------------------------------------
+
+
+def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], int] | None:
+    """(strides, offset) in elements; None where the layout is no other than the contiguous one."""
+    dense = contiguous_strides(sizes)
+    if layout == "contiguous":
+        return dense, 0
+    if not sizes:
+        return (dense, 3) if layout == "offset" else None
+    if layout == "offset":
+        return dense, 3
+    if layout == "transposed":
+        found = contiguous_strides(sizes[::-1])[::-1]
+        return None if found == dense else (found, 0)
+    if layout == "channels_last":
+        if len(sizes) != 4:
+            return None
+        n, c, h, w = sizes
+        return (h * w * c, 1, w * c, c), 0
+    if layout == "step 2":
+        spread = contiguous_strides(tuple(2 * n for n in sizes))
+        return tuple(2 * n for n in spread), 1
+    assert layout == "expanded", layout
+    return ((0, *dense[1:]), 0) if sizes[0] > 1 else None
+
+
+class Built:
+    """A tensor made for one call, and what its whole storage held before it."""
+
+    __slots__ = ("tensor", "before")
+
+    def __init__(self, tensor: Any, before: np.ndarray) -> None:
+        self.tensor, self.before = tensor, before
+
+    def storage_now(self) -> np.ndarray:
+        return self.whole(self.tensor).cpu()._get_array()
+
+    def whole(self, tensor: Any) -> Any:
+        return tensor.as_strided(self.before.shape, (1,), 0)
+
+
+def layout_of(operand: T, layout: str) -> tuple[tuple[int, ...], int]:
+    found = strides_of(operand.sizes, operand.layout or layout)
+    return found or (contiguous_strides(operand.sizes), 0)
+
+
+def array_of(operand: T, of: dtype, layout: str, position: int) -> np.ndarray:
+    """The values that `build` gives the operand in this layout."""
+    of = operand.dtype or of
+    found = values(operand.sizes, operand.values, of, position)
+    strides, _ = layout_of(operand, layout)
+    if 0 in strides and found.size and found.shape[0] > 1:
+        found = np.broadcast_to(found[:1], found.shape)
+    return found
+
+
+def build(operand: T, of: dtype, layout: str, position: int, device: str) -> Built:
+    """The operand as a tensor on a device."""
+    array = array_of(operand, of, layout, position)
+    of = operand.dtype or of
+    strides, offset = layout_of(operand, layout)
+    extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides)) if array.size else 0
+    base = np.ones(offset + extent + 2, of.np)
+    inside = np.lib.stride_tricks.as_strided(
+        base[offset:], array.shape, tuple(s * of.itemsize for s in strides)
+    )
+    inside[...] = array
+    flat = from_numpy(base)
+    before = base.copy()
+    if device != "cpu":
+        flat = flat.to(device)
+    return Built(flat.as_strided(array.shape, strides, offset), before)
+
+
+assert len(ALL) == 15, "a new dtype needs values here"

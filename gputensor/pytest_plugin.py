@@ -1,0 +1,149 @@
+"""The pytest plugin: tests of CUDA code where there is a GPU, and where there is none.
+
+    pytest --gputensor=auto|emulator|required|off     where kernels run; the header says so
+           --gputensor-sanitize[=memory,init,race]    check each access of memory on the emulator
+           --gputensor-order=reversed|random          another order of blocks and threads
+
+A test asks for the fixture `gputensor_cuda`, or carries `@pytest.mark.gputensor_cuda(devices=2,
+real=False)`; without such a device it is skipped, with the reason. `auto` takes a GPU, else the
+emulator; `required` ends the run where no GPU answers. Nothing is chosen, and nothing printed, in a
+run that neither gives the option (or `gputensor = …` in the ini file) nor uses the fixture.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+MODES = ("auto", "emulator", "required", "off")
+MARKER = "gputensor_cuda(devices=1, real=False): needs CUDA devices, real or emulated"
+
+_chosen = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gputensor", "CUDA by gputensor, on a GPU or emulated on the CPU")
+    group.addoption(
+        "--gputensor", choices=MODES, default=None,
+        help="where CUDA kernels run: a GPU or else the emulator (auto), the emulator, a GPU or "
+        "failure (required), nowhere (off)",
+    )  # fmt: skip
+    group.addoption(
+        "--gputensor-sanitize", nargs="?", const="all", default=None, metavar="CHECKS",
+        help="check memory, init and race (all of them where no list is given) on the emulator",
+    )  # fmt: skip
+    group.addoption(
+        "--gputensor-order", choices=("forward", "reversed", "random"), default=None,
+        help="order of blocks, and of threads between barriers, on the emulator",
+    )  # fmt: skip
+    parser.addini("gputensor", "default of --gputensor", default="")
+
+
+def pytest_load_initial_conftests(args: list[str]) -> None:
+    """`--gputensor-sanitize tests/`: what follows the bare option is a path, not its value."""
+    for at, arg in enumerate(args):
+        if arg == "--gputensor-sanitize":
+            args[at] = "--gputensor-sanitize=all"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    mode = _mode_given(config)
+    for option, setting in (("gputensor_sanitize", "SANITIZE"), ("gputensor_order", "SCHEDULE")):
+        value = config.getoption(option)
+        if value:
+            os.environ[f"GPUTENSOR_EMULATOR_{setting}"] = value
+            mode = mode or "auto"
+    if mode:
+        _choose(config, mode)
+
+
+def _mode_given(config: pytest.Config) -> str | None:
+    mode = config.getoption("gputensor") or config.getini("gputensor") or None
+    if mode is not None and mode not in MODES:
+        raise pytest.UsageError(f"gputensor: the ini value must be one of {', '.join(MODES)} (got {mode})")
+    return mode
+
+
+def _choose(config: pytest.Config, mode: str) -> str:
+    """Choose the runtime for this process, once; returns the header's line."""
+    known = config.stash.get(_chosen, None)
+    if known is not None:
+        return known
+    from gputensor import GpuTensorError, runtime
+
+    if mode != "auto":
+        os.environ["GPUTENSOR_CUDA"] = mode
+    try:
+        cuda = runtime.choose_again() if mode != "auto" else runtime.cuda()
+        if mode == "auto" and not cuda.is_available() and not os.environ.get("GPUTENSOR_CUDA"):
+            os.environ["GPUTENSOR_CUDA"] = "emulator"
+            cuda = runtime.choose_again()
+        line = config.stash[_chosen] = _described(cuda)
+    except GpuTensorError as error:
+        raise pytest.UsageError(f"gputensor: {error}") from None
+    if mode == "emulator" and not cuda.is_available():
+        raise pytest.UsageError(f"gputensor: --gputensor=emulator, but {cuda.unavailable_reason()}")
+    return line
+
+
+def _described(cuda: Any) -> str:
+    if not cuda.is_available():
+        return f"gputensor: cuda OFF ({cuda.unavailable_reason()})"
+    count = cuda.device_count()
+    devices = f"{count} device{'s' if count != 1 else ''}"
+    if not cuda.is_emulated:
+        names = ", ".join(sorted({cuda.device_name(i) for i in range(count)}))
+        return f"gputensor: cuda REAL ({devices}: {names})"
+    from gputensor.runtime.emulator import settings, toolchain
+
+    now = settings.current()
+    parts = [devices, toolchain.compiler_name()]
+    if now.checks:
+        parts.append(f"checks {', '.join(sorted(now.checks))}")
+    if now.schedule != "forward":
+        parts.append(f"order {now.schedule}")
+    return f"gputensor: cuda EMULATED ({', '.join(parts)}; no GPU code ran)"
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    return config.stash.get(_chosen, None)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what ran where the header could not: the choice was made by the first test that asked."""
+    line = config.stash.get(_chosen, None)
+    if line is not None and _mode_given(config) is None:
+        terminalreporter.write_line(line)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("gputensor_cuda"):
+        _require(item.config, **mark.kwargs)
+
+
+def _require(config: pytest.Config, devices: int = 1, real: bool = False) -> None:
+    """Skip the test unless there are such devices."""
+    line = _choose(config, _mode_given(config) or "auto")
+    from gputensor import cuda
+
+    if not cuda.is_available():
+        pytest.skip(line)
+    if real and cuda.is_emulated():
+        pytest.skip(f"needs a real GPU; {line}")
+    if cuda.device_count() < devices:
+        pytest.skip(f"needs {devices} devices; {line}")
+
+
+@pytest.fixture
+def gputensor_cuda(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """`gputensor.cuda` with at least one device; what a kernel did wrong fails this test, at its end."""
+    _require(request.config)
+    from gputensor import cuda
+
+    yield cuda
+    for index in range(cuda.device_count()):
+        cuda.synchronize(index)

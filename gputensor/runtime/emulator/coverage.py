@@ -1,0 +1,161 @@
+"""What of CUDA C the emulator covers: the table of the documentation, and the words it refuses by.
+
+A construct that is not covered has no declaration in the shim, so g++ refuses it at its line;
+`explain` puts the house's sentence before g++'s own words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+HEADERS = (
+    "users_functions.h", "not_covered.h", "include/half_types.h", "include/cuda_fp16.h", "include/cuda_bf16.h",
+    "include/cooperative_groups.h", "include/cooperative_groups/reduce.h",
+    "include/gputensor/standard.h",
+)  # fmt: skip
+
+# group -> (constructs, note). Every word in the second place is compiled by the tests.
+COVERED: dict[str, tuple[str, str]] = {
+    "built-ins": ("threadIdx blockIdx blockDim gridDim warpSize", ""),
+    "functions": (
+        "__global__ __device__ __host__ __forceinline__ __noinline__ __launch_bounds__ __restrict__ "
+        "__grid_constant__ templates extern-C", "kernels with any list of by-value parameters",
+    ),
+    "memory": (
+        "__shared__ extern-__shared__ __constant__ __device__-variables __align__ local-arrays",
+        "shared memory starts poisoned; variables of device memory are one set per device",
+    ),
+    "barriers": (
+        "__syncthreads __syncthreads_count __syncthreads_and __syncthreads_or __syncwarp "
+        "__threadfence __threadfence_block __threadfence_system",
+        "a divergent one is an error that names who waits where",
+    ),
+    "warp": (
+        "__shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync "
+        "__all_sync __match_any_sync __match_all_sync __reduce_add_sync __reduce_min_sync "
+        "__reduce_max_sync __reduce_and_sync __reduce_or_sync __reduce_xor_sync __activemask",
+        "a missing lane is an error; lanes run one after the other between these",
+    ),
+    "cooperative groups": (
+        "this_thread_block tiled_partition thread_block_tile coalesced_threads this_grid sync "
+        "thread_rank size num_threads meta_group_rank meta_group_size shfl shfl_up shfl_down "
+        "shfl_xor any all ballot match_any match_all reduce plus less greater bit_and bit_or bit_xor",
+        "tiles of 1 to 32 threads; the grid's rank and size, not its barrier",
+    ),
+    "atomics": (
+        "atomicAdd atomicSub atomicExch atomicMin atomicMax atomicInc atomicDec atomicCAS atomicAnd "
+        "atomicOr atomicXor", "CUDA's overloads, also _block and _system; 16-bit CAS; half types",
+    ),
+    "math": (
+        "sqrtf rsqrtf expf logf powf sinf cosf sincosf sinpif cospif tanhf erff erfinvf normcdff "
+        "lgammaf fmaf hypotf rhypotf norm3df fminf fmaxf min max abs fabs floor ceil round rint "
+        "lrint isnan isinf isfinite signbit __expf __logf __sinf __fdividef __fmaf_rn __fadd_rd "
+        "__fmul_rz __fdiv_ru __fsqrt_rn __saturatef", "by libm, not to libdevice's last bit",
+    ),
+    "conversions": (
+        "__float2int_rn __float2int_rz __double2ll_rd __int2float_rn __float_as_int __int_as_float "
+        "__double_as_longlong __hiloint2double", "",
+    ),
+    "integers": (
+        "__clz __clzll __popc __ffs __brev __byte_perm __funnelshift_l __funnelshift_r __mulhi "
+        "__umulhi __mul24 __umul24 __sad __usad __hadd __rhadd __vadd2 __vadd4 __dp4a", "",
+    ),
+    "vector types": ("char4 uchar2 short2 int2 int3 uint4 float2 float4 double2 longlong2 dim3", ""),
+    "half types": (
+        "__half __half2 __nv_bfloat16 __nv_bfloat162",
+        "ours: conversions, arithmetic, comparisons, atomicAdd; each operation rounds once",
+    ),
+    "loads and stores": ("__ldg __ldca __ldcg __ldcs __ldlu __ldcv __stcg __stcs __stwb __stwt", ""),
+    "others": (
+        "printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", "",
+    ),
+}  # fmt: skip
+
+# What a message calls it -> the words that show it.
+NOT_COVERED: dict[str, str] = {
+    "inline PTX": "asm __asm __asm__",
+    "textures and surfaces": (
+        "texture tex1D tex2D tex3D tex1Dfetch tex1DLayered tex2DLayered tex2DLod tex2Dgather "
+        "texCubemap cudaTextureObject_t cudaSurfaceObject_t surf1Dread surf1Dwrite surf2Dread "
+        "surf2Dwrite surf3Dread surf3Dwrite surface"
+    ),
+    "tensor cores (wmma)": "nvcuda wmma mma.h",
+    "asynchronous copies and barriers": (
+        "__pipeline_memcpy_async __pipeline_commit __pipeline_wait_prior cuda_pipeline.h "
+        "cuda/barrier cuda/pipeline memcpy_async cooperative_groups/memcpy_async.h"
+    ),
+    "libcu++, CUB and Thrust": "cuda/std/ cuda/atomic cub/ thrust/ cub thrust",
+    "clusters": "cluster_group this_cluster __cluster_dims__ cluster_dims",
+    "barriers of the whole grid": "grid_group::sync this_multi_grid",
+    "the device's heap": "malloc free __nv_aligned_device_malloc",
+    "launches from a kernel": "<<< cudaLaunchDevice cudaDeviceSynchronize",
+    "managed memory": "__managed__",
+    "address spaces": "__isShared __isGlobal __isLocal __isConstant __cvta_generic_to_shared",
+    "unsynchronised warp functions": (
+        "__shfl __shfl_up __shfl_down __shfl_xor __any __all __ballot"
+    ),
+    "8-bit and 4-bit floats": "cuda_fp8.h cuda_fp6.h cuda_fp4.h __nv_fp8_e4m3 __nv_fp8_e5m2",
+    "cuRAND and cuComplex": "curand_kernel.h curand_init cuComplex.h cuCmulf",
+}
+
+_ERROR = re.compile(r"^(\S+?):(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_QUOTED = re.compile(r"['‘]([^'’]+)['’]|(\S+\.h(?:pp)?|\S+/\S+): No such file")
+_LINE_MARK = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?')
+_PREFIX = "gputensor_not_covered_"
+
+
+def named(word: str) -> str | None:
+    """The group of constructs that are not covered which a word of an error message belongs to."""
+    word = word.removeprefix(_PREFIX).split("(")[0].strip()
+    for group, words in NOT_COVERED.items():
+        for known in words.split():
+            if word == known or known.endswith("/") and word.startswith(known):
+                return group
+            if "::" in known and known in word:
+                return group
+    return None
+
+
+def explain(log: str, unit: str) -> str:
+    """g++'s log under one sentence about the first construct that the emulator does not cover."""
+    for match in _ERROR.finditer(log):
+        file, line, message = os.path.basename(match[1]), int(match[2]), match[4]
+        words = [a or b for a, b in _QUOTED.findall(message)]
+        if "<<<" in _line_of(unit, match[1], line):
+            words.append("<<<")
+        for word in words:
+            group = named(word)
+            if group is not None:
+                shown = word.removeprefix(_PREFIX)
+                return f"{file}:{line}: '{shown}' is not covered by the emulator ({group})\n{log}"
+    return log
+
+
+def _line_of(unit: str, file: str, line: int) -> str:
+    """A line of a file as it stands in the unit, by its `#line` marks."""
+    at_file, at_line = "", 0
+    for text in unit.splitlines():
+        mark = _LINE_MARK.match(text)
+        if mark is not None:
+            at_file, at_line = mark[2] or at_file, int(mark[1])
+            continue
+        if at_file == file and at_line == line:
+            return text
+        at_line += 1
+    return ""
+
+
+def tables() -> str:
+    """Both tables as Markdown, as the documentation shows them."""
+    lines = ["| covered | constructs | |", "|---|---|---|"]
+    for group, (words, note) in COVERED.items():
+        lines.append(f"| {group} | {_code(words)} | {note} |")
+    lines += ["", "| not covered: a compile error with its name and line | among them |", "|---|---|"]
+    for group, words in NOT_COVERED.items():
+        lines.append(f"| {group} | {_code(words)} |")
+    return "\n".join(lines)
+
+
+def _code(words: str) -> str:
+    return " ".join(f"`{word.replace('-', ' ')}`" for word in words.split())

@@ -1,0 +1,196 @@
+"""What the engine found wrong, as one sentence: place, what, block, thread and element.
+
+    blur.cu:41: read 4 B past 'src' (block (3,0,0), thread (31,0,0), index 307200 of 307200)
+
+The engine gives numbers; the names come from the kernel's signature, the lines from addr2line, which
+comes with g++.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+# (name, offset in the parameter bytes, bytes of an element) of each pointer parameter.
+Arguments = tuple[tuple[str, int, int], ...]
+
+_SHIM_FILES = (
+    "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
+    "cuda_fp16.h cuda_bf16.h cooperative_groups.h layout.cuh half_types.h users_functions.h reduce.h"
+).split()
+_KINDS = ("read", "write", "atomic operation")
+_NO_THREAD = 2**32 - 1
+
+
+class Index3(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
+
+    def __str__(self) -> str:
+        return f"({self.x},{self.y},{self.z})"
+
+
+class Found(ctypes.Structure):
+    """An allocation that a pointer lies in; device -1 is pinned host memory."""
+
+    _fields_ = (
+        ("begin", ctypes.c_void_p),
+        ("nbytes", ctypes.c_size_t),
+        ("device", ctypes.c_int),
+        ("state", ctypes.c_int),
+    )
+
+    def __str__(self) -> str:
+        where = f"device {self.device}" if self.device >= 0 else "pinned host memory"
+        return f"{self.nbytes} bytes at {self.begin:#x} on {where}{', freed' if self.state else ''}"
+
+
+class Finding(ctypes.Structure):
+    """The engine's `finding`."""
+
+    _fields_ = (
+        ("what", ctypes.c_char * 600),
+        ("file", ctypes.c_char * 200),
+        ("line", ctypes.c_uint),
+        ("pc", ctypes.c_void_p),
+        ("block", Index3),
+        ("thread", Index3),
+        ("address", ctypes.c_void_p),
+        ("size", ctypes.c_ulonglong),
+        ("kind", ctypes.c_int),
+        ("other_pc", ctypes.c_void_p),
+        ("other_block", Index3),
+        ("other_thread", Index3),
+        ("other_kind", ctypes.c_int),
+    )
+
+
+def sentence(
+    machine: Machine, kernel: str, found: Finding, params: bytes, arguments: Arguments
+) -> str:
+    """The whole sentence; without a place it begins with the kernel's name."""
+    what = found.what.decode(errors="replace")
+    where = [f"block {found.block}"]
+    if found.thread.x != _NO_THREAD:
+        where.append(f"thread {found.thread}")
+    place = _place(machine, found.file.decode(errors="replace"), found.line, found.pc)
+    if found.size:
+        what, more = _access(machine, what, found, params, arguments)
+        where += more
+    return f"{place or kernel}: {what} ({', '.join(where)})"
+
+
+# --- accesses of memory -------------------------------------------------------------------------
+
+
+def _access(
+    machine: Machine, what: str, found: Finding, params: bytes, arguments: Arguments
+) -> tuple[str, list[str]]:
+    address, size = found.address or 0, found.size
+    did = "wrote" if found.kind == 1 else _KINDS[found.kind]
+    amount = "" if found.kind == 2 else f" {size} B"
+    near = None if "shared" in what else machine.nearest(address)
+    name, index = _argument(near, address, params, arguments)
+    if what == "race":
+        other = _place(machine, "", 0, found.other_pc) or "an unknown line"
+        if near is None or not _inside(near, address):
+            name, index = "shared memory", []
+        text = (
+            f"race for {name or 'memory'}: nothing orders this {_KINDS[found.kind]} and the "
+            f"{_KINDS[found.other_kind]} at {other}"
+        )
+        same_block = str(found.block) == str(found.other_block)
+        who = "" if same_block else f"block {found.other_block}, "
+        return text, [*index, f"the other by {who}thread {found.other_thread}"]
+    if what == "uninitialised shared memory":
+        return f"{did}{amount} of shared memory that no thread has written", []
+    if "shared" in what:
+        return f"{did}{amount} {what}", []
+    if what == "memory of another device":
+        device = f"device {near.device}" if near is not None else "another device"
+        return f"{did}{amount} of {name or 'memory'} on {device}, which this kernel may not use", index
+    if what != "out of bounds":
+        return f"{did}{amount} of {what}", index
+    if near is None or not _close(near, address):
+        return f"{did}{amount} at {address:#x}, which lies in no memory of the device", []
+    side = "before" if address < (near.begin or 0) else "past"
+    if name is not None:
+        return f"{did}{amount} {side} {name}", index
+    at = address - (near.begin or 0)
+    return f"{did}{amount} {side} an allocation of {near.nbytes} bytes", [f"byte {at}"]
+
+
+def _inside(near: Found, address: int) -> bool:
+    return (near.begin or 0) <= address < (near.begin or 0) + near.nbytes
+
+
+def _close(near: Found, address: int) -> bool:
+    begin = near.begin or 0
+    return begin - (1 << 20) <= address < begin + near.nbytes + (1 << 20)
+
+
+def _argument(
+    near: Found | None, address: int, params: bytes, arguments: Arguments
+) -> tuple[str | None, list[str]]:
+    """The argument that an address was meant for, quoted, and which of its elements."""
+    best: tuple[int, str, list[str]] | None = None
+    for name, offset, itemsize in arguments:
+        pointer = int.from_bytes(params[offset : offset + 8], "little")
+        if near is None or not pointer or not _inside(near, pointer):
+            continue
+        count = ((near.begin or 0) + near.nbytes - pointer) // itemsize
+        index = [f"index {(address - pointer) // itemsize} of {count}"]
+        distance = abs(address - pointer)
+        if best is None or distance < best[0]:
+            best = distance, f"'{name}'", index
+    return (best[1], best[2]) if best else (None, [])
+
+
+_ALLOCATION = re.compile(r"an allocation of (\d+) bytes at (0x[0-9a-f]+) on device \d+")
+
+
+def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
+    """A sentence about an allocation's guards, with the name of the argument that points to it."""
+    match = _ALLOCATION.search(text)
+    if match is None:
+        return text
+    begin, nbytes = int(match[2], 16), int(match[1])
+    for name, offset, _ in arguments:
+        if begin <= int.from_bytes(params[offset : offset + 8], "little") < begin + nbytes:
+            return text.replace(match[0], f"'{name}' ({nbytes} bytes)")
+    return text
+
+
+# --- places -------------------------------------------------------------------------------------
+
+_OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
+
+
+def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
+    """`blur.cu:41`, from what the compiler said or from an instruction's address."""
+    if file and line:
+        return f"{os.path.basename(file)}:{line}"
+    in_object = _OBJECT.search(file)  # as libasan writes what it could not name
+    if in_object is not None:
+        return _line_of(in_object[1], int(in_object[2], 16))
+    if file:
+        return ":".join(os.path.basename(file).split(":")[:2])
+    at = machine.place_of(pc)
+    return None if at is None else _line_of(at[0], at[1] - 1)
+
+
+def _line_of(path: str, offset: int) -> str | None:
+    """The innermost place in the user's text of an instruction, past the emulator's headers."""
+    command = ["addr2line", "-s", "-i", "-e", path, hex(offset)]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    places = [row.split(" ")[0] for row in answer.splitlines()]
+    own = [p for p in places if p.partition(":")[0] not in _SHIM_FILES and not p.startswith("?")]
+    return own[0] if own else None

@@ -1,0 +1,355 @@
+// Every load and store of an instrumented kernel: whether it may be there, whether shared memory
+// was written before, and whether two threads race for a word.
+//
+// A race is two accesses of one word by two threads, one of them a write, not both atomic, that
+// nothing orders: no barrier of the block, no __syncwarp of both lanes, and no __threadfence and
+// atomic operation of the first followed by an atomic operation of the second. Two writes of the
+// same value are let pass. Of many readers of a word the first and the last are remembered.
+#pragma once
+
+#include <sys/mman.h>
+
+#include "fibers.h"
+
+namespace {
+
+struct options {
+  int device;
+  unsigned reachable;   // a bit for each device whose memory may be used
+  int order;            // of blocks and of threads between barriers
+  unsigned long long seed;
+  int check_memory, check_fresh, check_races;
+};
+options chosen;
+
+// Who touched a word last; belongs to no launch while the stamp is 0.
+struct touch {
+  unsigned stamp, block, epoch, time, tick;
+  unsigned thread : 16, bytes : 4, kind : 4;
+  void* pc;
+};
+struct cell {
+  touch write, reads[2];
+};
+struct cells {
+  size_t nbytes;
+  cell* first;
+};
+
+unsigned launch_stamp, tick;
+unsigned epoch;                     // barriers that the running block has passed
+unsigned clocks[MAX_THREADS];       // __syncwarp that a thread has passed
+unsigned known[MAX_THREADS][32];    // up to which of those times a thread knows its warp's lanes
+struct publication {
+  unsigned fenced, published, acquired;
+};
+publication of_thread[MAX_THREADS];
+publication* of_block;              // by linear index of the block, in this launch
+unsigned linear_block;
+cells shared_cells[2];              // dynamic, static
+unsigned char* fresh_bytes[2];      // 0 where shared memory was not written
+size_t fresh_room[2];
+struct symbol_cells {
+  const symbol* of;
+  cells c;
+};
+symbol_cells of_symbols[64];
+unsigned symbol_count;
+
+const unsigned char *cached_begin, *cached_end;
+cells* cached_cells;
+const unsigned char* stack_top;     // of the thread that runs plain kernels
+
+struct {
+  bool active;
+  finding what;
+  const unsigned char* address;
+  unsigned size;
+  unsigned char before[16];
+} pending;  // a second write: a race unless it writes what is there
+
+void free_cells(cells& c) {
+  if (c.first) munmap(c.first, (c.nbytes / 4 + 2) * sizeof(cell));
+  c = {0, nullptr};
+}
+
+void make_cells(cells& c, size_t nbytes) {
+  if (c.first && c.nbytes >= nbytes) return;
+  free_cells(c);
+  void* p = mmap(nullptr, (nbytes / 4 + 2) * sizeof(cell), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p != MAP_FAILED) c = {nbytes, (cell*)p};
+}
+
+void free_shadow(const allocation& a) {
+  if (!a.shadow) return;
+  free_cells(*(cells*)a.shadow);
+  free(a.shadow);
+}
+
+unsigned linear_thread() {
+  if (running) return (unsigned)(running - fibers);
+  const index3 &t = *now.m->thread_index, &d = *now.m->block_dim;
+  return (t.z * d.y + t.y) * d.x + t.x;
+}
+
+index3 thread_at(unsigned i) {
+  const index3& d = *now.m->block_dim;
+  return {i % d.x, i / d.x % d.y, i / d.x / d.y};
+}
+
+index3 block_at(unsigned i) {
+  const index3& g = *now.m->grid_dim;
+  return {i % g.x, i / g.x % g.y, i / g.x / g.y};
+}
+
+[[noreturn]] void fail_access(const char* what, const void* address, unsigned long long size,
+                              access_kind kind, void* pc) {
+  write_report(what, nullptr, 0, *now.m->thread_index);
+  fault.pc = pc;
+  fault.address = address;
+  fault.size = size;
+  fault.kind = kind;
+  leave();
+}
+
+bool is_ordered(const touch& before, unsigned thread, bool is_shared) {
+  if (before.stamp != launch_stamp) return true;
+  publication first, second;
+  if (before.block != linear_block) {
+    if (is_shared) return true;
+    first = of_block[before.block];
+    second = of_block[linear_block];
+  } else {
+    if (before.thread == thread || before.epoch != epoch) return true;
+    if (before.thread / 32 == thread / 32 && known[thread][before.thread % 32] > before.time)
+      return true;
+    first = of_thread[before.thread];
+    second = of_thread[thread];
+  }
+  return before.tick < first.fenced && first.published && second.acquired > first.published;
+}
+
+void settle_pending() {
+  pending.active = false;
+  if (memcmp(pending.before, pending.address, pending.size) == 0) return;
+  fault = pending.what;
+  leave();
+}
+
+void describe_race(const touch& first, unsigned long long address, unsigned size, access_kind kind,
+                   void* pc) {
+  fault = {};
+  snprintf(fault.what, sizeof fault.what, "race");
+  fault.block = *now.m->block_index;
+  fault.thread = *now.m->thread_index;
+  fault.address = (const void*)address;
+  fault.size = size;
+  fault.kind = kind;
+  fault.pc = pc;
+  fault.other_pc = first.pc;
+  fault.other_kind = (int)first.kind;
+  fault.other_block = block_at(first.block);
+  fault.other_thread = thread_at(first.thread);
+}
+
+void check_race(cells& c, size_t offset, const unsigned char* address, unsigned long long size,
+                access_kind kind, void* pc, bool is_shared) {
+  const unsigned thread = linear_thread();
+  for (unsigned long long done = 0; done < size;) {
+    const size_t at = offset + done;
+    const unsigned skip = at % 4;
+    const unsigned here = size - done < 4 - skip ? (unsigned)(size - done) : 4 - skip;
+    const unsigned bytes = ((1u << here) - 1) << skip;
+    cell& word = c.first[at / 4];
+    const touch* other = nullptr;
+    if (word.write.bytes & bytes && !(kind == ATOMIC && word.write.kind == ATOMIC) &&
+        !is_ordered(word.write, thread, is_shared))
+      other = &word.write;
+    for (int r = 0; r < 2 && kind != READ && !other; ++r)
+      if (word.reads[r].bytes & bytes && !is_ordered(word.reads[r], thread, is_shared))
+        other = &word.reads[r];
+    if (other) {
+      const finding kept = fault;
+      describe_race(*other, (unsigned long long)address, (unsigned)size, kind, pc);
+      if (!(kind == WRITE && other->kind == WRITE && size <= sizeof pending.before)) leave();
+      pending.active = true;
+      pending.what = fault;
+      pending.address = address;
+      pending.size = (unsigned)size;
+      memcpy(pending.before, address, size);
+      fault = kept;
+    }
+    const touch mine = {launch_stamp, linear_block, epoch, clocks[thread], tick,
+                        thread, bytes, (unsigned)kind, pc};
+    if (kind != READ) {
+      // a word may be written in parts by several threads, none of which races with another
+      const bool joins = word.write.stamp == launch_stamp && word.write.block == linear_block &&
+                         word.write.epoch == epoch && word.write.thread == thread;
+      const unsigned earlier = joins ? word.write.bytes : 0;
+      word.write = mine;
+      word.write.bytes = (bytes | earlier) & 15;
+    } else if (word.reads[0].thread == thread || is_ordered(word.reads[0], thread, is_shared)) {
+      word.reads[0] = mine;
+    } else {
+      word.reads[1] = mine;
+    }
+    done += here;
+  }
+}
+
+// A part of shared memory; `part` is 0 for dynamic, 1 for static.
+void access_shared(int part, size_t offset, const unsigned char* address, unsigned long long size,
+                   access_kind kind, void* pc) {
+  if (chosen.check_fresh) {
+    unsigned char* written = fresh_bytes[part] + offset;
+    if (kind == WRITE) {
+      memset(written, 1, size);
+    } else {
+      bool any = false;
+      for (unsigned long long i = 0; i < size; ++i) any |= written[i];
+      if (!any) fail_access("uninitialised shared memory", address, size, kind, pc);
+    }
+  }
+  if (chosen.check_races && shared_cells[part].first)
+    check_race(shared_cells[part], offset, address, size, kind, pc, true);
+}
+
+void note_atomic(publication& who) {
+  who.acquired = tick;
+  if (who.fenced) who.published = tick;
+}
+
+void access(const void* raw, unsigned long long size, access_kind kind, void* pc) {
+  const unsigned char* p = (const unsigned char*)raw;
+  if (pending.active) settle_pending();
+  if (kind == ATOMIC) {
+    const unsigned t = linear_thread();
+    ++tick;
+    note_atomic(of_thread[t]);
+    if (of_block) note_atomic(of_block[linear_block]);
+  }
+  if (p >= cached_begin && p + size <= cached_end) {
+    if (cached_cells) check_race(*cached_cells, (size_t)(p - cached_begin), p, size, kind, pc, false);
+    return;
+  }
+  const unsigned char* dynamic = now.m->dynamic_shared;
+  if (p >= dynamic && p < dynamic + now.m->dynamic_shared_size) {
+    if (p + size > dynamic + now.shared_bytes)
+      fail_access("past dynamic shared memory", raw, size, kind, pc);
+    access_shared(0, (size_t)(p - dynamic), p, size, kind, pc);
+    return;
+  }
+  if (p >= now.shared_begin && p + size <= now.shared_end) {
+    access_shared(1, (size_t)(p - now.shared_begin), p, size, kind, pc);
+    return;
+  }
+  if (running) {
+    const unsigned char* low = stacks + (running - fibers) * stack_size;
+    if (p >= low && p < low + stack_size) return;
+    if (p >= stacks && p < stacks + MAX_THREADS * stack_size)
+      fail_access("local memory of another thread", raw, size, kind, pc);
+  } else if (p >= (const unsigned char*)__builtin_frame_address(0) && p < stack_top) {
+    return;
+  }
+  if (p >= now.image_begin && p < now.image_end) {
+    for (const symbol* s = now.m->first_symbol; s; s = s->next) {
+      const unsigned char* begin = (const unsigned char*)s->address;
+      if (p < begin || p + size > begin + s->nbytes) continue;
+      for (unsigned i = 0; chosen.check_races && i < symbol_count; ++i)
+        if (of_symbols[i].of == s && of_symbols[i].c.first)
+          check_race(of_symbols[i].c, (size_t)(p - begin), p, size, kind, pc, false);
+      return;
+    }
+    if (kind == READ) return;
+    fail_access("past static shared memory", raw, size, kind, pc);
+  }
+  allocation* a = find(p);
+  if (!a || p + size > a->begin + a->nbytes)
+    fail_access("out of bounds", raw, size, kind, pc);
+  if (a->device >= 0 && a->device != chosen.device && !(chosen.reachable >> a->device & 1))
+    fail_access("memory of another device", raw, size, kind, pc);
+  cached_begin = a->begin;
+  cached_end = a->begin + a->nbytes;
+  cached_cells = nullptr;
+  if (chosen.check_races) {
+    if (!a->shadow) a->shadow = calloc(1, sizeof(cells));
+    make_cells(*(cells*)a->shadow, a->nbytes);
+    if (((cells*)a->shadow)->first) cached_cells = (cells*)a->shadow;
+    if (cached_cells) check_race(*cached_cells, (size_t)(p - a->begin), p, size, kind, pc, false);
+  }
+}
+
+// __threadfence: what the thread did before it is seen by whoever sees its next atomic operation.
+void fence() {
+  ++tick;
+  of_thread[linear_thread()].fenced = tick;
+  if (of_block) of_block[linear_block].fenced = tick;
+}
+
+void begin_checked_launch(unsigned blocks) {
+  cached_begin = cached_end = nullptr;
+  cached_cells = nullptr;
+  pending.active = false;
+  ++launch_stamp;
+  tick = 0;
+  free(of_block);
+  of_block = nullptr;
+  const size_t sizes[2] = {now.shared_bytes, (size_t)(now.shared_end - now.shared_begin)};
+  for (int part = 0; part < 2; ++part)
+    if (sizes[part] > fresh_room[part]) {
+      fresh_bytes[part] = (unsigned char*)realloc(fresh_bytes[part], sizes[part]);
+      fresh_room[part] = sizes[part];
+    }
+  if (!chosen.check_races) return;
+  of_block = (publication*)calloc(blocks, sizeof(publication));
+  for (int part = 0; part < 2; ++part)
+    if (sizes[part]) make_cells(shared_cells[part], sizes[part]);
+  for (unsigned i = 0; i < symbol_count; ++i) free_cells(of_symbols[i].c);
+  symbol_count = 0;
+  for (const symbol* s = now.m->first_symbol; s && symbol_count < 64; s = s->next) {
+    of_symbols[symbol_count] = {s, {0, nullptr}};
+    make_cells(of_symbols[symbol_count++].c, s->nbytes);
+  }
+}
+
+void begin_checked_block(unsigned number) {
+  linear_block = number;
+  epoch = 0;
+  if (chosen.check_fresh) {
+    if (now.shared_bytes) memset(fresh_bytes[0], 0, now.shared_bytes);
+    if (now.shared_begin)
+      memset(fresh_bytes[1], 0, (size_t)(now.shared_end - now.shared_begin));
+  }
+  if (!chosen.check_races) return;
+  memset(clocks, 0, sizeof(unsigned) * thread_count);
+  memset(known, 0, sizeof(known[0]) * thread_count);
+  memset(of_thread, 0, sizeof(publication) * thread_count);
+}
+
+void pass_block_barrier() { ++epoch; }
+
+// At the end of a block. False: the last write was a race after all.
+bool pending_settled() {
+  if (!pending.active) return true;
+  pending.active = false;
+  if (memcmp(pending.before, pending.address, pending.size) == 0) return true;
+  fault = pending.what;
+  return false;
+}
+
+// The lanes of `here` have passed a __syncwarp together.
+void join_lanes(unsigned first, unsigned here) {
+  if (!chosen.check_races) return;
+  unsigned all[32] = {};
+  for (unsigned i = 0; i < 32; ++i) {
+    if (!(here >> i & 1)) continue;
+    known[first + i][i] = ++clocks[first + i];
+    for (unsigned j = 0; j < 32; ++j)
+      if (known[first + i][j] > all[j]) all[j] = known[first + i][j];
+  }
+  for (unsigned i = 0; i < 32; ++i)
+    if (here >> i & 1) memcpy(known[first + i], all, sizeof all);
+}
+
+}  // namespace

@@ -1,0 +1,9 @@
+// Words that a C++ compiler knows and that mean something else on a GPU, or nothing: a text that
+// uses one does not compile. Included behind all else, before the text of a user.
+#pragma once
+
+#define asm gputensor_not_covered_asm
+#define __asm gputensor_not_covered___asm
+#define __asm__ gputensor_not_covered___asm__
+#define malloc gputensor_not_covered_malloc
+#define free gputensor_not_covered_free

@@ -1,0 +1,113 @@
+"""How kernels of the emulator are built and run: their checks, and the order of their threads.
+
+`GPUTENSOR_EMULATOR_SANITIZE` names what is checked at each access of memory, in a build of its own:
+`memory` (bounds of arguments and of shared memory), `init` (shared memory is read before it is
+written), `race`, or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_SCHEDULE` is the
+order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
+(`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU would show some day.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gputensor.core import errors
+
+CHECKS = ("memory", "init", "race")
+SCHEDULES = ("forward", "reversed", "random")
+
+
+class Options(ctypes.Structure):
+    """What the engine is told at each launch."""
+
+    _fields_ = (
+        ("device", ctypes.c_int),
+        ("reachable", ctypes.c_uint),
+        ("order", ctypes.c_int),
+        ("seed", ctypes.c_ulonglong),
+        *((f"check_{name}", ctypes.c_int) for name in ("memory", "fresh", "races")),
+    )
+
+
+class Settings:
+    """What holds for launches from now on. Immutable: a launch that waits keeps its own."""
+
+    __slots__ = ("checks", "schedule", "seed")
+
+    def __init__(self, checks: frozenset[str], schedule: str, seed: int) -> None:
+        self.checks, self.schedule, self.seed = checks, schedule, seed
+
+    @property
+    def is_instrumented(self) -> bool:
+        """Whether kernels are built with a call at each access."""
+        return bool(self.checks)
+
+    def options(self, device_index: int, reachable: int) -> Options:
+        return Options(
+            device_index, reachable, SCHEDULES.index(self.schedule), self.seed,
+            *(int(name in self.checks) for name in CHECKS),
+        )  # fmt: skip
+
+
+_now: Settings | None = None
+
+
+def current() -> Settings:
+    global _now
+    if _now is None:
+        _now = from_environment()
+    return _now
+
+
+def from_environment() -> Settings:
+    schedule = os.environ.get("GPUTENSOR_EMULATOR_SCHEDULE") or "forward"
+    seed = os.environ.get("GPUTENSOR_EMULATOR_SEED") or "0"
+    return _made(
+        parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""), schedule, int(seed)
+    )
+
+
+def parse_checks(text: str) -> frozenset[str]:
+    """`memory,race` as a set; libasan's `1` is none of these checks."""
+    names = [name for name in text.replace(" ", "").split(",") if name not in ("", "0", "1")]
+    if names == ["all"]:
+        return frozenset(CHECKS)
+    unknown = next((name for name in names if name not in CHECKS), None)
+    if unknown is not None:
+        rule = f"be all, or of {', '.join(CHECKS)} (or 1, for libasan)"
+        raise errors.wrong_setting("GPUTENSOR_EMULATOR_SANITIZE", rule, text)
+    return frozenset(names)
+
+
+def _made(checks: frozenset[str], schedule: str, seed: int) -> Settings:
+    if schedule not in SCHEDULES:
+        rule = f"be one of {', '.join(SCHEDULES)}"
+        raise errors.wrong_setting("GPUTENSOR_EMULATOR_SCHEDULE", rule, schedule)
+    return Settings(checks, schedule, seed)
+
+
+@contextmanager
+def using(
+    checks: str | None = None, schedule: str | None = None, seed: int | None = None
+) -> Iterator[Settings]:
+    """Other settings inside the block, for the whole process; None keeps what is set."""
+    global _now
+    before = current()
+    _now = _made(
+        before.checks if checks is None else parse_checks(checks),
+        before.schedule if schedule is None else schedule,
+        before.seed if seed is None else seed,
+    )
+    try:
+        yield _now
+    finally:
+        _now = before
+
+
+def forget() -> None:
+    """Read the environment again: for tests."""
+    global _now
+    _now = None

@@ -1,0 +1,164 @@
+"""A user's `.cu` text through NVRTC: standard headers, CUDA's own where they are, C++ names, facts.
+
+It needs no GPU. Beside the cubin it keeps what NVRTC tells once only: the mangled names of kernels
+and variables, and what ptxas says about registers. Our own kernels need none of this (nvrtc.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module, resources
+from typing import Any
+
+from gputensor.core import errors
+
+from . import kernel_cache, nvrtc
+from .emulator import source
+
+# Headers of the C library and of CUDA's host side that a text may name.
+STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
+_CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+class Image(bytes):
+    """A cubin that knows the names of its kernels and variables as the text spells them.
+
+    names: spelt -> mangled. log: ptxas' words. ptx: the text between.
+    """
+
+    names: dict[str, str]
+    log: str
+    ptx: str
+
+
+def binding() -> Any:
+    """CuPy's binding of NVRTC. Raises: DeviceError, with the reason, where there is none."""
+    try:
+        found = import_module(f"{__package__}.cuda").cupy.cuda.nvrtc
+        found.getVersion()
+    except Exception as error:  # of many classes where parts of CUDA are absent
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise errors.no_device(
+            "cuda", f"NVRTC is not usable: {reason}; pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
+        ) from error
+    return found
+
+
+def compile_text(
+    binding: Any,
+    text: str,
+    defines: Mapping[str, object],
+    arch: str,
+    entries: Sequence[str],
+    headers: Mapping[str, str],
+    options: Sequence[str] = (),
+) -> Image:
+    """The cubin of a text, with names, log and PTX; from the cache where it was compiled before.
+
+    entries: kernels and `&variable`s that have C++ names.
+    """
+    standard = {name: '#include "gputensor/standard.h"\n' for name in STANDARD}
+    own = {**standard, "gputensor/standard.h": _standard_header(), **headers}
+    if not cuda_headers():
+        own |= _own_half_types()
+    given = (
+        *nvrtc.OPTIONS, f"-arch={arch}", "--ptxas-options=-v", *options,
+        *(f"-D{name}={value}" for name, value in defines.items()),
+        *(f"-I{place}" for place in _include_folders(text, own)),
+    )  # fmt: skip
+    title = nvrtc.title_of(text)
+    key = kernel_cache.key(text, own, given, tuple(entries), nvrtc.version(binding))
+
+    def build() -> bytes:
+        return _build(binding, text, title, own, given, defines, entries)
+
+    payload, _ = kernel_cache.fetch(key, ".cubin", build, f"{title} {arch} {' '.join(entries)}")
+    length = int.from_bytes(payload[:4], "little")
+    facts = json.loads(payload[4 : 4 + length])
+    image = Image(payload[4 + length :])
+    image.names, image.log, image.ptx = facts["names"], facts["log"], facts["ptx"]
+    return image
+
+
+@cache
+def _standard_header() -> str:
+    return resources.files(__package__).joinpath("emulator/include/gputensor/standard.h").read_text()
+
+
+@cache
+def _own_half_types() -> dict[str, str]:
+    """Ours, where CUDA's headers are not installed: the emulator's text is also a GPU's."""
+    folder = resources.files(__package__) / "emulator" / "include"
+    names = ("half_types.h", "cuda_fp16.h", "cuda_bf16.h")
+    return {name: folder.joinpath(name).read_text() for name in names}
+
+
+def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:
+    """CUDA's headers, where the text names one that we do not have."""
+    return cuda_headers() if set(_CUDA_INCLUDE.findall(text)) - set(own) else ()
+
+
+@cache
+def cuda_headers() -> tuple[str, ...]:
+    """Folders with CUDA's headers: of NVIDIA's wheels, else of an installed toolkit; () for none.
+
+    CUDA's headers of 16-bit floats and of groups include libcu++, which is another wheel; CuPy
+    brings it along.
+    """
+    named = [os.environ[v] for v in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(v)]
+    toolkits = [os.path.join(p, "include") for p in (*named, "/usr/local/cuda")]
+    core = _first(["nvidia/cuda_runtime/include", "nvidia/cu13/include"], toolkits, "cuda_fp16.h")
+    if core is None:
+        return ()
+    own = [core, os.path.join(core, "cccl")]
+    beside = ["nvidia/cuda_cccl/include", "cupy/_core/include/cupy/_cccl/libcudacxx"]
+    target = _has(own, "nv/target") or _first(beside, [], "nv/target")
+    if target is None:
+        return ()
+    return (core,) if target == core else (core, target)
+
+
+def _first(in_wheels: Sequence[str], elsewhere: Sequence[str], header: str) -> str | None:
+    folders = [os.path.join(p, w) for p in sys.path for w in in_wheels]
+    return _has([*folders, *elsewhere], header)
+
+
+def _has(folders: Sequence[str], header: str) -> str | None:
+    return next((f for f in folders if os.path.exists(os.path.join(f, header))), None)
+
+
+def _build(
+    binding: Any, text: str, title: str, headers: Mapping[str, str], options: Sequence[str],
+    defines: Mapping[str, object], entries: Sequence[str],
+) -> bytes:  # fmt: skip
+    program = binding.createProgram(
+        text, title, tuple(h.encode() for h in headers.values()), tuple(n.encode() for n in headers)
+    )
+    try:
+        for name in entries:
+            binding.addNameExpression(program, name)
+        try:
+            binding.compileProgram(program, tuple(options))
+        except binding.NVRTCError as error:
+            log = binding.getProgramLog(program) or str(error)
+            raise errors.kernel_not_compiled(title, dict(defines), log) from None
+        facts = {
+            "names": {name: binding.getLoweredName(program, name) for name in entries},
+            "log": binding.getProgramLog(program),
+            "ptx": _text(binding.getPTX(program)),
+        }
+        is_ptx = any(option.startswith("-arch=compute_") for option in options)
+        image = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
+    finally:
+        binding.destroyProgram(program)
+    head = json.dumps(facts).encode()
+    return len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"  # CuPy strips the last byte
+
+
+def _text(given: Any) -> str:
+    return given.decode(errors="replace") if isinstance(given, bytes) else str(given)

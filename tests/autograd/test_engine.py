@@ -1,0 +1,206 @@
+"""backward and grad: order, accumulation, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import gputensor as gt
+from gputensor.autograd import backward, grad
+
+
+def leaf(*values: float):
+    return gt.tensor([float(v) for v in values], requires_grad=True)
+
+
+def test_gradients_accumulate() -> None:
+    x = leaf(1, 2)
+    for _ in range(2):
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [4, 8]
+
+
+def test_a_diamond_runs_each_node_once() -> None:
+    x = leaf(2)
+    seen = []
+    y = x * 3
+    y.register_hook(lambda g: seen.append(g.item()))
+    (y * y + y).sum().backward()
+    assert seen == [13] and x.grad.item() == 39
+
+
+def test_broadcast_dtype_and_device_are_fitted() -> None:
+    x = gt.ones(3, 1, requires_grad=True)
+    y = gt.ones(2, 1, 4, dtype=gt.float64, requires_grad=True)
+    n = gt.tensor(2.0, requires_grad=True)
+    (x * y + n).sum().backward()
+    assert x.grad.shape == (3, 1) and x.grad.dtype is gt.float32 and x.grad.tolist() == [[8]] * 3
+    assert y.grad.shape == (2, 1, 4) and y.grad.dtype is gt.float64 and n.grad.item() == 24
+
+
+def test_grad_leaves_grad_alone() -> None:
+    x, w = leaf(1, 2), leaf(3, 4)
+    y = (x * w).sum()
+    gx, gw = grad(y, (x, w))
+    assert gx.tolist() == [3, 4] and gw.tolist() == [1, 2] and x.grad is None and w.grad is None
+
+
+def test_grad_of_what_is_no_leaf() -> None:
+    x = leaf(1, 2)
+    y = x * 3
+    z = (y * y).sum()
+    gy, gx = grad(z, (y, x))
+    assert gy.tolist() == [6, 12] and gx.tolist() == [18, 36]
+    (only,) = grad((y * y).sum(), [y], retain_graph=True)
+    assert only.tolist() == [6, 12]
+
+
+def test_grad_runs_only_what_leads_to_its_inputs() -> None:
+    x, w = leaf(1), leaf(2)
+    ran = []
+    a, b = x * 2, w * 3
+    b.grad_fn.register_hook(lambda *_: ran.append("b"))
+    a.grad_fn.register_hook(lambda *_: ran.append("a"))
+    grad((a * b).sum(), x)
+    assert ran == ["a"]
+
+
+def test_unused_inputs() -> None:
+    x, w = leaf(1), leaf(2)
+    with pytest.raises(RuntimeError, match="index 1 appears to not have been used"):
+        grad((x * 2).sum(), (x, w))
+    assert grad((x * 2).sum(), (x, w), allow_unused=True)[1] is None
+    assert grad((x * 2).sum(), (x, w), materialize_grads=True)[1].tolist() == [0]
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        grad((x * 2).sum(), gt.ones(1))
+
+
+def test_grad_outputs() -> None:
+    x = leaf(1, 2)
+    assert grad(x * x, x, gt.tensor([1.0, 10.0]))[0].tolist() == [2, 40]
+    backward([x * 2, (x * 3).sum()], [gt.ones(2), None])
+    assert x.grad.tolist() == [5, 5]
+    with pytest.raises(RuntimeError, match="only for scalar outputs"):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        (x * 2).backward(gt.ones(1))
+    with pytest.raises(RuntimeError, match="does not require grad and does not have a grad_fn"):
+        gt.ones(1).backward()
+    with pytest.raises(RuntimeError, match="real scalar outputs"):
+        gt.tensor([1j], requires_grad=True).sum().backward()
+    with pytest.raises(TypeError):
+        (x * 2).backward(3)
+    with pytest.raises(RuntimeError, match="got 1 tensors and 2"):
+        backward([x * 2], [gt.ones(2), gt.ones(2)])
+
+
+def test_create_graph_to_any_order() -> None:
+    x = leaf(2)
+    y = x * x * x * x
+    for expected in (32, 48, 48, 24):
+        (y,) = grad(y.sum(), x, create_graph=True)
+        assert y.item() == expected and y.requires_grad == (expected != 24 or y.grad_fn is not None)
+
+
+def test_a_graph_is_used_up_unless_it_is_kept() -> None:
+    x = leaf(1, 2)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.backward()
+    assert x.grad.tolist() == [4, 8]
+    z = (x + 1).sum()  # keeps nothing, so nothing is freed
+    z.backward()
+    z.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        _ = y.grad_fn.next_functions[0][0]._saved_self
+
+
+def test_backward_with_inputs() -> None:
+    x, w = leaf(1), leaf(2)
+    y = x * 3
+    (y * w).sum().backward(inputs=[x])
+    assert x.grad.item() == 6 and w.grad is None
+    y = x * 3
+    (y * w).sum().backward(inputs=[y, w])
+    assert y.grad.item() == 2 and w.grad.item() == 3 and x.grad.item() == 6
+    with pytest.raises(RuntimeError, match="not be empty"):
+        (x * 2).sum().backward(inputs=[])
+
+
+def test_a_gradient_is_never_shared() -> None:
+    x, w, g = leaf(1, 2), leaf(1, 2), gt.ones(2)
+    (x + w).backward(g)
+    assert len({t.data_ptr() for t in (x.grad, w.grad, g)}) == 3
+    kept = []
+    y = x * 1
+    y.register_hook(kept.append)
+    x.grad = None
+    y.backward(g)
+    x.grad.add_(1)
+    assert g.tolist() == [1, 1] and kept[0].tolist() == [1, 1]
+    x.grad = None
+    x.view(2).backward(g)
+    assert x.grad.data_ptr() != g.data_ptr()
+
+
+def test_gradients_lie_as_their_leaves() -> None:
+    x = gt.ones(2, 3).t().requires_grad_()
+    (x * gt.ones(3, 2)).sum().backward()
+    assert x.grad.stride() == x.stride()
+    e = gt.ones(3, 4)[:, ::2].requires_grad_()
+    (e * 2).sum().backward()
+    assert e.grad.is_contiguous()
+
+
+def test_accumulating_counts_as_a_write() -> None:
+    x = leaf(1)
+    (x * 2).sum().backward()
+    before = x.grad._version
+    (x * 2).sum().backward()
+    assert x.grad._version == before + 1
+
+
+def test_wrong_gradients_are_named() -> None:
+    class Wrong(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return gt.ones(7)
+
+    with pytest.raises(RuntimeError, match=r"WrongBackward returned an invalid gradient at index 0 - got f32\[7\]"):
+        Wrong.apply(leaf(1, 2)).sum().backward()
+
+
+def test_backward_inside_backward() -> None:
+    x = leaf(3)
+
+    class Inner(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with gt.enable_grad():
+                again = x.detach().requires_grad_()
+                (again * again).sum().backward()
+            return again.grad * g
+
+    Inner.apply(x).sum().backward()
+    assert x.grad.item() == 6
+
+
+def test_nothing_is_recorded_by_backward_itself() -> None:
+    x = leaf(1, 2)
+    (x * x).sum().backward()
+    assert not x.grad.requires_grad and x.grad.is_leaf
+    y = leaf(1, 2)
+    (y * y).sum().backward(create_graph=True)
+    assert y.grad.requires_grad
+    y.grad = None

@@ -1,0 +1,159 @@
+"""A graph dies with its last user, however long it is; and an error names where it came from."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+import gputensor as gt
+from gputensor.core.errors import AnomalyWarning
+
+
+@pytest.fixture
+def without_gc() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Square(gt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * x
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * 2 * x
+
+
+def _programs() -> dict[str, object]:
+    def base(x):
+        c = x.clone()
+        c[0] = 2.0
+        c.view(3).mul_(3)
+        return c
+
+    return {
+        "saved results": lambda x: x.exp().exp(),
+        "in place": lambda x: (x * 2).exp_() * 3,
+        "views": base,
+        "several results": lambda x: gt.stack((x * 2).unbind()),
+        "a custom function": lambda x: Square.apply(x * 1),
+        "reductions": lambda x: x * (x * 2).amax(),
+        "a second derivative": lambda x: gt.autograd.grad((x * x * x).sum(), x, create_graph=True)[0],
+    }
+
+
+@pytest.mark.parametrize("name", _programs())
+def test_no_cycle_keeps_a_graph_alive(name: str, without_gc: None) -> None:
+    x = gt.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = _programs()[name](x)
+    y.register_hook(lambda g: g)
+    y.retain_grad()
+    node, tensor = weakref.ref(y.grad_fn), weakref.ref(y)
+    y.sum().backward()
+    del y
+    assert node() is None and tensor() is None
+    y = _programs()[name](x)  # never differentiated
+    node, tensor = weakref.ref(y.grad_fn), weakref.ref(y)
+    del y
+    assert node() is None and tensor() is None
+
+
+def test_an_error_in_backward_keeps_nothing_alive(without_gc: None) -> None:
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    node = weakref.ref(z.grad_fn)
+    try:
+        z.sum().backward()
+    except RuntimeError:
+        pass
+    del y, z
+    assert node() is None
+
+
+def test_the_saved_tensors_go_when_backward_is_done() -> None:
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    w = gt.ones(2)
+    y = (x * w).sum()
+    kept = weakref.ref(w)
+    del w
+    assert kept() is not None
+    y.backward()
+    assert kept() is None
+
+
+def test_a_chain_of_100_000_operators(without_gc: None) -> None:
+    x = gt.ones(2, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    first = weakref.ref(y.grad_fn)
+    last = y.grad_fn
+    for _ in range(99_999):
+        last = last.next_functions[0][0]
+    deepest = weakref.ref(last)
+    del last
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    (g,) = gt.autograd.grad(y.sum(), x)
+    assert g.tolist() == [1, 1]
+    del y
+    assert first() is None and deepest() is None
+
+
+def test_training_does_not_grow() -> None:
+    w = gt.rand(4, 4).requires_grad_()
+    x = gt.rand(8, 4)
+
+    def step() -> None:
+        loss = (gt.maximum(x @ w, gt.zeros(())) * 2).mean()
+        loss.backward()
+        with gt.no_grad():
+            w.sub_(w.grad, alpha=0.1)
+        w.grad = None
+
+    for _ in range(20):
+        step()
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(200):
+        step()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 20
+
+
+# --- anomaly mode -----------------------------------------------------------------------------------
+
+
+def test_anomaly_mode_names_the_line_of_the_forward_call() -> None:
+    with gt.autograd.detect_anomaly():
+        x = gt.tensor([0.0, 1.0], requires_grad=True)
+        y = x / x  # the culprit
+        with pytest.warns(AnomalyWarning, match="DivBackward0.*\n(.*\n)*.*test_memory.py.*\n.*the culprit"):
+            with pytest.raises(RuntimeError, match="'DivBackward0' returned nan values in its 1th output"):
+                y.sum().backward()
+    assert not gt.autograd.is_anomaly_enabled()
+
+
+def test_anomaly_mode_without_the_check_for_nan() -> None:
+    with gt.autograd.detect_anomaly(check_nan=False), warnings.catch_warnings():
+        x = gt.tensor([0.0, 1.0], requires_grad=True)
+        (x / x).sum().backward()
+        y = x * 1
+        z = y * y
+        y.add_(1)
+        with pytest.warns(AnomalyWarning, match="MulBackward0"), pytest.raises(RuntimeError, match="inplace"):
+            z.sum().backward()
+    with gt.autograd.set_detect_anomaly(False):
+        assert not gt.autograd.is_anomaly_enabled()

@@ -1,0 +1,260 @@
+"""Benchmarks at toy sizes: what a record holds, that it is valid, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from bench import __main__ as command
+from bench import compare, layout, layout_sides, pack, peers, plots, record, timing
+from bench.environment import environment
+from bench.layout_cases import CASES
+from bench.places import POISON, Host, WrongResult, pattern
+
+ROOT = Path(__file__).parents[2]
+SOME = (1, 6, 14, 18, 33, 36, 37)
+
+
+@pytest.fixture(scope="module")
+def data():
+    before = gt.get_num_threads()
+    yield layout.run("cpu", rounds=5, only=SOME, libraries=("numpy", "opencv"), scale=16)
+    gt.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def made(data):
+    return record.build(data, environment("cpu"))
+
+
+def test_there_are_38_cases_and_they_say_what_they_are():
+    assert [c.number for c in CASES] == list(range(1, 39))
+    assert len({c.title for c in CASES}) == 38
+    for case in CASES:
+        size = int(np.prod(case.shape, dtype=np.int64)) * case.source.itemsize
+        written = int(np.prod(case.strided(case.shape)[0], dtype=np.int64)) * case.result.itemsize
+        assert max(size, written) >= 1 << 19
+        assert max(size, written) <= 1 << 30
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.number}")
+def test_strided_describes_the_view(case):
+    shape = tuple(min(n, 6) for n in case.cpu_shape)
+    if case.name == "narrow_t":
+        shape = (6, 12)
+    dense = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
+    view = case.view(dense)
+    sizes, strides, offset = case.strided(shape)
+    flat = dense.reshape(-1)
+    assert (Host().numpy(flat, (sizes, strides, offset)) == view).all()
+
+
+def test_the_record_is_valid_and_is_nvbenchs(made, tmp_path):
+    record.write(made, tmp_path / "r.json")
+    ours = record.read(tmp_path / "r.json")
+    assert [c["number"] for c in ours["cases"]] == list(SOME)
+    raw = json.loads((tmp_path / "r.json").read_text())
+    assert raw["meta"]["version"]["json"]["string"] == "1.0.0"
+    states = raw["benchmarks"][0]["states"]
+    assert len(states) == len(SOME) * 2
+    for state in states:
+        tags = [s["tag"] for s in state["summaries"]]
+        assert tags[0] == "nv/cold/time/cpu/median"
+        assert float(state["summaries"][0]["data"][0]["value"]) > 0
+
+
+def test_a_skipped_peer_is_shown(data, made):
+    if "opencv" not in data["peers"]:
+        assert data["skipped"] == {"opencv": "cv2 cannot be imported"}
+        assert "Skipped: opencv (cv2 cannot be imported)." in layout.report(data)
+
+
+def test_figures_of_a_case(data):
+    by_number = {c["number"]: c for c in data["cases"]}
+    assert by_number[36]["sector_bytes"] * 2 == by_number[36]["bytes"] * 3
+    assert by_number[1]["sector_bytes"] == by_number[1]["bytes"]
+    outer = by_number[33]
+    assert outer["bytes"] == 17 * 2 * outer["sizes"][1]
+    for case in data["cases"]:
+        assert case["verified"] and case["ratio"]["numpy"] > 0
+        assert len(case["samples_ns"]["gputensor"]) == len(case["samples_ns"]["memcpy"]) == 5
+    assert set(data["summary"]["by_kind"]) <= {c.kind for c in CASES}
+
+
+def change(made, path, value):
+    made = json.loads(json.dumps(made))
+    *way, last = path
+    at = made
+    for step in way:
+        at = at[step]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("gputensor", "environment"), None, "lacks 'environment'"),
+        (("gputensor", "environment", "missing"), None, "environment lacks 'missing'"),
+        (("gputensor", "cases", 0, "ns", "numpy"), "fast", "ns.numpy must be number"),
+        (("gputensor", "cases", 1, "verified"), False, "verified must be one of"),
+        (("benchmarks", 0, "states", 0, "summaries", 0, "tag"), None, "lacks 'tag'"),
+        (("meta",), None, "lacks 'meta'"),
+    ],
+)
+def test_what_the_schema_refuses(made, path, value, message):
+    with pytest.raises(record.NotARecord, match=message):
+        record.check(change(made, path, value))
+
+
+def test_a_wrong_result_is_no_figure(monkeypatch):
+    monkeypatch.setitem(layout_sides._MAKERS, "numpy", lambda case, pair: lambda: None)
+    with pytest.raises(WrongResult, match="numpy is wrong"):
+        layout.run("cpu", rounds=1, only=(1,), libraries=("numpy",), scale=64)
+
+
+def test_poison_is_not_what_anything_writes():
+    flat = np.empty(64, np.uint8)
+    Host().poison(flat)
+    assert (flat == POISON).all()
+    assert (pattern(1 << 16) != POISON).sum() > (1 << 16) * 0.9
+
+
+def sample(*ns):
+    made = timing.Sample()
+    made.ns.extend(ns)
+    return made
+
+
+def test_above_the_roofline_is_an_error():
+    samples = {"gputensor": sample(10, 10), "again": sample(10, 10), "memcpy": sample(100, 100)}
+    row = layout.row(samples, ["memcpy"], 1000, 1000, "cpu")
+    assert row["above_roofline"] == ["gputensor", "again"]
+    data = {"cases": [row | {"name": "x"}], "is_emulated": False}
+    assert layout.impossible(data) == ["x: gputensor, again is faster than memory allows"]
+
+
+def test_pack_measures_and_verifies():
+    found = pack.run("cpu", rounds=2, only=(1, 2, 4, 5), libraries=("numpy",), scale=8)
+    gt.set_num_threads(max(1, len(os.sched_getaffinity(0))))
+    assert len(found["cases"]) == 4 and "numpy" in pack.report(found)
+    record.check(record.build(found, environment("cpu")))
+
+
+def test_why_not():
+    assert "GPU" in peers.why_not("cupy", "cpu") and peers.why_not("numpy", "cuda") == "has no GPU arrays"
+
+
+# --- compare --------------------------------------------------------------------------------------
+
+
+def case_of(ns, name="a"):
+    plain = [100.0] * len(ns)
+    return {
+        "name": name, "sizes": [1], "ns": {"gputensor": sorted(ns)[len(ns) // 2]},
+        "samples_ns": {"gputensor": list(ns), "memcpy": plain, "again": list(ns)},
+    }  # fmt: skip
+
+
+def with_cases(*cases, **changes):
+    machine = {"cpu": "c", "cpus": 2, "system": "s"} | changes
+    return {"benchmark": "layout", "device": "cpu", "threads": 2, "cases": list(cases), "environment": machine}
+
+
+STEADY = [100 + k % 3 for k in range(31)]
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        (STEADY, compare.SAME), ([x * 1.01 for x in STEADY], compare.SAME),
+        ([x * 1.5 for x in STEADY], compare.SLOW), ([x / 1.5 for x in STEADY], compare.FAST),
+        ([80.0, 130.0] * 15, compare.AMBIGUOUS),
+    ],
+)  # fmt: skip
+def test_verdicts(new, verdict):
+    (row,) = compare.compare(with_cases(case_of(STEADY)), with_cases(case_of(new)))
+    assert row["verdict"] == verdict
+    assert row["low"] <= row["ratio"] <= row["high"]
+    assert verdict in compare.table([row])
+
+
+def test_a_slower_machine_is_not_a_slower_program():
+    slow = case_of([2 * x for x in STEADY])
+    slow["samples_ns"]["memcpy"] = [200.0] * len(STEADY)
+    (row,) = compare.compare(with_cases(case_of(STEADY)), with_cases(slow))
+    assert row["verdict"] == compare.SAME
+
+
+def test_what_is_not_comparable():
+    one = with_cases(case_of(STEADY))
+    assert not compare.not_comparable(one, one)
+    assert compare.not_comparable(one, with_cases(case_of(STEADY), cpus=4)) == ["cpus differs (2, 4)"]
+    assert "no case is in both" in compare.not_comparable(one, with_cases(case_of(STEADY, "b")))
+    assert compare.not_comparable(one, one | {"device": "cuda"})[0].startswith("device differs")
+
+
+def test_a_build_compared_with_itself_is_the_same():
+    rows = compare.self_comparison(with_cases(case_of(STEADY), case_of([3 * x for x in STEADY], "b")))
+    assert [row["verdict"] for row in rows] == [compare.SAME] * 2
+
+
+def test_turns_are_reversed_every_other_round():
+    order = []
+    timing.alternate([lambda: order.append("a"), lambda: order.append("b")], rounds=4, round_ms=0.0)
+    assert "".join(order) == "aabb" + "abba" * 2  # each twice to begin with
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_writes_reads_and_compares(tmp_path, capsys):
+    run = ["run", "layout", "--scale", "32", "--rounds", "3", "--cases", "1,36", "--peers", "numpy"]
+    assert command.main([*run, "--out", str(tmp_path)]) == command.FINE
+    path = tmp_path / "layout-cpu.json"
+    assert "t2d_sq" in capsys.readouterr().out
+    assert command.main(["report", str(path)]) == command.FINE
+    assert "Compared with itself" in capsys.readouterr().out
+    assert command.main(["compare", str(path), str(path), "--fail-on", "slow"]) == command.FINE
+    assert command.main(["compare", str(path), str(tmp_path / "none.json")]) == command.BAD_INPUT
+    other = json.loads(path.read_text())
+    other["gputensor"]["environment"]["cpu"] = "another"
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    assert command.main(["compare", str(path), str(tmp_path / "other.json")]) == command.NOT_COMPARABLE
+    assert command.main(["run", "overhead", "--scale", "2"]) == command.BAD_INPUT
+    (tmp_path / "text.json").write_text("[]")
+    assert command.main(["report", str(tmp_path / "text.json")]) == command.BAD_INPUT
+
+
+def test_plots_are_drawn(data, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    paths = plots.draw(data, tmp_path)
+    assert [p.name for p in paths] == ["layout-cpu-roofline.png", "layout-cpu-ratio.png"]
+    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
+
+
+def test_without_a_device_the_command_says_so():
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "run", "layout", "--device", "cuda"], cwd=ROOT,
+        env=os.environ | {"GPUTENSOR_CUDA": "off"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == command.DEVICE_ABSENT and "no CUDA device" in done.stderr
+
+
+@pytest.mark.emulator
+def test_on_the_emulator_every_kind_of_case_is_verified():
+    if not (gt.cuda.is_available() and gt.cuda.is_emulated()):
+        pytest.skip("this runs on the emulator")
+    found = layout.run("cuda", rounds=1, only=(1, 14, 33, 37, 38), scale=128)
+    assert found["is_emulated"] and "say nothing of a GPU" in layout.report(found)
+    assert layout.failures(found) == []

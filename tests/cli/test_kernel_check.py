@@ -1,0 +1,110 @@
+"""`gputensor kernel check`: tables, cases, statuses; on files of its own and on the examples."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..cuda.support import requires_emulator
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "blur"
+pytestmark = [requires_emulator, pytest.mark.emulator]
+
+KERNEL = """extern "C" __global__ void scale(const float* x, float* y, float factor, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = factor * x[i];
+}
+"""
+SPEC = {
+    "scale": {
+        "sizes": {"n": [1, 33, 300]}, "grid": "(n + 255) // 256", "block": 256,
+        "args": {"x": "float32[n]", "y": "float32[n]", "factor": "2.0", "n": "n"},
+        "reference": "reference.py:scale",
+    }
+}  # fmt: skip
+REFERENCE = "def scale(x, y, factor, n):\n    return {'y': x * x.dtype.type(factor)}\n"
+
+
+def check(*arguments: object) -> tuple[int, str, str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "gputensor", "kernel", "check", *map(str, arguments)]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return answer.returncode, answer.stdout, answer.stderr
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "scale.cu").write_text(KERNEL)
+    (tmp_path / "scale.check.json").write_text(json.dumps(SPEC))
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    return tmp_path / "scale.cu"
+
+
+def test_a_json_spec(file):
+    status, out, err = check("--no-compile", "--json", file)
+    assert status == 0, err
+    (record,) = json.loads(out)["kernels"]
+    assert [(r["cases"], r["order"], r["checked"]) for r in record["runs"]] == [
+        (3, order, checked) for checked in (True, False) for order in ("forward", "reversed", "random")
+    ]
+
+
+def test_the_first_failure_is_one_sentence(file):
+    file.write_text(KERNEL.replace("i < n", "i <= n"))
+    status, out, _ = check("--no-compile", file)
+    assert status == 1
+    assert "FAILED  scale.cu:3: read 4 B past 'x' (block (0,0,0), thread (1,0,0), index 1 of 1) [order forward, every access checked]" in out
+    file.write_text(KERNEL.replace("factor * x", "factor + x"))
+    status, out, _ = check("--no-compile", "--order", "random", file)
+    assert status == 1 and "FAILED  scale: case 0: 'y'[0] is " in out and "1 of 1 elements differ" in out
+
+
+def test_bad_input(file, tmp_path):
+    assert check(tmp_path / "gone.cu")[0] == 2
+    (tmp_path / "scale.check.json").unlink()
+    status, _, err = check("--no-compile", file)
+    assert status == 2 and "no scale.check.py or .check.json beside it" in err
+    (tmp_path / "scale.check.py").write_text("def other(random):\n    pass\n")
+    status, _, err = check("--no-compile", file)
+    assert status == 2 and "no function has a kernel's name" in err
+    (tmp_path / "scale.check.py").write_text("def scale(random):\n    return iter(())\n")
+    status, out, _ = check("--no-compile", file)
+    assert status == 1 and "gives no cases, so nothing was run" in out
+    assert check()[0] == 2
+
+
+def test_registers_and_spills_without_a_gpu(file):
+    status, out, err = check("--order", "forward", file)
+    if status == 3:
+        pytest.skip(err)
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[1] for line in lines if line[:1] == ["scale"] and line[1].startswith("sm_")] == [
+        "sm_75", "sm_80", "sm_86", "sm_90", "sm_120"
+    ]  # fmt: skip
+    status, out, _ = check("--max-registers", 1, file)
+    assert status == 1 and "registers, more than 1" in out
+    file.write_text(KERNEL.replace("factor *", "missing *"))
+    status, out, _ = check(file)
+    assert status == 1 and 'scale.cu(3): error: identifier "missing" is undefined' in out
+
+
+def test_the_examples_pass_and_their_twins_do_not(tmp_path):
+    names = sorted(path.stem for path in EXAMPLES.glob("*.cu"))
+    assert names == ["blur", "histogram", "softmax", "warp_sum"]
+    status, out, err = check("--no-compile", *(EXAMPLES / f"{name}.cu" for name in names))
+    assert status == 0, out + err
+    assert out.count("600 launches equal to the reference, 600 more with every access checked") == len(names)
+    for name in names:
+        twin = tmp_path / f"{name}.cu"
+        shutil.copy(EXAMPLES / "planted" / twin.name, twin)
+        planted = next(n for n, line in enumerate(twin.read_text().splitlines(), 1) if "// planted" in line)
+        for order in ("forward", "reversed", "random"):
+            status, out, _ = check("--no-compile", "--order", order, "--spec", EXAMPLES / f"{name}.check.py", twin)
+            assert status == 1 and f"FAILED  {name}.cu:{planted}: " in out, out

@@ -1,0 +1,270 @@
+"""The layout copies on the emulator against NumPy, byte by byte: every kernel that a layout may have.
+
+GPUTENSOR_FUZZ=20000 makes so many random layouts of them instead of a few; run as a script it
+counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed].
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gputensor import runtime
+from gputensor.core import errors
+from gputensor.core.dtype import ALL, dtype
+from gputensor.kernels.cuda import copy_launch, copy_plan, copy_score, launch, module
+from gputensor.runtime.emulator import settings
+
+from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy
+from .kernel_arrays import SHORT
+from .support import fresh_emulator, requires_emulator
+
+pytestmark = requires_emulator
+
+ITEMS = [SHORT[s] for s in ("u8", "f16", "f32", "f64", "c128")]
+U8, F16, BF16, F32, F64 = (SHORT[s] for s in ("u8", "f16", "bf16", "f32", "f64"))
+# Enough to have each size beside each other, floats beside integers, complex and bool.
+CASTS = [
+    (SHORT[a], SHORT[b]) for a, b in
+    (("f16", "f32"), ("f32", "f16"), ("f32", "u8"), ("u8", "f32"), ("bf16", "f64"), ("i64", "i8"),
+     ("c128", "f16"), ("bool", "i32"), ("c64", "c128"))
+]  # fmt: skip
+FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def emulator() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "_chosen", fresh_emulator(patch))
+        module.clear()
+        yield
+        module.clear()
+
+
+def by_short(d: dtype) -> str:
+    return d.short
+
+
+def permuted(sizes: tuple[int, ...], order: tuple[int, ...], to: dtype, of: dtype | None = None) -> Copy:
+    """x.permute(order).contiguous() of a dense x."""
+    of = of or to
+    source = dense(sizes, of.itemsize)
+    turned = [sizes[d] for d in order]
+    return Copy(turned, dense(turned, to.itemsize), [source[d] for d in order], to, of)
+
+
+# --- every kernel on shapes that are known to be awkward ------------------------------------------
+
+SHAPES = [
+    ((200, 136), (1, 0)),  # whole vectors, broken tiles
+    ((67, 65), (1, 0)),  # nothing is aligned
+    ((3, 40, 32, 5), (0, 3, 1, 2)),  # few channels
+    ((2, 3, 640), (0, 2, 1)),
+    ((3, 40, 1024), (1, 0, 2)),  # rows
+    ((7, 5, 3, 11, 4), (4, 3, 2, 1, 0)),
+    ((2,) * 13, tuple(range(12, -1, -1))),
+    ((4, 130, 7, 7), (0, 2, 3, 1)),
+]
+
+
+@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+@pytest.mark.parametrize(("sizes", "order"), SHAPES)
+def test_permuted(sizes: tuple[int, ...], order: tuple[int, ...], d: dtype) -> None:
+    assert check(permuted(sizes, order, d))
+
+
+@pytest.mark.parametrize("shift", [(0, 1), (1, 0), (1, 1), (3, 2)])
+@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
+    for sizes, order in (((150, 132), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((5, 700), (0, 1))):
+        copy = permuted(sizes, order, d)
+        copy.offsets = (shift[0] * d.itemsize, shift[1] * d.itemsize)
+        check(copy)
+
+
+@pytest.mark.parametrize(("to", "of"), CASTS, ids=lambda d: d.short)
+def test_casts_in_every_kernel(to: dtype, of: dtype) -> None:
+    for sizes, order in (((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3, 2, 1, 0))):
+        check(permuted(sizes, order, to, of))
+
+
+@pytest.mark.parametrize("d", ALL, ids=by_short)
+def test_casts_between_all_dtypes_along_rows(d: dtype) -> None:
+    for other in random.Random(d.code).sample(ALL, 3):
+        if other is not d:
+            check(permuted((5, 77), (0, 1), other, d), lambda walk: [copy_plan.row(walk, 1)])
+
+
+@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+def test_turned_and_repeated_rows(d: dtype) -> None:
+    size = d.itemsize
+    for n in (64, 77, 1500):
+        for src in ([size * n, -size], [-size * n, -size], [size, 0], [0, size], [0, 0]):
+            check(Copy((6, n), [size * n, size], src, d, d))
+        check(Copy((4, 3, n), dense((4, 3, n), size), [n * size, 0, size], d, d))
+
+
+def test_a_turned_dst_is_the_copy_of_a_turned_src() -> None:
+    copy = permuted((30, 50), (1, 0), F32)
+    copy.dst = tuple(-s for s in copy.dst)
+    check(copy)
+
+
+# --- any layout -----------------------------------------------------------------------------------
+
+
+def _fuzz(rng: random.Random, count: int, most: int) -> Counter[str]:
+    ran: Counter[str] = Counter()
+    for number in range(count):
+        to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
+        ran.update(check(some_copy(rng, to, of, most), seed=number))
+    return ran
+
+
+def test_any_layout() -> None:
+    ran = _fuzz(random.Random(7), FUZZ or 120, 12_000)
+    assert set(ran) == {"elem", "row", "tile", "skinny", "pack"}, ran
+
+
+@pytest.mark.parametrize("schedule", ["reversed", "random"])
+def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
+    with settings.using(schedule=schedule, seed=3):
+        _fuzz(random.Random(8), 40, 6_000)
+        for d in ITEMS:
+            for sizes, order in SHAPES[:4]:
+                check(permuted(sizes, order, d))
+
+
+def test_nothing_is_read_that_was_not_written_nor_written_twice() -> None:
+    """Every access checked: bounds, shared memory that nobody wrote, races between barriers."""
+    with settings.using(checks="all"):
+        for d in (U8, F32):
+            for sizes, order in (*SHAPES[:4], SHAPES[5]):
+                check(permuted(sizes, order, d))
+        _fuzz(random.Random(9), 6, 2_000)
+
+
+# --- pack -----------------------------------------------------------------------------------------
+
+IMAGES = [(2, 3, 20, 32), (1, 4, 16, 20), (3, 1, 17, 31), (2, 16, 24, 16), (2, 40, 30, 12), (1, 3, 15, 225)]
+SCALED = [(F32, U8), (F16, U8), (U8, F32), (BF16, F16), (SHORT["i16"], F64)]
+
+
+def scaled(x: np.ndarray, to: dtype, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """What `pack` promises, in NumPy."""
+    acc = np.float64 if F64.np in (x.dtype, to.np) else np.float32
+    with np.errstate(all="ignore"):
+        y = x.astype(acc) * scale.astype(acc) + bias.astype(acc)
+        if to.category != 1:
+            return y.astype(to.np)
+        info = np.iinfo(to.np)
+        return np.clip(np.nan_to_num(np.rint(y)), info.min, info.max).astype(to.np)
+
+
+@pytest.mark.parametrize("form", ["planes to pixels", "pixels to planes", "pixels", "planes"])
+@pytest.mark.parametrize(("to", "of"), SCALED, ids=lambda d: d.short)
+def test_pack_scales_each_channel(to: dtype, of: dtype, form: str) -> None:
+    kernels = set()
+    rng = np.random.default_rng(to.code * 16 + of.code)
+    for number, sizes in enumerate(IMAGES):
+        planes, pixels = (3, 2, 1, 0), (1, 3, 2, 0)
+        src = planes if form.startswith("planes") else pixels
+        dst = planes if form in ("pixels to planes", "planes") else pixels
+        copy = Copy(
+            sizes, dense(sizes, to.itemsize, dst), dense(sizes, of.itemsize, src), to, of,
+            (number % 3) * to.itemsize, (number % 2) * of.itemsize,
+        )  # fmt: skip
+        case = OnEmulator(copy, number)
+        channels = sizes[1]
+        scale, bias = rng.uniform(-2, 2, channels), rng.uniform(-3, 30, channels)
+        scale, bias = scale.astype(np.float32), bias.astype(np.float32)
+        by_channel = (channels, 1, 1)
+        case.dst[...] = scaled(case.src, to, scale.reshape(by_channel), bias.reshape(by_channel))
+        layout = case.layout
+        layout.stride_bytes += ((0, 4, 0, 0),)
+        bound = copy_launch.Copy("pack", layout)
+        tables, keep = _tables(scale, bias, on_device=channels > 16 or number == 1)
+        operands = (*case.pointers, *tables)
+        case.check(lambda bound=bound, operands=operands: bound(0, operands), bound)
+        walk = bound.at(*[p & 15 for p in case.pointers]).walk
+        for plan in (p for p in legal_plans(walk) if p.kernel != "pack" and number < 3):
+            made = copy_launch.launch_of(walk, plan, layout.dtypes)
+            case.check(lambda made=made, operands=operands: made(0, operands), made)
+            kernels.add(plan.kernel)
+        del keep
+    assert "elem" in kernels and len(kernels) > 1
+
+
+def _tables(*tables: np.ndarray, on_device: bool) -> tuple[list[object], list[object]]:
+    if not on_device:
+        return [tuple(t.tolist()) for t in tables], []
+    cuda, memories = runtime.cuda(), []
+    for table in tables:
+        memory = cuda.allocate(table.nbytes, 0)
+        cuda.copy_async(memory.ptr, 0, table.ctypes.data, -1, table.nbytes, cuda.current_stream(0))
+        memories.append(memory)
+    return [m.ptr for m in memories], memories
+
+
+def test_pack_takes_numbers_for_every_channel() -> None:
+    layout = copy_launch.Layout((3, 64), ((256, 4), (256, 4), (4, 0)), (F32, F32))
+    bound = launch.bind("copy", "pack", layout)
+    with pytest.raises(errors.GpuTensorError, match="'scale' must be 3 numbers"):
+        bound(0, (0, 0, (1.0,), (0.0,) * 3))
+    wide = copy_launch.Layout((17, 64), ((256, 4), (256, 4), (4, 0)), (F32, F32))
+    with pytest.raises(errors.GpuTensorError, match="'scale' must be on the device"):
+        launch.bind("copy", "pack", wide)(0, (0, 0, (1.0,) * 17, (0.0,) * 17))
+    with pytest.raises(errors.DtypeError, match="pack"):
+        launch.bind("copy", "pack", copy_launch.Layout((3,), ((8,), (8,), (4,)), (SHORT["c64"],) * 2))
+
+
+# --- bound copies ---------------------------------------------------------------------------------
+
+
+def test_a_bound_copy_looks_at_each_pair_of_addresses() -> None:
+    d, seen = F32, set()
+    for shift in ((0, 0), (4, 0), (0, 8), (12, 12)):
+        copy = permuted((160, 170), (1, 0), d)
+        copy.offsets = shift
+        case = OnEmulator(copy)
+        case.dst[...] = case.src
+        bound = launch.bind("copy", "copy", case.layout)
+        case.check(lambda bound=bound, case=case: bound(0, tuple(case.pointers)), bound)
+        made = bound.at(*[p & 15 for p in case.pointers])
+        seen.add((made.plan.load, made.plan.store))
+    assert len(seen) == 2
+
+
+def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "MAX_NUMEL", 9_000)
+    monkeypatch.setattr(copy_score, "SMALL_BYTES", 0)
+    for sizes, order in (((60, 50, 7), (2, 1, 0)), ((200_000,), (0,)), ((3, 20_001), (1, 0))):
+        case = OnEmulator(permuted(sizes, order, F16))
+        case.dst[...] = case.src
+        bound = launch.bind("copy", "copy", case.layout)
+        case.check(lambda bound=bound, case=case: bound(0, tuple(case.pointers)), bound)
+        assert len(bound.at(0, 0).parts) > 1
+
+
+def test_more_dimensions_than_a_kernel_unrolls() -> None:
+    sizes = (3, 2) * 7
+    copy = Copy(sizes, dense(sizes, 4), dense(sizes, 4, random.Random(1).sample(range(14), 14)), F32, F32)
+    check(copy)
+
+
+def test_the_lists_are_not_empty() -> None:
+    assert ITEMS and CASTS and SHAPES and IMAGES and SCALED
+
+
+if __name__ == "__main__":
+    import sys
+    import time
+
+    begin = time.perf_counter()
+    counted = _fuzz(random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0), int(sys.argv[1]), 20_000)
+    print(f"{sum(counted.values())} copies equal NumPy: {dict(counted)}, {time.perf_counter() - begin:.0f} s")

@@ -1,0 +1,287 @@
+"""Shipped fallbacks: on the CPU instead, not implemented, without a derivative."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor import fallback
+from gputensor.core import errors
+from gputensor.dispatch import dispatcher, keys
+from gputensor.library import Library
+
+from .operands import CPU, Operand, library
+
+DEVICES = ["cuda:0", "cuda:1"]
+
+
+@pytest.fixture
+def ops(lib: Library) -> Any:
+    """Operators that have a kernel on the CPU and none on CUDA."""
+    if not gt.cuda.is_available():
+        pytest.skip("the operands lie on a CUDA device")
+    for schema, kernel in {
+        "f(Tensor x, Tensor y) -> Tensor": lambda x, y: x + y,
+        "add_one_(Tensor(a!) self, Tensor y) -> Tensor(a!)": lambda self, y: self.add_(y),
+        "turned(Tensor(a) self) -> Tensor(a)": lambda self: self.t(),
+        "turn_(Tensor(a!) self) -> Tensor(a!)": lambda self: self.t_(),
+        "into(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": lambda x, *, out: gt.add(x, 1, out=out),
+        "halves(Tensor(a -> *) x) -> Tensor(a)[]": lambda x: x.chunk(2),
+        "both(Tensor[] xs, Tensor?[] ys) -> (Tensor, int)": lambda xs, ys: (gt.cat(xs), len(ys)),
+        "make(int n, *, Device? device=None) -> Tensor": lambda n, *, device=None: gt.ones(n, device=device),
+        "same(Tensor(a) x) -> Tensor(a)": lambda x: x,
+    }.items():
+        lib.define(schema)
+        lib.impl(schema.partition("(")[0], kernel, "CPU")
+    return getattr(gt.ops, lib.ns)
+
+
+@pytest.fixture
+def on() -> Iterator[None]:
+    with fallback.enable_cpu_fallback("CUDA"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.FallbackWarning)
+        yield
+
+
+def arange(*sizes: int, device: str = "cuda:0") -> gt.Tensor:
+    numel = 1
+    for n in sizes:
+        numel *= n
+    return gt.arange(numel, dtype=gt.float32).reshape(sizes).to(device)
+
+
+# --- on the CPU -------------------------------------------------------------------------------------
+
+
+def test_off_by_default(ops: Any) -> None:
+    with pytest.raises(errors.DispatchError, match="no kernel for key CUDA"):
+        ops.f(arange(2), arange(2))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_results_come_back_to_the_device(ops: Any, on: None, device: str) -> None:
+    x, y = arange(2, 3, device=device), gt.ones(3, 2, device=device).t()
+    found = ops.f(x, y)
+    assert found.device == gt.device(device) and found.tolist() == [[1, 2, 3], [4, 5, 6]]
+    both, count = ops.both([x, y], [None, x])
+    assert both.device == gt.device(device) and both.shape == (4, 3) and count == 2
+
+
+def test_it_warns_once_for_each_operator(ops: Any) -> None:
+    x = arange(4)
+    with fallback.enable_cpu_fallback("CUDA"):
+        with pytest.warns(errors.FallbackWarning, match="f: no kernel for cuda:0, so it runs on the CPU, 32 bytes"):
+            ops.f(x, x)
+        ops.f(x, x)  # warnings are errors in this suite
+        with pytest.warns(errors.FallbackWarning, match="same"):
+            ops.same(x)
+    with pytest.raises(errors.DispatchError):
+        ops.f(x, x)
+
+
+def test_a_warning_that_is_an_error_changes_nothing(ops: Any) -> None:
+    x = arange(4)
+    with fallback.enable_cpu_fallback("CUDA"), pytest.raises(errors.FallbackWarning):
+        ops.add_one_(x, x)
+    assert x.tolist() == [0, 1, 2, 3] and x._version == 0
+
+
+def test_written_operands_come_back(ops: Any, on: None) -> None:
+    x = arange(2, 3)
+    row = x[1]
+    assert ops.add_one_(row, x[0]) is row
+    assert x.tolist() == [[0, 1, 2], [3, 5, 7]]
+
+
+def test_operands_that_share_memory_share_it_there(ops: Any, on: None) -> None:
+    base = arange(8)
+    out = base[4:]
+    assert ops.into(base[:4], out=out) is out
+    assert base.tolist() == [0, 1, 2, 3, 1, 2, 3, 4]
+    with pytest.raises(errors.ArgumentError, match="partial overlap"):  # as it would on one device
+        ops.into(base[:4], out=base[2:6])
+
+
+def test_an_out_of_another_size_is_resized(ops: Any, on: None) -> None:
+    out = gt.empty(0, device="cuda")
+    assert ops.into(arange(2, 3), out=out) is out
+    assert out.device.type == "cuda" and out.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.uint8, gt.complex128])
+def test_views_are_views_of_the_operand(ops: Any, on: None, dtype: gt.dtype) -> None:
+    base = arange(5, 6).to(dtype)
+    x = base[1:, 1:4]
+    view = ops.turned(x)
+    assert view.untyped_storage() is base.untyped_storage() and view.stride() == (1, 6)
+    view[0, 1] = 99
+    assert base[2, 1].item() == 99
+    halves = ops.halves(x)
+    assert [h.storage_offset() for h in halves] == [7, 19]
+    assert all(h.untyped_storage() is base.untyped_storage() for h in halves)
+    assert ops.same(x) is x
+
+
+def test_a_view_in_place(ops: Any, on: None) -> None:
+    x = arange(2, 3)
+    assert ops.turn_(x) is x and x.shape == (3, 2) and x.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_a_factory_makes_its_result_on_the_device_it_names(ops: Any, on: None) -> None:
+    with gt.dispatch.IncludeDispatchKeys("CUDA"):
+        assert ops.make(3, device="cuda:1").device == gt.device("cuda:1")
+        with gt.device("cuda:1"):
+            assert ops.make(3).device == gt.device("cuda:1")
+
+
+def test_denied_operators_still_raise(ops: Any, lib: Library) -> None:
+    with fallback.enable_cpu_fallback("CUDA", deny=[f"{lib.ns}::f"]):
+        with pytest.raises(errors.DispatchError, match="the CPU fallback is denied to it"):
+            ops.f(arange(2), arange(2))
+
+
+def test_for_single_operators(ops: Any, lib: Library) -> None:
+    with fallback.enable_cpu_fallback("CUDA", ops=[f"{lib.ns}::f", "aten::add"]):
+        with pytest.warns(errors.FallbackWarning):
+            assert ops.f(arange(2), arange(2)).tolist() == [0, 2]
+        with pytest.raises(errors.DispatchError, match="no kernel for key CUDA"):
+            ops.same(arange(2))
+        assert gt.dispatch.find("aten::add.Tensor").kernels == before["aten::add.Tensor"]  # it has a kernel
+    assert not gt.dispatch.has_computed_kernel(f"{lib.ns}::f", "CUDA")
+
+
+before = {o.qualified_name: o.kernels for o in dispatcher.operators()}
+
+
+def test_what_cannot_be_switched_on(ops: Any) -> None:
+    for key in ("CPU", "Meta", "AutogradCUDA", "Conjugate"):
+        with pytest.raises(errors.ArgumentError, match="device other than cpu and meta"):
+            fallback.enable_cpu_fallback(key)
+    with pytest.raises(errors.DispatchError, match="no such operator"):
+        fallback.enable_cpu_fallback("CUDA", ops=["no_such"])
+    with fallback.enable_cpu_fallback("CUDA"), pytest.raises(errors.RegistrationError, match="CUDA"):
+        fallback.enable_cpu_fallback("CUDA")
+
+
+def test_as_kernel_of_one_operator(ops: Any, lib: Library) -> None:
+    with library("IMPL", lib.ns) as other:
+        other.impl("f", fallback.cpu_fallback, "CUDA", boxed=True)
+        with pytest.warns(errors.FallbackWarning):
+            assert ops.f(arange(2), arange(2)).tolist() == [0, 2]
+
+
+# --- not implemented --------------------------------------------------------------------------------
+
+
+def test_not_implemented_names_operator_and_key(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x, "CPU")
+    lib.impl("f", fallback.not_implemented, "Meta", boxed=True)
+    f = getattr(gt.ops, lib.ns).f
+    assert f(CPU) is CPU
+    with pytest.raises(NotImplementedError, match=rf"{lib.ns}::f: not implemented for Meta"):
+        f(Operand("Meta"))
+
+
+# --- boxed calls ------------------------------------------------------------------------------------
+
+
+def test_23_every_operator_can_be_called_boxed() -> None:
+    x = gt.ones(2, 3)
+    stack: list[Any] = ["below", x, 2, 1]
+    gt.dispatch.find("aten::add.Tensor").call_boxed(stack)
+    assert stack[0] == "below" and stack[1].tolist() == [[3] * 3] * 2
+    stack = [x, 1]
+    gt.dispatch.find("aten::unbind.int").call_boxed(stack)
+    assert len(stack) == 1 and [t.shape for t in stack[0]] == [(2,)] * 3
+
+
+def test_a_boxed_redispatch_takes_just_the_keys_it_is_given(lib: Library) -> None:
+    lib.define("f(Tensor x, *, int n=1) -> (Tensor, int)")
+    lib.impl("f", lambda x, *, n=1: (x, n), "CPU")
+    lib.impl("f", lambda x, *, n=1: (x, -n), "Meta")
+    stack: list[Any] = [CPU, 5]
+    gt.dispatch.find(f"{lib.ns}::f").redispatch_boxed(keys.key_set(("Meta",)), stack)
+    assert stack == [CPU, -5]
+
+
+# --- without a derivative ---------------------------------------------------------------------------
+
+
+class Differentiable(Operand):
+    """An operand that requires grad, as far as the fallback looks."""
+
+    __slots__ = ("_autograd", "requires_grad")
+
+    def __init__(self, requires_grad: bool = True) -> None:
+        super().__init__("CPU")
+        self._autograd, self.requires_grad = (object() if requires_grad else None), requires_grad
+
+
+@pytest.fixture
+def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Sets the mode; without autograd's own hook. What was set before serves again afterwards."""
+    was = fallback.autograd_fallback_mode()
+    monkeypatch.setattr(fallback, "_attach", None)
+    monkeypatch.setattr(fallback, "_is_recording", lambda: True)
+    yield fallback.set_autograd_fallback_mode
+    fallback.set_autograd_fallback_mode(was)
+
+
+def test_three_modes(lib: Library, modes: Any) -> None:
+    lib.define("f(Tensor x, Tensor[] ys, Tensor? z=None) -> Tensor")
+    lib.impl("f", lambda x, ys, z=None: x, "CPU")
+    f = getattr(gt.ops, lib.ns).f
+    x = Differentiable()
+    modes("nothing")
+    assert f(x, []) is x
+    modes("error")
+    for args in ((x, []), (CPU, [CPU, x]), (CPU, [], x)):
+        with pytest.raises(errors.DispatchError, match=f"{lib.ns}::f: an operand requires grad"):
+            f(*args)
+    assert f(CPU, [Differentiable(False)]) is CPU
+    with gt.dispatch.AutoDispatchBelowAutograd():
+        assert f(x, []) is x
+    modes("warn")
+    with pytest.warns(errors.FallbackWarning, match="has no derivative"):
+        f(x, [])
+    with pytest.raises(errors.ArgumentError, match="'mode' must be one of nothing, warn, error"):
+        modes("other")
+
+
+def test_autograds_hook(lib: Library, modes: Any) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: CPU, "CPU")
+    f, x = getattr(gt.ops, lib.ns).f, Differentiable()
+    seen: list[Any] = []
+    recording = [True]
+    fallback.on_missing_derivative(lambda *given: seen.append(given), lambda: recording[0])
+    modes("warn")
+    f(x)
+    recording[0] = False
+    f(x)
+    assert [(op.qualified_name, inputs, result) for op, inputs, result in seen] == [(f"{lib.ns}::f", [x], CPU)]
+
+
+def test_own_autograd_kernels_are_left_alone(lib: Library, modes: Any) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x, "CPU")
+    lib.impl("f", lambda x: CPU, "Autograd")
+    modes("error")
+    assert getattr(gt.ops, lib.ns).f(Differentiable()) is CPU
+
+
+def test_a_mode_is_left_without_a_gap(lib: Library, modes: Any) -> None:
+    kernels = dict(dispatcher.fallbacks())
+    modes("nothing")
+    ends = dict(dispatcher.fallbacks())
+    modes("warn"), modes("error")
+    assert {k.name for k, f in dispatcher.fallbacks().items() if f is not ends[k]} == {
+        k.name for k in keys.Autograd.keys
+    }
+    modes("nothing")
+    assert dict(dispatcher.fallbacks()) == ends and set(kernels) == set(ends)

@@ -1,0 +1,229 @@
+"""Tensors of users' classes: which hook is asked, with what, and what may come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.dispatch import keys
+
+
+class Wrapper(gt.Tensor):
+    """Holds its data elsewhere and notes what it is asked for."""
+
+    log: list[Any] = []
+
+    @staticmethod
+    def __new__(cls, data: gt.Tensor) -> Any:
+        return gt.Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), dtype=data.dtype, device=data.device)
+
+    def __init__(self, data: gt.Tensor) -> None:
+        self.inner = data
+
+    @classmethod
+    def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.log.append((cls, op.short_name, types))
+        result = op(*_map(args, _unwrap), **{k: _map(v, _unwrap) for k, v in (kwargs or {}).items()})
+        return _map(result, lambda x: Wrapper(x) if isinstance(x, gt.Tensor) else x)
+
+
+def _unwrap(x: Any) -> Any:
+    return x.inner if isinstance(x, Wrapper) else x
+
+
+def _map(value: Any, change: Any) -> Any:
+    return type(value)(_map(x, change) for x in value) if isinstance(value, (list, tuple)) else change(value)
+
+
+@pytest.fixture(autouse=True)
+def _log() -> None:
+    Wrapper.log = []
+
+
+def test_a_wrapper_stands_for_its_data() -> None:
+    x = Wrapper(gt.ones(2, 3).t())
+    assert (x.shape, x.stride(), x.dtype, x.device) == ((3, 2), (1, 3), gt.float32, gt.device("cpu"))
+    assert "Python" in gt.dispatch.key_set(x)
+    y = (1 + x * 2).sum(0)
+    assert type(y) is Wrapper and y.inner.tolist() == [9, 9]
+    assert [name for _, name, _ in Wrapper.log] == ["mul", "add", "sum"]
+    assert Wrapper.log[0][2] == (Wrapper,)
+
+
+def test_wrappers_in_lists_and_out() -> None:
+    x = Wrapper(gt.ones(2))
+    assert gt.cat([gt.zeros(1), x]).inner.tolist() == [0, 1, 1]
+    assert [piece.inner.tolist() for piece in x.unbind()] == [1, 1]
+    assert x.add_(1) is not x  # a hook answers for itself
+    assert x.inner.tolist() == [2, 2] and x._version == 1
+
+
+def test_a_wrapper_has_no_memory() -> None:
+    x = Wrapper(gt.ones(2))
+    assert x.data_ptr() == 0 and repr(x) == "Wrapper(f32[2] cpu)"
+    with pytest.raises(errors.GpuTensorError, match="must have data"):
+        x.numpy()
+    assert x.sum().inner.item() == 2 and Wrapper(gt.ones(1)).item() == 1
+
+
+def test_sizes_strides_and_device_of_a_wrapper() -> None:
+    class Plain(gt.Tensor):
+        pass
+
+    made = gt.Tensor._make_wrapper_subclass(Plain, (2, 3), dtype=gt.int64, device="meta")
+    assert (made.shape, made.stride(), made.dtype, made.device.type) == ((2, 3), (3, 1), gt.int64, "meta")
+    assert "Python" not in gt.dispatch.key_set(made)
+    with pytest.raises(TypeError, match="'cls' must be a subclass of Tensor"):
+        gt.Tensor._make_wrapper_subclass(int, (2,))
+    with pytest.raises(TypeError, match="must be a gputensor dtype"):
+        gt.Tensor._make_wrapper_subclass(Plain, (2,), dtype="float32")
+
+
+# --- hooks ------------------------------------------------------------------------------------------
+
+
+class Base(gt.Tensor):
+    log: list[str] = []
+
+    @classmethod
+    def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        Base.log.append(cls.__name__)
+        return super().__gputensor_dispatch__(op, types, args, kwargs)
+
+
+class Derived(Base):
+    pass
+
+
+class Refusing(gt.Tensor):
+    @classmethod
+    def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return NotImplemented
+
+
+def of(kind: Any, *sizes: int) -> Any:
+    return gt.Tensor._make_subclass(kind, gt.ones(*sizes))
+
+
+def hooks(call: Any) -> list[str]:
+    Base.log = []
+    call()
+    return Base.log
+
+
+def test_50_the_most_derived_class_is_asked_whatever_the_order() -> None:
+    a, b = of(Base, 2), of(Derived, 2)
+    assert hooks(lambda: a + b) == ["Derived"]
+    assert hooks(lambda: b + a) == ["Derived"]
+    assert hooks(lambda: gt.cat([a, gt.ones(1), b])) == ["Derived"]
+    assert hooks(lambda: a + 1) == ["Base"]
+    holds = gt.ones(2) > 0
+    assert hooks(lambda: gt.where(holds, a, b)) == ["Derived"]
+
+
+def test_unrelated_classes_are_asked_from_left_to_right() -> None:
+    types: list[Any] = []
+
+    class Left(gt.Tensor):
+        @classmethod
+        def __gputensor_dispatch__(cls, op: Any, given: Any, args: Any = (), kwargs: Any = None) -> Any:
+            types.append(given)
+            return NotImplemented
+
+    class Right(Left):
+        pass
+
+    a, b = of(Refusing, 2), of(Left, 2)
+    with pytest.raises(TypeError, match="NotImplemented from Refusing, Left"):
+        a + b
+    with pytest.raises(TypeError, match="NotImplemented from Left, Refusing"):
+        b + a
+    with pytest.raises(TypeError, match="NotImplemented from Refusing, Right, Left"):
+        gt.cat([a, b, of(Right, 1)])
+    assert types == [(Refusing, Left), (Left, Refusing), (Refusing, Right, Left), (Refusing, Right, Left)]
+
+
+def test_a_hook_that_declines_leaves_it_to_the_next() -> None:
+    a, b = of(Refusing, 2), of(Base, 2)
+    assert hooks(lambda: a + b) == ["Base"]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_49_a_list_or_tuple_serves_for_tensors(kind: type) -> None:
+    class Splitting(gt.Tensor):
+        @classmethod
+        def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return kind([gt.ones(1), gt.ones(2)])
+
+    found = of(Splitting, 4).split(2)
+    assert [len(x) for x in found] == [1, 2]
+    with pytest.raises(TypeError, match="Splitting.__gputensor_dispatch__ must return Tensor"):
+        of(Splitting, 4) + 1
+
+
+@pytest.mark.parametrize("answer", ["a str", None, 3])
+def test_49_anything_else_for_a_tensor_raises(answer: Any) -> None:
+    class Wrong(gt.Tensor):
+        @classmethod
+        def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return answer
+
+    with pytest.raises(TypeError, match=r"add: the kernel registered at Wrong\.__gputensor_dispatch__ must return"):
+        of(Wrong, 2) + 1
+    with pytest.raises(TypeError, match="must return"):
+        of(Wrong, 2).unbind()
+
+
+def test_a_mode_is_asked_before_the_operands_types() -> None:
+    class Mode(gt.DispatchMode):
+        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            Base.log.append(f"mode {[t.__name__ for t in types]}")
+            return op(*args, **(kwargs or {}))
+
+    a = of(Base, 2)
+    with Mode():
+        assert hooks(lambda: a + 1) == ["mode ['Base']", "Base"]
+    with Mode(), gt.no_dispatch():
+        assert hooks(lambda: a + 1) == []
+
+
+# --- classes without a hook -------------------------------------------------------------------------
+
+
+def test_a_class_without_a_hook_behaves_as_a_tensor() -> None:
+    class Named(gt.Tensor):
+        name = "x"
+
+    x = gt.arange(4).as_subclass(Named)
+    assert type(x) is Named and x.name == "x" and "Python" not in gt.dispatch.key_set(x)
+    assert type(x + 1) is gt.Tensor and (x + 1).tolist() == [1, 2, 3, 4]
+    assert repr(x) == "Named([0, 1, 2, 3])"
+    x[0] = 9
+    assert x.tolist() == [9, 1, 2, 3]
+
+
+def test_the_inherited_hook_runs_the_operator_itself() -> None:
+    x = of(Base, 2, 2)
+    view = x[0]
+    assert type(view) is gt.Tensor and view.untyped_storage() is x.untyped_storage()
+    assert not view._keys & keys.PYTHON
+    assert x.add_(1) is x and x._version == 1
+    assert hooks(lambda: view + 1) == []
+
+
+def test_as_subclass_shares_memory() -> None:
+    base = gt.zeros(3)
+    x = base[1:].as_subclass(Base)
+    x.fill_(2)
+    assert base.tolist() == [0, 2, 2] and "Python" in gt.dispatch.key_set(x)
+    assert "Python" not in gt.dispatch.key_set(x.as_subclass(gt.Tensor))
+
+
+def test_gradients_pass_through_wrappers() -> None:
+    x = Wrapper(gt.ones(2, 3))
+    x.requires_grad_()
+    (x * 3).t().sum().backward()
+    assert type(x.grad) is Wrapper and x.grad.inner.tolist() == [[3] * 3] * 2

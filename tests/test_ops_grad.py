@@ -1,0 +1,155 @@
+"""Derivatives of every differentiable operator against finite differences, in every layout.
+
+The rows' own samples are used where their sizes are small; values are drawn again, away from where a
+derivative jumps. Second derivatives are checked too, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.autograd import gradcheck, gradgradcheck
+from gputensor.core import dtype as dtypes
+from gputensor.core.errors import GpuTensorError
+from gputensor.core.memory_format import contiguous_strides
+
+from .harness.cases import CALLABLE, OPS_OF, _layouts, _leaves, _map, _show, main_form
+from .harness.operands import T, strides_of
+from .rows import DTYPE, Placeholder, Row, S
+
+REAL, COMPLEX = dtypes.float64, dtypes.complex128
+
+
+def _writes(row: Row) -> bool:
+    """True if the operator has no form but the one in place."""
+    return all(op.kind == "inplace" for op in OPS_OF[row.name] if op.kind != "out")
+
+
+# A comparison that is written into its own operand has a derivative, of zeros; it has no use here.
+DIFFERENTIABLE = [
+    row for row in CALLABLE
+    if any(op.derivatives and (op.kind == "functional" or _writes(row)) for op in OPS_OF[row.name])
+]  # fmt: skip
+# Elements of all operands of a sample: finite differences take two calls for each.
+MOST = 60
+
+
+def test_not_empty() -> None:
+    assert len(DIFFERENTIABLE) > 40
+
+
+def _is_small(sample: S) -> bool:
+    tensors = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T]
+    return sum([int(np.prod(x.sizes, dtype=int)) for x in tensors]) <= MOST
+
+
+def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generator) -> Any:
+    """A leaf of this layout; distinct values between 0.3 and 1.7, of either sign."""
+    of = operand.dtype or of
+    sizes = operand.sizes
+    count = int(np.prod(sizes, dtype=int))
+    if of.category < dtypes.FLOATING:
+        # conditions are drawn; what may be a divisor is not zero
+        low, high = (0, 2) if row.name == "where" else (1, 3)
+        return gt.from_numpy(np.asarray(random.integers(low, high, sizes), of.np))
+    values = random.permutation(np.linspace(0.3, 1.7, max(count, 2)))[:count].reshape(sizes)
+    values = values + random.uniform(0, 0.05)  # no two operands share a value
+    values = values * np.where(random.random(sizes) < 0.4, -1, 1)
+    if of.category == dtypes.COMPLEX:
+        values = values + 1j * random.uniform(0.2, 0.9, sizes)
+    if of not in (REAL, COMPLEX):
+        return gt.from_numpy(np.asarray(values)).to(of)
+    found = strides_of(sizes, operand.layout or layout)
+    strides, offset = found or (contiguous_strides(sizes), 0)
+    extent = offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if count else offset
+    base = gt.zeros((max(extent, 1),), dtype=of)
+    made = base.as_strided(sizes, strides, offset)
+    made.copy_(gt.from_numpy(np.asarray(values)))
+    return made.detach().requires_grad_()
+
+
+def _cases(row: Row, of: Any) -> Iterator[tuple[S, str]]:
+    for sample in row.samples:
+        if _is_small(sample):
+            for layout in _layouts(row, sample):
+                if layout != "expanded":
+                    yield sample, layout
+
+
+def _calls(row: Row, of: Any) -> Iterator[tuple[str, Any, list[Any]]]:
+    """(what it is, function of the tensors that vary, those tensors)."""
+    random = np.random.default_rng(0)
+    call = main_form(row.name)
+    for sample, layout in _cases(row, of):
+        leaves: list[Any] = []
+
+        def enter(x: Any) -> Any:
+            if type(x) is T:
+                made = _make(row, x, of, layout, random)
+                if made.requires_grad:
+                    leaves.append(made)
+                    return ("leaf", len(leaves) - 1)
+                return made
+            return of if x is DTYPE else "cpu" if type(x) is Placeholder else x
+
+        args, kwargs = _map(sample.args, enter), _map(sample.kwargs, enter)
+        if not leaves:
+            continue
+
+        def function(*varied: Any, args: Any = args, kwargs: Any = kwargs) -> Any:
+            def back(x: Any) -> Any:
+                if type(x) is tuple and len(x) == 2 and x[0] == "leaf":
+                    return varied[x[1]]
+                if type(x) in (tuple, list):
+                    return type(x)([back(y) for y in x])
+                return x
+
+            given = [back(x) for x in args]
+            if _writes(row):
+                given[0] = given[0] * 1
+            gt.manual_seed(7)
+            made = call(tuple(given), {name: back(x) for name, x in kwargs.items()})
+            return tuple(made) if isinstance(made, list) else made
+
+        yield f"{row.name}({_show(sample.args, of)}, {sample.kwargs}) {layout}", function, leaves
+
+
+def _check(row: Row, of: Any, check: Any) -> int:
+    checked = 0
+    for what, function, leaves in _calls(row, of):
+        try:
+            made = function(*leaves)
+        except GpuTensorError:
+            continue  # the operator refuses this dtype; test_ops_errors.py knows why
+        results = made if isinstance(made, tuple) else (made,)
+        wide = [y for y in results if isinstance(y, gt.Tensor) and y.requires_grad]
+        if not wide or any(y.dtype not in (REAL, COMPLEX) for y in wide):
+            continue
+        try:
+            check(function, leaves)
+        except Exception as error:
+            raise AssertionError(f"{what} [{of.short}]: {error}") from error
+        checked += 1
+    return checked
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
+def test_first_derivatives(row: Row) -> None:
+    assert _check(row, REAL, gradcheck) + _check(row, COMPLEX, gradcheck)
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
+def test_second_derivatives(row: Row) -> None:
+    def second(function: Any, leaves: list[Any]) -> None:
+        gradgradcheck(function, leaves, atol=1e-4)
+
+    assert _check(row, REAL, second) or _check(row, COMPLEX, second)
+
+
+def test_layouts_are_not_all_contiguous() -> None:
+    assert strides_of((2, 3), "transposed") and strides_of((2, 3), "step 2")
