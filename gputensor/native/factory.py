@@ -22,6 +22,7 @@ from ..core.memory_format import memory_format
 from ..dispatch import defaults
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.tls import state as _state
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator.order import dense_strides_like
 from ..tensor import ALIGNED_FROM_BYTES, CPU_KEYS, Tensor, allocate, zero_tensor
@@ -132,12 +133,19 @@ def empty_like(
     element = shape.dtype if dtype is None else dtype
     if memory_format is None or memory_format is formats.preserve_format:
         if shape.is_row_major:
-            return calls.empty_memory_format(shape.sizes, element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
+            # The call of empty written out (bench/overhead.py).
+            include, keep = _state.get()
+            keys = include & keep
+            table = operators.empty_memory_format.table
+            return table[keys](keys, shape.sizes, element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
         strides = shape.views.get("dense")
         if strides is None:
             strides = shape.views["dense"] = dense_strides_like(shape)
         return calls.empty_strided(shape.sizes, strides, element, layout, place, pin_memory)  # type: ignore[no-any-return]
-    return calls.empty_memory_format(shape.sizes, element, layout, place, pin_memory, memory_format)  # type: ignore[no-any-return]
+    include, keep = _state.get()
+    keys = include & keep
+    table = operators.empty_memory_format.table
+    return table[keys](keys, shape.sizes, element, layout, place, pin_memory, memory_format)  # type: ignore[no-any-return]
 
 
 def new_empty(
