@@ -160,7 +160,7 @@ def row(
     return {
         "bytes": moved, "sector_bytes": sectors,
         "ns": {n: s.median_ns for n, s in samples.items()},
-        "quartiles_ns": {n: list(s.quartiles_ns) for n, s in samples.items()},
+        "quartiles_ns": {n: s.quartiles_ns for n, s in samples.items()},
         "samples_ns": {n: s.ns for n, s in samples.items()},
         "gb_per_s": {n: moved / s.median_ns for n, s in samples.items()},
         "memcpy_gb_per_s": moved / memcpy.median_ns,

@@ -34,11 +34,12 @@ class Sample:
         return min(self.ns)
 
     @property
-    def quartiles_ns(self) -> tuple[float, float]:
+    def quartiles_ns(self) -> list[float]:
+        """[lower, upper], as a record holds them."""
         if len(self.ns) < 2:
-            return self.ns[0], self.ns[0]
+            return [self.ns[0], self.ns[0]]
         low, _, high = statistics.quantiles(self.ns, n=4)
-        return low, high
+        return [low, high]
 
 
 def alternate(

@@ -13,7 +13,7 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import compare, layout, layout_sides, pack, peers, plots, record, timing
+from bench import compare, layout, layout_sides, overhead, pack, peers, plots, record, timing
 from bench.environment import environment
 from bench.layout_cases import CASES
 from bench.places import POISON, Host, WrongResult, pattern
@@ -258,3 +258,14 @@ def test_on_the_emulator_every_kind_of_case_is_verified():
     found = layout.run("cuda", rounds=1, only=(1, 14, 33, 37, 38), scale=128)
     assert found["is_emulated"] and "say nothing of a GPU" in layout.report(found)
     assert layout.failures(found) == []
+
+
+def test_the_host_cost_record_is_valid():
+    before = gt.get_num_threads()
+    try:
+        measured = overhead.run("cpu", rounds=2)
+    finally:
+        gt.set_num_threads(before)
+    made = json.loads(json.dumps(record.build(measured, environment("cpu"))))
+    assert len(made["gputensor"]["cases"]) == 12
+    assert "geometric mean" in overhead.report(made["gputensor"])
