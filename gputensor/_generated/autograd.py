@@ -143,42 +143,6 @@ def expand(key_set, self, size, implicit):
     return _set_history(result, node)
 
 
-def select_int(key_set, self, dim, index):
-    if self._autograd is None or (node := _record_unary(_nodes.SelectBackward0, self)) is None:
-        key_set &= _BELOW
-        return _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
-    node.saved_self_shape = self.shape
-    node.saved_dim = dim
-    node.saved_index = index
-    key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
-    try:
-        result = _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
-    finally:
-        _state.reset(token)
-    return _set_history(result, node)
-
-
-def slice_Tensor(key_set, self, dim, start, end, step):
-    if self._autograd is None or (node := _record_unary(_nodes.SliceBackward0, self)) is None:
-        key_set &= _BELOW
-        return _ops.slice_Tensor.redispatch_table[key_set](key_set, self, dim, start, end, step)
-    node.saved_self_shape = self.shape
-    node.saved_dim = dim
-    node.saved_start = start
-    node.saved_end = end
-    node.saved_step = step
-    key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
-    try:
-        result = _ops.slice_Tensor.redispatch_table[key_set](
-            key_set, self, dim, start, end, step,
-        )
-    finally:
-        _state.reset(token)
-    return _set_history(result, node)
-
-
 def squeeze(key_set, self):
     if self._autograd is None or (node := _record_unary(_nodes.SqueezeBackward0, self)) is None:
         key_set &= _BELOW
@@ -291,6 +255,55 @@ def unsqueeze_(key_set, self, dim):
     return _reshape_history(result, node)
 
 
+def alias(key_set, self):
+    if self._autograd is None or (node := _record_unary(_nodes.AliasBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.alias.redispatch_table[key_set](key_set, self)
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.alias.redispatch_table[key_set](key_set, self)
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
+def select_int(key_set, self, dim, index):
+    if self._autograd is None or (node := _record_unary(_nodes.SelectBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
+    node.saved_self_shape = self.shape
+    node.saved_dim = dim
+    node.saved_index = index
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
+def slice_Tensor(key_set, self, dim, start, end, step):
+    if self._autograd is None or (node := _record_unary(_nodes.SliceBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.slice_Tensor.redispatch_table[key_set](key_set, self, dim, start, end, step)
+    node.saved_self_shape = self.shape
+    node.saved_dim = dim
+    node.saved_start = start
+    node.saved_end = end
+    node.saved_step = step
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.slice_Tensor.redispatch_table[key_set](
+            key_set, self, dim, start, end, step,
+        )
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
 def as_strided(key_set, self, size, stride, storage_offset):
     if self._autograd is None or (node := _record_unary(_nodes.AsStridedBackward0, self)) is None:
         key_set &= _BELOW
@@ -367,17 +380,51 @@ def unfold(key_set, self, dimension, size, step):
     return _set_history(result, node)
 
 
-def alias(key_set, self):
-    if self._autograd is None or (node := _record_unary(_nodes.AliasBackward0, self)) is None:
+def unbind_int(key_set, self, dim):
+    if self._autograd is None or (node := _record_unary(_nodes.UnbindBackward0, self)) is None:
         key_set &= _BELOW
-        return _ops.alias.redispatch_table[key_set](key_set, self)
+        return _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
+    node.saved_dim = dim
     key_set &= _BELOW
     token = _state.set(_below_autograd[_state.get()])
     try:
-        result = _ops.alias.redispatch_table[key_set](key_set, self)
+        result = _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
     finally:
         _state.reset(token)
-    return _set_history(result, node)
+    return _set_histories(result, node)
+
+
+def split_Tensor(key_set, self, split_size, dim):
+    if self._autograd is None or (node := _record_unary(_nodes.SplitBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
+    node.saved_dim = dim
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
+    finally:
+        _state.reset(token)
+    return _set_histories(result, node)
+
+
+def split_with_sizes(key_set, self, split_sizes, dim):
+    if (
+        self._autograd is None
+        or (node := _record_unary(_nodes.SplitWithSizesBackward0, self)) is None
+    ):
+        key_set &= _BELOW
+        return _ops.split_with_sizes.redispatch_table[key_set](key_set, self, split_sizes, dim)
+    node.saved_dim = dim
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.split_with_sizes.redispatch_table[key_set](
+            key_set, self, split_sizes, dim,
+        )
+    finally:
+        _state.reset(token)
+    return _set_histories(result, node)
 
 
 def view_as_real(key_set, self):
@@ -433,53 +480,6 @@ def _neg_view(key_set, self):
     finally:
         _state.reset(token)
     return _set_history(result, node)
-
-
-def unbind_int(key_set, self, dim):
-    if self._autograd is None or (node := _record_unary(_nodes.UnbindBackward0, self)) is None:
-        key_set &= _BELOW
-        return _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
-    node.saved_dim = dim
-    key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
-    try:
-        result = _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
-    finally:
-        _state.reset(token)
-    return _set_histories(result, node)
-
-
-def split_Tensor(key_set, self, split_size, dim):
-    if self._autograd is None or (node := _record_unary(_nodes.SplitBackward0, self)) is None:
-        key_set &= _BELOW
-        return _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
-    node.saved_dim = dim
-    key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
-    try:
-        result = _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
-    finally:
-        _state.reset(token)
-    return _set_histories(result, node)
-
-
-def split_with_sizes(key_set, self, split_sizes, dim):
-    if (
-        self._autograd is None
-        or (node := _record_unary(_nodes.SplitWithSizesBackward0, self)) is None
-    ):
-        key_set &= _BELOW
-        return _ops.split_with_sizes.redispatch_table[key_set](key_set, self, split_sizes, dim)
-    node.saved_dim = dim
-    key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
-    try:
-        result = _ops.split_with_sizes.redispatch_table[key_set](
-            key_set, self, split_sizes, dim,
-        )
-    finally:
-        _state.reset(token)
-    return _set_histories(result, node)
 
 
 def arange_start_out(key_set, start, end, step, out):

@@ -92,24 +92,6 @@ def view_as(self, other):
     return _ops.view_as.table[key_set](key_set, self, other)
 
 
-def narrow(self, dim, start, length):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.narrow.table[key_set](key_set, self, dim, start, length)
-
-
-def select_int(self, dim, index):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.select_int.table[key_set](key_set, self, dim, index)
-
-
-def slice_Tensor(self, dim=0, start=None, end=None, step=1):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
-
-
 def squeeze(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -170,6 +152,48 @@ def unflatten_int(self, dim, sizes):
     return _ops.unflatten_int.table[key_set](key_set, self, dim, sizes)
 
 
+def movedim_intlist(self, source, destination):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.movedim_intlist.table[key_set](key_set, self, source, destination)
+
+
+def movedim_int(self, source, destination):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.movedim_int.table[key_set](key_set, self, source, destination)
+
+
+def alias(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.alias.table[key_set](key_set, self)
+
+
+def detach(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.detach.table[key_set](key_set, self)
+
+
+def narrow(self, dim, start, length):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.narrow.table[key_set](key_set, self, dim, start, length)
+
+
+def select_int(self, dim, index):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.select_int.table[key_set](key_set, self, dim, index)
+
+
+def slice_Tensor(self, dim=0, start=None, end=None, step=1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
+
+
 def as_strided(self, size, stride, storage_offset=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -194,28 +218,34 @@ def unfold(self, dimension, size, step):
     return _ops.unfold.table[key_set](key_set, self, dimension, size, step)
 
 
-def movedim_intlist(self, source, destination):
+def unbind_int(self, dim=0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.movedim_intlist.table[key_set](key_set, self, source, destination)
+    return _ops.unbind_int.table[key_set](key_set, self, dim)
 
 
-def movedim_int(self, source, destination):
+def split_Tensor(self, split_size, dim=0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.movedim_int.table[key_set](key_set, self, source, destination)
+    return _ops.split_Tensor.table[key_set](key_set, self, split_size, dim)
 
 
-def alias(self):
+def split_sizes(self, split_size, dim=0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.alias.table[key_set](key_set, self)
+    return _ops.split_sizes.table[key_set](key_set, self, split_size, dim)
 
 
-def detach(self):
+def split_with_sizes(self, split_sizes, dim=0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return _ops.detach.table[key_set](key_set, self)
+    return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
+
+
+def chunk(self, chunks, dim=0):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.chunk.table[key_set](key_set, self, chunks, dim)
 
 
 def view_as_real(self):
@@ -276,36 +306,6 @@ def _is_zerotensor(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return _ops._is_zerotensor.table[key_set](key_set, self)
-
-
-def unbind_int(self, dim=0):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.unbind_int.table[key_set](key_set, self, dim)
-
-
-def split_Tensor(self, split_size, dim=0):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.split_Tensor.table[key_set](key_set, self, split_size, dim)
-
-
-def split_sizes(self, split_size, dim=0):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.split_sizes.table[key_set](key_set, self, split_size, dim)
-
-
-def split_with_sizes(self, split_sizes, dim=0):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
-
-
-def chunk(self, chunks, dim=0):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return _ops.chunk.table[key_set](key_set, self, chunks, dim)
 
 
 def empty_memory_format(

@@ -93,32 +93,6 @@ class ExpandBackward0(_Node):
         return (sum_to_size(grad, self_shape),)
 
 
-class SelectBackward0(_Node):
-    """Of select.int."""
-
-    __slots__ = ("saved_self_shape", "saved_dim", "saved_index")
-
-    def backward(node, grad):
-        self_shape = node.saved_self_shape
-        dim = node.saved_dim
-        index = node.saved_index
-        return (select_backward(grad, self_shape, dim, index),)
-
-
-class SliceBackward0(_Node):
-    """Of slice.Tensor."""
-
-    __slots__ = ("saved_self_shape", "saved_dim", "saved_start", "saved_end", "saved_step")
-
-    def backward(node, grad):
-        self_shape = node.saved_self_shape
-        dim = node.saved_dim
-        start = node.saved_start
-        end = node.saved_end
-        step = node.saved_step
-        return (slice_backward(grad, self_shape, dim, start, end, step),)
-
-
 class SqueezeBackward0(_Node):
     """Of squeeze."""
 
@@ -199,6 +173,41 @@ class UnsqueezeBackward1(_Node):
         return (grad.squeeze(dim),)
 
 
+class AliasBackward0(_Node):
+    """Of alias."""
+
+    __slots__ = ()
+
+    def backward(node, grad):
+        return (grad,)
+
+
+class SelectBackward0(_Node):
+    """Of select.int."""
+
+    __slots__ = ("saved_self_shape", "saved_dim", "saved_index")
+
+    def backward(node, grad):
+        self_shape = node.saved_self_shape
+        dim = node.saved_dim
+        index = node.saved_index
+        return (select_backward(grad, self_shape, dim, index),)
+
+
+class SliceBackward0(_Node):
+    """Of slice.Tensor."""
+
+    __slots__ = ("saved_self_shape", "saved_dim", "saved_start", "saved_end", "saved_step")
+
+    def backward(node, grad):
+        self_shape = node.saved_self_shape
+        dim = node.saved_dim
+        start = node.saved_start
+        end = node.saved_end
+        step = node.saved_step
+        return (slice_backward(grad, self_shape, dim, start, end, step),)
+
+
 class AsStridedBackward0(_Node):
     """Of as_strided."""
 
@@ -255,13 +264,37 @@ class UnfoldBackward0(_Node):
         return (unfold_backward(grad, self_shape, dimension, size, step),)
 
 
-class AliasBackward0(_Node):
-    """Of alias."""
+class UnbindBackward0(_Node):
+    """Of unbind.int."""
 
-    __slots__ = ()
+    __slots__ = ("saved_dim",)
 
-    def backward(node, grad):
-        return (grad,)
+    def backward(node, *grads):
+        grads = node.zeros_for(grads)
+        dim = node.saved_dim
+        return (stack(grads, dim),)
+
+
+class SplitBackward0(_Node):
+    """Of split.Tensor."""
+
+    __slots__ = ("saved_dim",)
+
+    def backward(node, *grads):
+        grads = node.zeros_for(grads)
+        dim = node.saved_dim
+        return (cat(grads, dim),)
+
+
+class SplitWithSizesBackward0(_Node):
+    """Of split_with_sizes."""
+
+    __slots__ = ("saved_dim",)
+
+    def backward(node, *grads):
+        grads = node.zeros_for(grads)
+        dim = node.saved_dim
+        return (cat(grads, dim),)
 
 
 class ViewAsRealBackward0(_Node):
@@ -298,39 +331,6 @@ class NegViewBackward0(_Node):
 
     def backward(node, grad):
         return (-grad,)
-
-
-class UnbindBackward0(_Node):
-    """Of unbind.int."""
-
-    __slots__ = ("saved_dim",)
-
-    def backward(node, *grads):
-        grads = node.zeros_for(grads)
-        dim = node.saved_dim
-        return (stack(grads, dim),)
-
-
-class SplitBackward0(_Node):
-    """Of split.Tensor."""
-
-    __slots__ = ("saved_dim",)
-
-    def backward(node, *grads):
-        grads = node.zeros_for(grads)
-        dim = node.saved_dim
-        return (cat(grads, dim),)
-
-
-class SplitWithSizesBackward0(_Node):
-    """Of split_with_sizes."""
-
-    __slots__ = ("saved_dim",)
-
-    def backward(node, *grads):
-        grads = node.zeros_for(grads)
-        dim = node.saved_dim
-        return (cat(grads, dim),)
 
 
 class UniformBackward0(_Node):

@@ -255,9 +255,8 @@ def as_strided(self, size, stride, storage_offset=None):
         size: ints.
         stride: ints.
         storage_offset: int, optional.
-    Returns: a view of self.
     Gradient: as_strided_backward(grad, geometry(self), size, stride, storage_offset)
-    Native: native/view.py. Matches torch.as_strided.
+    Native: native/slicing.py. Matches torch.as_strided.
     """
     include, keep = _state.get()
     try:
@@ -277,7 +276,7 @@ def as_strided_(self, size, stride, storage_offset=None):
         storage_offset: int, optional.
     Returns: self.
     Gradient: as_strided_backward(grad, geometry(self), size, stride, storage_offset)
-    Native: native/view.py. Matches torch.as_strided_.
+    Native: native/slicing.py. Matches torch.as_strided_.
     """
     include, keep = _state.get()
     try:
@@ -319,7 +318,7 @@ def chunk(self, chunks, dim=0):
         chunks: int.
         dim: int, default 0.
     Returns: a list of views.
-    Native: native/view.py. Matches torch.chunk.
+    Native: native/slicing.py. Matches torch.chunk.
     """
     include, keep = _state.get()
     try:
@@ -352,8 +351,7 @@ def conj(self):
 
     Args:
         self: (*).
-    Returns: a view of self.
-    Native: native/view.py. Matches torch.conj.
+    Native: native/complex_view.py. Matches torch.conj.
 
     >>> x = gt.tensor([1 + 2j])
     >>> x.conj().is_conj(), gt.imag(x.conj()).tolist()
@@ -410,9 +408,8 @@ def diagonal(self, offset=0, dim1=0, dim2=1):
         offset: int, default 0.
         dim1: int, default 0.
         dim2: int, default 1.
-    Returns: a view of self.
     Gradient: diagonal_backward(grad, self.shape, offset, dim1, dim2)
-    Native: native/view.py. Matches torch.diagonal.
+    Native: native/slicing.py. Matches torch.diagonal.
     """
     include, keep = _state.get()
     try:
@@ -843,8 +840,7 @@ def imag(self):
 
     Args:
         self: (*).
-    Returns: a view of self.
-    Native: native/view.py. Matches torch.imag.
+    Native: native/complex_view.py. Matches torch.imag.
     """
     include, keep = _state.get()
     try:
@@ -859,7 +855,7 @@ def is_conj(self):
 
     Args:
         self: (*).
-    Native: native/view.py. Matches torch.is_conj.
+    Native: native/complex_view.py. Matches torch.is_conj.
     """
     include, keep = _state.get()
     try:
@@ -874,7 +870,7 @@ def is_neg(self):
 
     Args:
         self: (*).
-    Native: native/view.py. Matches torch.is_neg.
+    Native: native/complex_view.py. Matches torch.is_neg.
     """
     include, keep = _state.get()
     try:
@@ -1130,8 +1126,7 @@ def narrow(self, dim, start, length):
         dim: int.
         start: int.
         length: int.
-    Returns: a view of self.
-    Native: native/view.py. Matches torch.narrow.
+    Native: native/slicing.py. Matches torch.narrow.
     """
     include, keep = _state.get()
     try:
@@ -1347,8 +1342,7 @@ def real(self):
 
     Args:
         self: (*).
-    Returns: a view of self.
-    Native: native/view.py. Matches torch.real.
+    Native: native/complex_view.py. Matches torch.real.
     """
     include, keep = _state.get()
     try:
@@ -1478,9 +1472,8 @@ def select(self, dim, index):
         self: (*).
         dim: int.
         index: int.
-    Returns: a view of self.
     Gradient: select_backward(grad, self.shape, dim, index)
-    Native: native/view.py. Matches torch.select.
+    Native: native/slicing.py. Matches torch.select.
     """
     include, keep = _state.get()
     try:
@@ -1500,9 +1493,8 @@ def slice(self, dim=0, start=None, end=None, step=1):
         start: int, optional.
         end: int, optional.
         step: int, default 1.
-    Returns: a view of self.
     Gradient: slice_backward(grad, self.shape, dim, start, end, step)
-    Native: native/view.py. Matches torch.slice.
+    Native: native/slicing.py. Matches torch.slice.
     """
     include, keep = _state.get()
     try:
@@ -1521,7 +1513,7 @@ def split(self, split_size, dim=0):
         dim: int, default 0.
     Returns: a list of views.
     Gradient: cat(grads, dim)
-    Native: native/view.py. Matches torch.split.
+    Native: native/slicing.py. Matches torch.split.
 
     >>> [piece.tolist() for piece in gt.split(gt.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
@@ -1545,7 +1537,7 @@ def split_with_sizes(self, split_sizes, dim=0):
         dim: int, default 0.
     Returns: a list of views.
     Gradient: cat(grads, dim)
-    Native: native/view.py. Matches torch.split_with_sizes.
+    Native: native/slicing.py. Matches torch.split_with_sizes.
     """
     include, keep = _state.get()
     try:
@@ -1720,7 +1712,7 @@ def unbind(self, dim=0):
         dim: int, default 0.
     Returns: a list of views.
     Gradient: stack(grads, dim)
-    Native: native/view.py. Matches torch.unbind.
+    Native: native/slicing.py. Matches torch.unbind.
     """
     include, keep = _state.get()
     try:
@@ -1771,9 +1763,8 @@ def view_as_complex(self):
 
     Args:
         self: (*).
-    Returns: a view of self.
     Gradient: view_as_real(grad.contiguous().resolve_conj())
-    Native: native/view.py. Matches torch.view_as_complex.
+    Native: native/complex_view.py. Matches torch.view_as_complex.
     """
     include, keep = _state.get()
     try:
@@ -1788,9 +1779,8 @@ def view_as_real(self):
 
     Args:
         self: (*).
-    Returns: a view of self.
     Gradient: view_as_complex(grad.contiguous())
-    Native: native/view.py. Matches torch.view_as_real.
+    Native: native/complex_view.py. Matches torch.view_as_real.
     """
     include, keep = _state.get()
     try:

@@ -90,26 +90,6 @@ def expand(key_set, self, size, implicit):
     return _track_view(self, result)
 
 
-def select_int(key_set, self, dim, index):
-    key_set &= _BELOW
-    result = _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
-    if self._autograd is None and not _unrecorded:
-        result._autograd = self
-        return result
-    return _track_view(self, result)
-
-
-def slice_Tensor(key_set, self, dim, start, end, step):
-    key_set &= _BELOW
-    result = _ops.slice_Tensor.redispatch_table[key_set](
-        key_set, self, dim, start, end, step,
-    )
-    if self._autograd is None and not _unrecorded:
-        result._autograd = self
-        return result
-    return _track_view(self, result)
-
-
 def squeeze(key_set, self):
     key_set &= _BELOW
     result = _ops.squeeze.redispatch_table[key_set](key_set, self)
@@ -186,6 +166,35 @@ def unsqueeze_(key_set, self, dim):
     return result
 
 
+def alias(key_set, self):
+    key_set &= _BELOW
+    result = _ops.alias.redispatch_table[key_set](key_set, self)
+    if self._autograd is None and not _unrecorded:
+        result._autograd = self
+        return result
+    return _track_view(self, result)
+
+
+def select_int(key_set, self, dim, index):
+    key_set &= _BELOW
+    result = _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
+    if self._autograd is None and not _unrecorded:
+        result._autograd = self
+        return result
+    return _track_view(self, result)
+
+
+def slice_Tensor(key_set, self, dim, start, end, step):
+    key_set &= _BELOW
+    result = _ops.slice_Tensor.redispatch_table[key_set](
+        key_set, self, dim, start, end, step,
+    )
+    if self._autograd is None and not _unrecorded:
+        result._autograd = self
+        return result
+    return _track_view(self, result)
+
+
 def as_strided(key_set, self, size, stride, storage_offset):
     key_set &= _BELOW
     result = _ops.as_strided.redispatch_table[key_set](
@@ -227,13 +236,24 @@ def unfold(key_set, self, dimension, size, step):
     return _track_view(self, result)
 
 
-def alias(key_set, self):
+def unbind_int(key_set, self, dim):
     key_set &= _BELOW
-    result = _ops.alias.redispatch_table[key_set](key_set, self)
-    if self._autograd is None and not _unrecorded:
-        result._autograd = self
-        return result
-    return _track_view(self, result)
+    result = _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
+    return _track_views(self, result)
+
+
+def split_Tensor(key_set, self, split_size, dim):
+    key_set &= _BELOW
+    result = _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
+    return _track_views(self, result)
+
+
+def split_with_sizes(key_set, self, split_sizes, dim):
+    key_set &= _BELOW
+    result = _ops.split_with_sizes.redispatch_table[key_set](
+        key_set, self, split_sizes, dim,
+    )
+    return _track_views(self, result)
 
 
 def view_as_real(key_set, self):
@@ -258,26 +278,6 @@ def _neg_view(key_set, self):
     key_set &= _BELOW
     result = _ops._neg_view.redispatch_table[key_set](key_set, self)
     return _track_view(self, result, _calls._neg_view)
-
-
-def unbind_int(key_set, self, dim):
-    key_set &= _BELOW
-    result = _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
-    return _track_views(self, result)
-
-
-def split_Tensor(key_set, self, split_size, dim):
-    key_set &= _BELOW
-    result = _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
-    return _track_views(self, result)
-
-
-def split_with_sizes(key_set, self, split_sizes, dim):
-    key_set &= _BELOW
-    result = _ops.split_with_sizes.redispatch_table[key_set](
-        key_set, self, split_sizes, dim,
-    )
-    return _track_views(self, result)
 
 
 def arange_start_out(key_set, start, end, step, out):

@@ -1288,9 +1288,8 @@ class GeneratedMethods:
             dimension: int.
             size: int.
             step: int.
-        Returns: a view of self.
         Gradient: unfold_backward(grad, self.shape, dimension, size, step)
-        Native: native/view.py. Matches torch.Tensor.unfold.
+        Native: native/slicing.py. Matches torch.Tensor.unfold.
         """
         include, keep = _state.get()
         key_set = (self._keys | include) & keep

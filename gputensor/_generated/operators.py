@@ -27,15 +27,6 @@ expand = _define(
 )
 expand_as = _define("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 view_as = _define("aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)")
-narrow = _define("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
-select_int = _define(
-    "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
-    ("core",),
-)
-slice_Tensor = _define(
-    "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-    ("core",),
-)
 squeeze = _define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 squeeze_dim = _define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
 squeeze_dims = _define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", ("core",))
@@ -54,6 +45,21 @@ flatten_using_ints = _define(
     "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
 )
 unflatten_int = _define("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)")
+movedim_intlist = _define(
+    "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+)
+movedim_int = _define("aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
+alias = _define("aten::alias(Tensor(a) self) -> Tensor(a)", ("core",))
+detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
+narrow = _define("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
+select_int = _define(
+    "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
+    ("core",),
+)
+slice_Tensor = _define(
+    "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
+    ("core",),
+)
 as_strided = _define(
     "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
     ("core",),
@@ -67,22 +73,6 @@ diagonal = _define(
     ("core",),
 )
 unfold = _define("aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
-movedim_intlist = _define(
-    "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-)
-movedim_int = _define("aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
-alias = _define("aten::alias(Tensor(a) self) -> Tensor(a)", ("core",))
-detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
-view_as_real = _define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
-view_as_complex = _define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
-real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
-imag = _define("aten::imag(Tensor(a) self) -> Tensor(a)")
-conj = _define("aten::conj(Tensor(a) self) -> Tensor(a)")
-_conj = _define("aten::_conj(Tensor(a) self) -> Tensor(a)")
-_neg_view = _define("aten::_neg_view(Tensor(a) self) -> Tensor(a)")
-is_conj = _define("aten::is_conj(Tensor self) -> bool")
-is_neg = _define("aten::is_neg(Tensor self) -> bool")
-_is_zerotensor = _define("aten::_is_zerotensor(Tensor self) -> bool")
 unbind_int = _define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
 split_Tensor = _define(
     "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
@@ -95,6 +85,16 @@ split_with_sizes = _define(
     ("core",),
 )
 chunk = _define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
+view_as_real = _define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
+view_as_complex = _define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
+real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
+imag = _define("aten::imag(Tensor(a) self) -> Tensor(a)")
+conj = _define("aten::conj(Tensor(a) self) -> Tensor(a)")
+_conj = _define("aten::_conj(Tensor(a) self) -> Tensor(a)")
+_neg_view = _define("aten::_neg_view(Tensor(a) self) -> Tensor(a)")
+is_conj = _define("aten::is_conj(Tensor self) -> bool")
+is_neg = _define("aten::is_neg(Tensor self) -> bool")
+_is_zerotensor = _define("aten::_is_zerotensor(Tensor self) -> bool")
 empty_memory_format = _define(
     "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core",),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from gputensor.core.dtype import dtype
@@ -171,21 +172,6 @@ def _gather() -> dict[str, dict[str, Row]]:
     return found
 
 
-FAMILIES = (
-    "view",
-    "factory",
-    "range",
-    "random",
-    "copy",
-    "resize",
-    "fill",
-    "join",
-    "binary",
-    "unary",
-    "comparison",
-    "where",
-    "reduce",
-    "matmul",
-)
+FAMILIES = tuple(sorted(module.name for module in iter_modules(__path__)))  # by the file law
 BY_FAMILY = _gather()
 ROWS = {name: row for rows in BY_FAMILY.values() for name, row in rows.items()}

@@ -1,0 +1,211 @@
+"""Operators that return views of parts of the elements: of a dimension, of several, of windows.
+
+Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.geometry import Geometry
+from ..tensor import Tensor, view_of
+from . import arguments
+from .view_kernel import MEMO_BOUND, like, view_kernel
+
+# --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------
+
+
+def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
+    if shape.ndim == 0:
+        raise errors.must("select", "self", "have a dimension", errors.Got("0-d"), kind=errors.IndexRangeError)
+    d = arguments.dim("select", dim, shape.ndim)
+    rest = like(shape, shape.sizes[:d] + shape.sizes[d + 1 :], shape.strides[:d] + shape.strides[d + 1 :])
+    return rest, shape.sizes[d], shape.strides[d]
+
+
+def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
+    shape = self._geometry
+    found = shape.views.get(("select", dim))
+    if found is None:
+        found = shape.views["select", dim] = _select_rule(shape, dim)
+    wanted, size, stride = found  # type: ignore[misc]
+    if not -size <= index < size:
+        raise errors.must("select", "index", f"be in [{-size}, {size - 1}]", index, kind=errors.IndexRangeError)
+    return view_of(self, wanted, self._offset + (index + size if index < 0 else index) * stride)
+
+
+def slice(
+    key_set: int, self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    shape = self._geometry
+    if type(dim) is int and 0 <= dim < shape.ndim:
+        d = dim
+    elif shape.ndim:
+        d = arguments.dim("slice", dim, shape.ndim)
+    else:
+        raise errors.must("slice", "self", "have a dimension", self, kind=errors.IndexRangeError)
+    if step != 1 and arguments.integer("slice", "step", step) <= 0:
+        raise errors.must("slice", "step", "be positive", step)
+    size = shape.sizes[d]
+    if start is None:
+        first = 0
+    else:
+        first = start if type(start) is int else arguments.integer("slice", "start", start)
+        if first < 0:
+            first = max(first + size, 0)
+        elif first > size:
+            first = size
+    if end is None:
+        last = size
+    else:
+        last = end if type(end) is int else arguments.integer("slice", "end", end)
+        if last < 0:
+            last += size
+        last = min(max(last, first), size)
+    length = (last - first + step - 1) // step
+    wanted = shape.views.get(("slice", d, length, step))
+    if wanted is None:
+        wanted = like(
+            shape,
+            (*shape.sizes[:d], length, *shape.sizes[d + 1 :]),
+            (*shape.strides[:d], shape.strides[d] * step, *shape.strides[d + 1 :]),
+        )
+        if len(shape.views) >= MEMO_BOUND:
+            shape.views.clear()
+        shape.views["slice", d, length, step] = wanted
+    return view_of(self, wanted, self._offset + first * shape.strides[d])  # type: ignore[arg-type]
+
+
+def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    shape = self._geometry
+    if shape.ndim == 0:
+        raise errors.must("narrow", "self", "have a dimension", self)
+    d = arguments.dim("narrow", dim, shape.ndim)
+    size = shape.sizes[d]
+    first = arguments.integer("narrow", "start", start)
+    if arguments.integer("narrow", "length", length) < 0:
+        raise errors.must("narrow", "length", "not be negative", length)
+    if not -size <= first <= size:
+        raise errors.must("narrow", "start", f"be in [{-size}, {size}]", start, kind=errors.IndexRangeError)
+    first = first + size if first < 0 else first
+    if first + length > size:
+        raise errors.must("narrow", "length", f"end within size {size}", f"start {start}, length {length}")
+    return calls.slice_Tensor(self, d, first, first + length, 1)  # type: ignore[no-any-return]
+
+
+def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    shape = self._geometry
+    a = arguments.dim("diagonal", dim1, shape.ndim, "dim1")
+    b = arguments.dim("diagonal", dim2, shape.ndim, "dim2")
+    if a == b or shape.ndim < 2:
+        raise errors.must("diagonal", "dim2", "differ from dim1", (dim1, dim2))
+    shift = arguments.integer("diagonal", "offset", offset)
+    if shift >= 0:
+        length = max(min(shape.sizes[a], shape.sizes[b] - shift), 0)
+    else:
+        length = max(min(shape.sizes[a] + shift, shape.sizes[b]), 0)
+    begin = self._offset
+    if length:
+        begin += shift * shape.strides[b] if shift >= 0 else -shift * shape.strides[a]
+    rest = [d for d in range(shape.ndim) if d not in (a, b)]
+    sizes = (*[shape.sizes[d] for d in rest], length)
+    strides = (*[shape.strides[d] for d in rest], shape.strides[a] + shape.strides[b])
+    return view_of(self, like(shape, sizes, strides), begin)
+
+
+def _unfold_rule(shape: Geometry, dimension: Any, size: Any, step: Any) -> Geometry:
+    d = arguments.dim("unfold", dimension, shape.ndim, "dimension")
+    length = shape.sizes[d] if shape.ndim else 1
+    window, hop = arguments.integer("unfold", "size", size), arguments.integer("unfold", "step", step)
+    if not 0 <= window <= length:
+        raise errors.must("unfold", "size", f"be in [0, {length}]", size)
+    if hop <= 0:
+        raise errors.must("unfold", "step", "be positive", step)
+    if shape.ndim == 0:
+        return like(shape, (window,), (1,))
+    sizes, strides = list(shape.sizes), list(shape.strides)
+    sizes[d] = (length - window) // hop + 1
+    strides[d] = hop * shape.strides[d]
+    return like(shape, (*sizes, window), (*strides, shape.strides[d]))
+
+
+unfold = view_kernel("unfold", _unfold_rule)
+
+
+def as_strided(key_set: int, self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    sizes = arguments.sizes("as_strided", size)
+    strides = arguments.ints("as_strided", "stride", stride)
+    if len(sizes) != len(strides):
+        raise errors.must("as_strided", "stride", f"have {len(sizes)} entries, as size has", strides)
+    begin = self._offset if storage_offset is None else arguments.integer("as_strided", "storage_offset", storage_offset)
+    wanted = like(self._geometry, sizes, strides)
+    arguments.check_bounds("as_strided", self._get_storage(), begin, wanted)
+    return view_of(self, wanted, begin)
+
+
+# --- lists of views -----------------------------------------------------------------------------
+
+
+def unbind(key_set: int, self: Tensor, dim: int = 0) -> list[Tensor]:
+    shape = self._geometry
+    found = shape.views.get(("select", dim))
+    if found is None:
+        if shape.ndim:
+            arguments.dim("unbind", dim, shape.ndim)
+        found = shape.views["select", dim] = _select_rule(shape, dim)
+    wanted, size, stride = found  # type: ignore[misc]
+    return [view_of(self, wanted, self._offset + i * stride) for i in range(size)]
+
+
+def split_with_sizes(key_set: int, self: Tensor, split_sizes: Any, dim: int = 0) -> list[Tensor]:
+    shape = self._geometry
+    d = arguments.dim("split_with_sizes", dim, shape.ndim)
+    sizes = arguments.sizes("split_with_sizes", split_sizes, "split_sizes")
+    if shape.ndim == 0 or sum(sizes) != shape.sizes[d]:
+        raise errors.must("split_with_sizes", "split_sizes", f"add up to size {shape.sizes[d:d+1]}", sizes)
+    parts, begin = [], 0
+    for n in sizes:
+        parts.append(slice(key_set, self, d, begin, begin + n, 1))
+        begin += n
+    return parts
+
+
+def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> list[Tensor]:
+    shape = self._geometry
+    if shape.ndim == 0:
+        raise errors.must("split", "self", "have a dimension", self)
+    d = arguments.dim("split", dim, shape.ndim)
+    step = arguments.integer("split", "split_size", split_size)
+    size = shape.sizes[d]
+    if step < 0 or (step == 0 and size):
+        raise errors.must("split", "split_size", "be positive", split_size)
+    starts = range(0, size, step) if size and step else (0,)
+    return [slice(key_set, self, d, s, s + step, 1) for s in starts]
+
+
+def split_sizes(key_set: int, self: Tensor, split_size: Any, dim: int = 0) -> list[Tensor]:
+    return calls.split_with_sizes(self, split_size, dim)  # type: ignore[no-any-return]
+
+
+def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+    shape = self._geometry
+    if shape.ndim == 0:
+        raise errors.must("chunk", "self", "have a dimension", self)
+    if arguments.integer("chunk", "chunks", chunks) <= 0:
+        raise errors.must("chunk", "chunks", "be positive", chunks)
+    size = shape.sizes[arguments.dim("chunk", dim, shape.ndim)]
+    step = -(-size // chunks)
+    if step == 0:
+        return calls.split_with_sizes(self, (0,) * chunks, dim)  # type: ignore[no-any-return]
+    return calls.split_Tensor(self, step, dim)  # type: ignore[no-any-return]
+
+
+# --- in place -------------------------------------------------------------------------------------
+
+
+def as_strided_(key_set: int, self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    view = as_strided(key_set, self, size, stride, storage_offset)
+    self._geometry, self._offset, self._array = view._geometry, view._offset, None
+    return self
