@@ -31,7 +31,7 @@ help:
 	@echo "make demo    set up and run the demonstration on a photograph (writes demo.png)"
 	@echo "make test    set up and run the tests"
 	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
-	@echo "make nvrtc   install CuPy and NVRTC and compile every kernel for every architecture; needs no GPU"
+	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the benchmark $(BENCH); BENCH=NAME for another"
 	@echo "make wheel   build dist/gputensor-*.whl"
@@ -47,7 +47,8 @@ oracle: $(VENV)/.oracle
 	@$(bin)/python -m pytest -q -m oracle $(PYTEST)
 
 nvrtc: $(VENV)/.nvrtc
-	@$(bin)/python -m pytest -q tests/cuda/test_compile.py $(PYTEST)
+	@$(bin)/python -m pytest -q tests/cuda/test_compile.py \
+	  tests/cuda/test_runtime_cuda.py tests/cuda/test_kernel_on_cupy.py $(PYTEST)
 
 lint: $(VENV)/.test
 	@$(bin)/ruff check .

@@ -161,7 +161,7 @@ class Kernel:
         if cuda.is_emulated or not isinstance(handle, int):
             rule = "be a stream of gputensor" if cuda.is_emulated else "be a stream"
             raise errors.must(self.entry, "stream", rule, given, kind=errors.ArgumentTypeError)
-        return cuda.foreign_stream(handle, device_index)
+        return cuda.external_stream(device_index, handle)
 
     def _pack(
         self, args: Sequence[Any], found: Mapping[int, operands.Operand], pointers: Mapping[int, int]

@@ -155,7 +155,7 @@ def stream_of(found: Mapping[int, Operand], cuda: Any, device_index: int, own: A
             "launch", "stream", "be given where arrays of torch and of others are on two streams",
             f"{theirs:#x} and {own.ptr:#x}",
         )  # fmt: skip
-    return cuda.foreign_stream(theirs, device_index)
+    return cuda.external_stream(device_index, theirs)
 
 
 def note_write(operand: Operand) -> None:

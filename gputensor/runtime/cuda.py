@@ -340,8 +340,16 @@ def _of_cupy(index: int, of: Any) -> Stream:
     return stream
 
 
-class _Foreign:
-    """A stream of another library, as CuPy takes one."""
+def set_stream(stream: Stream) -> Stream:
+    """Make a stream current for its device in this thread; returns the one that was."""
+    previous = current_stream(stream.device_index)
+    with _On(stream.device_index):
+        stream.cupy.use()
+    return previous
+
+
+class _External:
+    """A stream of another library, as CuPy takes one (`ExternalStream` is deprecated in CuPy 14)."""
 
     __slots__ = ("ptr",)
 
@@ -352,26 +360,13 @@ class _Foreign:
         return 0, self.ptr
 
 
-def foreign_stream(ptr: int, index: int) -> Stream:
-    """A stream that another library made, by its handle."""
-    return Stream(index, of=cupy.cuda.Stream.from_external(_Foreign(ptr)))
-
-
-def set_stream(stream: Stream) -> Stream:
-    """Make a stream current for its device in this thread; returns the one that was."""
-    previous = current_stream(stream.device_index)
-    with _On(stream.device_index):
-        stream.cupy.use()
-    return previous
-
-
 def external_stream(index: int, ptr: int) -> Stream:
     """The stream of another library, which keeps it alive; 0 and 1 are the legacy default stream."""
     if ptr in (0, 1):
         return default_stream(index)
     found = _external.get((index, ptr))
     if found is None:
-        found = Stream(index, of=cupy.cuda.ExternalStream(ptr, index))
+        found = Stream(index, of=cupy.cuda.Stream.from_external(_External(ptr)))
         _external[index, ptr] = found
     return found
 
@@ -480,7 +475,7 @@ class Function:
         """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""
         mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
         with _On(self.device_index):
-            return int(self.module.get_global_var(mangled).ptr), None
+            return self.module.get_global_var(mangled), None
 
 
 def arch(device_index: int) -> str:
@@ -525,7 +520,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
         try:
             if module is None:
                 module = cupy.cuda.Module()
-                module.load(image)
+                module.load(bytes(image))  # CuPy takes no subclass of bytes
                 _modules[key] = module
             return Function(module.get_function(mangled), entry, device_index, module, image)
         except _driver.CUDADriverError as error:

@@ -1,14 +1,41 @@
 """A `cupy` module in a few lines: host memory, streams that run at once, and a record of calls.
 
-It has the signatures of CuPy 14.2 for the names that `runtime/cuda.py` uses, no more; that those
-names exist in the real one is checked by test_runtime_cuda.py where CuPy is installed.
+It has the signatures of CuPy 14.2 for the names that `runtime/cuda.py` uses, no more. Where CuPy is
+installed and there is no driver, every call also goes to the real one, which converts its arguments
+before it misses the driver: an argument that CuPy would not take fails here.
 """
 
 from __future__ import annotations
 
 import ctypes
 import types
+import warnings
+from functools import reduce
 from typing import Any
+
+
+def _without_driver() -> Any:
+    try:
+        import cupy
+    except Exception:  # of any class, where parts of CUDA are absent
+        return None
+    return None if cupy.cuda.is_available() or cupy.cuda.runtime.driverGetVersion() else cupy.cuda
+
+
+REAL = _without_driver()
+
+
+def as_real(path: str, *arguments: Any, **named: Any) -> Any:
+    """Call what real CuPy has at `path`; what it returns, or None where it asked for the driver."""
+    if REAL is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return reduce(getattr, path.split("."), REAL)(*arguments, **named)
+    except RuntimeError as error:
+        assert any(word in str(error) for word in ("libcuda", "InsufficientDriver")), error
+        return None
 
 
 class RuntimeFailure(RuntimeError):
@@ -54,6 +81,16 @@ class FakeCupy:
                 self.device_id = -1 if null else fake.device
                 self.done = True
 
+            @classmethod
+            def from_external(cls, theirs):
+                _, ptr = theirs.__cuda_stream__()
+                stream = cls(null=True)
+                stream.ptr = ptr
+                if REAL is not None:
+                    real = as_real("Stream.from_external", theirs)
+                    assert (real.ptr, real.device_id) == (ptr, -1)
+                return stream
+
             def use(self):
                 if self.device_id not in (-1, fake.device):
                     raise RuntimeError("device mismatch")
@@ -69,6 +106,7 @@ class FakeCupy:
 
         class Event:
             def __init__(self, block=False, disable_timing=False, interprocess=False):
+                as_real("Event", block, disable_timing, interprocess)
                 self.device, self.disable_timing, self.done = fake.device, disable_timing, True
 
             def record(self, stream):
@@ -90,6 +128,7 @@ class FakeCupy:
 
         class MemoryPool:
             def malloc(self, size):
+                as_real("MemoryPool.malloc", as_real("MemoryPool"), size)
                 fake._call("malloc", size, fake.get_current_stream(fake.device).ptr)
                 if fake.in_use + size > fake.capacity:
                     raise MemoryError("pool")
@@ -108,14 +147,26 @@ class FakeCupy:
                 self.ptr = ptr
 
         class Module:
+            def __init__(self):
+                self.real = as_real("Module")
+
             def load(self, image):
+                assert type(image) is bytes, "CuPy takes no subclass"
+                as_real("Module.load", self.real, image)
                 fake._call("moduleLoadData", image)
 
             def get_function(self, name):
+                as_real("Module.get_function", self.real, name)
                 fake._call("moduleGetFunction", name)
                 return Function(0xF00 + fake.device)
 
+            def get_global_var(self, name):
+                as_real("Module.get_global_var", self.real, name)
+                fake._call("moduleGetGlobal", name)
+                return 0xC000 + fake.device
+
         def launch_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
+            as_real("driver.launchKernel", f, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
             address = ctypes.c_void_p.from_address(params).value
             fake._call(
                 "launchKernel",
@@ -156,6 +207,10 @@ class FakeCupy:
             ),
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
         )
+        for path, names in (("runtime", runtime), ("driver", driver)):
+            for name, fakes in list(vars(names).items()):
+                if isinstance(fakes, types.FunctionType) and name != "launchKernel":
+                    setattr(names, name, _both(f"{path}.{name}", fakes))
         return types.SimpleNamespace(
             runtime=runtime,
             driver=driver,
@@ -165,14 +220,22 @@ class FakeCupy:
             Event=Event,
             MemoryPool=MemoryPool,
             Module=Module,
-            get_current_stream=fake.get_current_stream,
+            get_current_stream=_both("get_current_stream", fake.get_current_stream),
             get_elapsed_time=lambda a, b: 2.5,
-            alloc_pinned_memory=lambda size: Pinned(max(64, size)),
+            alloc_pinned_memory=_both("alloc_pinned_memory", lambda size: Pinned(max(64, size))),
         )
 
     def get_current_stream(self, device_id: int = -1) -> Any:
         device = self.device if device_id == -1 else device_id
         return self.current.get(device, self.module.cuda.Stream.null)
+
+
+def _both(path: str, fake: Any) -> Any:
+    def call(*arguments: Any) -> Any:
+        as_real(path, *arguments)
+        return fake(*arguments)
+
+    return call
 
 
 class FakeNvrtc:

@@ -122,6 +122,15 @@ def test_a_parameter_list_goes_to_the_arguments_device(launches, monkeypatch):
     assert launches[1][0] == 0 and ("moduleGetFunction", 1, "_Z1k") in launches.fake.calls
 
 
+def test_a_constant_is_written_where_cupy_says_that_it_lies(launches):
+    values = np.array([1, 2], np.float32)
+    Kernel(TEXT, "k").set("weights", values, "cuda:1")
+    calls = launches.fake.calls
+    assert ("moduleGetGlobal", 1, "_Z1&weights") in calls
+    (copy,) = [c for c in calls if c[0] == "memcpyAsync"]
+    assert copy[1:3] == (1, 0xC001) and copy[4] == 8, "8 bytes to the address on that device"
+
+
 def test_a_layout_is_passed_coalesced(launches):
     launches.sizes = (8, 136)
     Kernel(TEXT, "named")[1, 1](Array(0x1000, (2, 3, 4), "f4", 0, (4, 8, 24)))
@@ -133,7 +142,6 @@ def test_a_layout_is_passed_coalesced(launches):
 def test_the_stream_is_torchs_for_torch_tensors(launches, monkeypatch):
     x, c, d, y, n = arguments()
     with_torch(monkeypatch, 0x77)
-    monkeypatch.setattr(launches.cuda, "foreign_stream", lambda ptr, index: types.SimpleNamespace(ptr=ptr, device_index=index))
     Kernel(TEXT, "k")[1, 1](None, c, d, y, n)
     assert launches[0][4] == 0x77
     mine = types.SimpleNamespace(cuda_stream=0x99)
