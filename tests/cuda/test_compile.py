@@ -119,6 +119,8 @@ def test_layouts_of_many_dimensions_compile(family: str) -> None:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_other_architectures(family: str, arch: str) -> None:
+    if int(arch[3:]) not in nvrtc.getSupportedArchs():
+        pytest.skip(f"this NVRTC, {nvrtc.getVersion()}, does not know {arch}")
     group = representatives(family)
     records = compiled(family, group, arch)
     assert len(records) == len(group)
