@@ -144,14 +144,16 @@ def export(
 
 
 def _finish_before(device_index: int, stream: int | None) -> None:
-    """Let what our current stream has queued be done before the consumer's stream goes on.
+    """Let the consumer's stream wait for what our current stream has queued; the host does not.
 
-    stream: a pointer; None or 1 for the legacy default stream; -1 for no order. The host waits
-    where the streams differ: the runtime's interface has no streams of other libraries.
+    stream: a pointer; None, 0 or 1 for the legacy default stream; -1 for no order.
     """
-    current = runtime.cuda().current_stream(device_index)
-    if stream != -1 and (0 if stream in (None, 0, 1) else stream) != current.ptr:
-        current.synchronize()
+    if stream == -1:
+        return
+    cuda = runtime.cuda()
+    current, theirs = cuda.current_stream(device_index), cuda.external_stream(device_index, stream or 0)
+    if theirs.ptr != current.ptr:
+        theirs.wait_stream(current)
 
 
 class _Keeper:
@@ -284,6 +286,7 @@ class _ForeignMemory:
     """CUDA memory of another library; it looks like what our allocator returns."""
 
     __slots__ = ("ptr", "nbytes", "device_index", "owner", "__weakref__")
+    block = None  # none of ours
 
     def __init__(self, ptr: int, nbytes: int, device_index: int, owner: _Owner) -> None:
         self.ptr, self.nbytes, self.device_index, self.owner = ptr, nbytes, device_index, owner

@@ -43,7 +43,7 @@ _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
 _lock = threading.Lock()
 _local = threading.local()
 _allocators: list[Allocator] = []
-_streams: list[tuple[Any, Stream]] = []  # per device: the CuPy stream seen last, and ours for it
+_streams: dict[int, tuple[Any, Stream]] = {}  # by device: the CuPy stream seen last, and ours for it
 _modules: dict[tuple[bytes, int], Any] = {}
 _archs: dict[int, str] = {}
 
@@ -70,7 +70,6 @@ def _start() -> int:
     with _lock:
         if not _allocators:
             count = _runtime.getDeviceCount()
-            _streams.extend((None, Stream(i, of=cupy.cuda.Stream.null)) for i in range(count))
             _allocators.extend(Allocator(i, _Backend(i)) for i in range(count))
     return len(_allocators)
 
@@ -226,8 +225,12 @@ def set_memory_limit(index: int, nbytes: int | None) -> None:
 
 
 def record_stream(memory: Memory, stream: Stream) -> None:
-    """Say that work on `stream` uses memory that was allocated for another one."""
-    _allocators[memory.device_index].record_stream(memory, stream)
+    """Say that work on `stream` uses memory that was allocated for another one.
+
+    Memory of another library has no block of ours; its library reuses it.
+    """
+    if memory.block is not None:
+        _allocators[memory.device_index].record_stream(memory, stream)
 
 
 # --- streams and events -------------------------------------------------------------------------
@@ -330,8 +333,8 @@ def default_stream(index: int) -> Stream:
 def current_stream(index: int) -> Stream:
     """CuPy's current stream of a device in this thread."""
     of = _cupy_stream(index)
-    seen, stream = _streams[index]
-    return stream if seen is of else _of_cupy(index, of)
+    seen = _streams.get(index)
+    return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
 
 
 def _of_cupy(index: int, of: Any) -> Stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -22,13 +23,13 @@ def fake():
 
 @pytest.fixture
 def cuda(fake, monkeypatch, tmp_path):
+    """The module as it is when just imported: every test's first call is the process's."""
     monkeypatch.setitem(sys.modules, "cupy", fake.module)
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "_known", {})
     spec = importlib.util.find_spec("gputensor.runtime.cuda")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.device_count() == 2
     return module
 
 
@@ -39,6 +40,7 @@ def calls(fake):
 
 
 def test_devices(cuda, fake):
+    assert cuda.device_count() == 2
     assert cuda.is_available() and cuda.unavailable_reason() is None
     assert (cuda.device_name(1), cuda.capability(1), cuda.arch(1)) == ("Fake", (9, 0), "sm_90")
     assert cuda.exchange_device(1) == 0 and cuda.current_device() == 1 == fake.device
@@ -128,6 +130,16 @@ def test_record_stream_waits_for_an_event_of_that_stream(cuda, fake):
     del memory
     cuda.memory_allocated(0)
     assert calls(fake) == [("eventRecord", 0, side.ptr)]
+
+
+def test_streams_are_there_before_any_memory_is(cuda):
+    """A process may begin with an array of another library, on that library's stream."""
+    assert cuda.current_stream(1).ptr == 0 and cuda.current_stream(1).device_index == 1
+    assert cuda.external_stream(0, 0x77).ptr == 0x77 and cuda.external_stream(0, 1).ptr == 0
+    previous = cuda.set_stream(cuda.external_stream(1, 0x77))
+    assert cuda.current_stream(1).ptr == 0x77 and cuda.set_stream(previous).ptr == 0x77
+    theirs = types.SimpleNamespace(block=None, device_index=1)
+    cuda.record_stream(theirs, cuda.current_stream(0))
 
 
 def test_streams_and_events_switch_to_their_device(cuda, fake):

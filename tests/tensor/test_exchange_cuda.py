@@ -18,11 +18,11 @@ from gputensor.tensor import from_storage
 
 
 class Stream:
-    def __init__(self):
-        self.ptr, self.synchronized = 0, 0
+    def __init__(self, ptr=0):
+        self.ptr, self.waits = ptr, []
 
-    def synchronize(self):
-        self.synchronized += 1
+    def wait_stream(self, other):
+        self.waits.append(other.ptr)
 
 
 class Runtime:
@@ -31,7 +31,11 @@ class Runtime:
     is_emulated = False
 
     def __init__(self):
-        self.stream = Stream()
+        self.stream, self.theirs = Stream(), Stream()
+
+    def external_stream(self, index, ptr):
+        self.theirs.ptr = 0 if ptr == 1 else ptr
+        return self.theirs
 
     def is_available(self):
         return True
@@ -91,10 +95,10 @@ def test_dlpack_round_trip(cuda, element, version):
 @pytest.mark.parametrize("current, asked, waits", [
     (0, None, 0), (0, 1, 0), (0, -1, 0), (0, 9, 1), (9, 9, 0), (9, None, 1), (9, 1, 1), (9, -1, 0), (9, 2, 1),
 ])  # fmt: skip
-def test_order_of_streams(cuda, current, asked, waits):
+def test_the_consumers_stream_waits_and_the_host_does_not(cuda, current, asked, waits):
     cuda.stream.ptr = current
     tensor().__dlpack__(stream=asked)
-    assert cuda.stream.synchronized == waits
+    assert cuda.theirs.waits == [current] * waits and not cuda.stream.waits
 
 
 def test_our_stream_is_named_to_the_producer(cuda):
