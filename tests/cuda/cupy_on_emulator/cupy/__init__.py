@@ -1,0 +1,313 @@
+"""A `cupy` whose device is the emulator, so that runtime/cuda.py and all above it run without a GPU.
+
+It stands in for the real one where this folder's parent is on the path before site-packages; see
+tests/cuda/test_whole_over_cupy.py. It has what runtime/cuda.py uses of CuPy 14.2, with CUDA's rules
+that our own emulator runtime does not go through: modules are loaded from bytes, a function is a
+number, more than 48 KiB of shared memory must be asked for, streams are handles, the current device
+and stream are CuPy's. Types of arguments are checked against the real CuPy by fake_cupy.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import sys
+import threading
+import types
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gputensor.core.errors import GpuTensorError
+from gputensor.cuda import text as layouts
+from gputensor.runtime import cuda_emulator as emulator
+
+emulator.start()
+__version__ = "14.2.0"
+
+_local = threading.local()
+
+
+class CUDARuntimeError(RuntimeError):
+    """An error of the runtime API."""
+
+
+class CUDADriverError(RuntimeError):
+    """An error of the driver API."""
+
+
+class NVRTCError(RuntimeError):
+    """An error of NVRTC."""
+
+
+def _as(kind: type[Exception], call: Any, *arguments: Any) -> Any:
+    """What the emulator finds wrong surfaces as CuPy says it."""
+    try:
+        return call(*arguments)
+    except GpuTensorError as error:
+        raise kind(f"cudaErrorLaunchFailure: {error}") from error
+
+
+class ndarray:  # noqa: N801 - CuPy's name
+    """Nothing is one of these."""
+
+
+# --- streams and events ---------------------------------------------------------------------------
+
+
+class Stream:
+    """A handle; 0 is the default stream of whichever device is current."""
+
+    def __init__(
+        self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: int | None = None
+    ) -> None:
+        assert non_blocking or null
+        self._own = None if null else emulator.Stream(emulator.current_device())
+        self.ptr = 0 if self._own is None else self._own.ptr
+        self.device_id = -1 if null else emulator.current_device()
+
+    @classmethod
+    def from_external(cls, theirs: Any) -> Stream:
+        version, ptr = theirs.__cuda_stream__()
+        assert version == 0 and ptr not in (0, 1)
+        stream = cls(null=True)
+        stream.ptr = ptr
+        return stream
+
+    def use(self) -> Stream:
+        if self.device_id not in (-1, emulator.current_device()):
+            raise RuntimeError("the stream's device does not match with the current device")
+        _streams()[emulator.current_device()] = self
+        emulator.set_stream(_handle(self.ptr))
+        return self
+
+    def synchronize(self) -> None:
+        _as(CUDARuntimeError, _handle(self.ptr).synchronize)
+
+    @property
+    def done(self) -> bool:
+        return _handle(self.ptr).query()
+
+    def wait_event(self, event: Event) -> None:
+        event.of.wait(_handle(self.ptr))
+
+
+def _handle(ptr: int) -> Any:
+    """The emulator's stream for a handle, which must be of the current device."""
+    device = emulator.current_device()
+    stream = emulator.external_stream(device, ptr)
+    if stream.device_index != device:
+        raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+    return stream
+
+
+def _streams() -> dict[int, Stream]:
+    if not hasattr(_local, "streams"):
+        _local.streams = {}
+    return _local.streams
+
+
+def _current_stream(device_id: int = -1) -> Stream:
+    device = emulator.current_device() if device_id == -1 else device_id
+    return _streams().get(device, Stream.null)
+
+
+Stream.null = Stream(null=True)
+
+
+class Event:
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self.of = emulator.Event(not disable_timing)
+        self._device = emulator.current_device()
+
+    def record(self, stream: Stream) -> None:
+        assert self._device == emulator.current_device(), "an event belongs to a device"
+        self.of.record(_handle(stream.ptr))
+
+    def synchronize(self) -> None:
+        _as(CUDARuntimeError, self.of.synchronize)
+
+    @property
+    def done(self) -> bool:
+        return self.of.query()
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+class MemoryPool:
+    def malloc(self, size: int) -> Any:
+        return emulator.allocate(size, emulator.current_device())  # has .ptr, frees when dropped
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        emulator.empty_cache()
+
+
+class _Pinned(np.ndarray):
+    """A buffer with an address."""
+
+    @property
+    def ptr(self) -> int:
+        return int(self.ctypes.data)
+
+
+def _alloc_pinned_memory(size: int) -> Any:
+    return emulator.pinned_allocate(size).array.view(_Pinned)
+
+
+def _memcpy_async(dst: int, src: int, size: int, kind: int, stream: int) -> None:
+    device = emulator.current_device()
+    if dst in _symbols:
+        emulator.write_symbol(dst, ctypes.string_at(src, size), _handle(stream))
+        return
+    to, of = {1: (device, -1), 2: (-1, device), 3: (device, device)}[kind]
+    emulator.copy_async(dst, to, src, of, size, _handle(stream))
+
+
+def _memcpy_peer_async(dst: int, dst_device: int, src: int, src_device: int, size: int, stream: int) -> None:
+    emulator.copy_async(dst, dst_device, src, src_device, size, _handle(stream))
+
+
+def _memset_async(ptr: int, value: int, size: int, stream: int) -> None:
+    emulator.memset_async(ptr, value, size, emulator.current_device(), _handle(stream))
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+_functions: weakref.WeakValueDictionary[int, _Function] = weakref.WeakValueDictionary()
+_numbers = itertools.count(0x7000, 16)
+_symbols: set[int] = set()  # addresses of __constant__ and __device__ variables
+_DEFAULT_SHARED = 48 * 1024
+
+
+class _Function:
+    def __init__(self, of: Any) -> None:
+        self.of, self.ptr, self.shared_bytes = of, next(_numbers), _DEFAULT_SHARED
+        _functions[self.ptr] = self
+
+
+class Module:
+    def load(self, cubin: bytes) -> None:
+        assert type(cubin) is bytes and cubin.endswith(b"\0"), "CuPy takes no subclass"
+        self._image, self._device = cubin[:-1], emulator.current_device()
+
+    def get_function(self, name: str) -> _Function:
+        of = _as(CUDADriverError, emulator.load, self._image, name, self._device)
+        self._any = of
+        return _Function(of)
+
+    def get_global_var(self, name: str) -> int:
+        address = self._any.symbol(name.removeprefix("&"))[0]
+        _symbols.add(address)
+        return address
+
+
+def _launch_kernel(
+    f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: int, extra: int
+) -> None:
+    function = _functions[f]
+    if shared > function.shared_bytes:
+        raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+    assert extra == 0 and function.of.device_index == emulator.current_device(), "the wrong context"
+    places = function.of.places
+    given = (ctypes.c_void_p * max(len(places), 1)).from_address(params)
+    data = bytearray(function.of.loaded.params_size)
+    for address, (offset, size) in zip(given, places):
+        data[offset : offset + size] = ctypes.string_at(address, size)
+    offsets = tuple(offset for offset, _ in places)
+    _as(
+        CUDADriverError, emulator.launch, function.of, (gx, gy, gz), (bx, by, bz), shared,
+        _handle(stream), bytes(data), offsets,
+    )  # fmt: skip
+
+
+def _func_set_attribute(f: int, attribute: int, value: int) -> None:
+    assert attribute == 8
+    _functions[f].shared_bytes = value
+
+
+class _Nvrtc:
+    """g++, asked as NVRTC is."""
+
+    NVRTCError = NVRTCError
+
+    def __init__(self) -> None:
+        self._programs: dict[int, dict[str, Any]] = {}
+
+    def getVersion(self) -> tuple[int, int]:  # noqa: N802
+        return (0, 7)  # so that no cache takes what it makes for NVRTC's
+
+    def getSupportedArchs(self) -> list[int]:  # noqa: N802
+        return [70, 80, 90]
+
+    def createProgram(self, src: str, name: str, headers: Any, include_names: Any) -> int:  # noqa: N802
+        number = len(self._programs) + 1
+        included = {n.decode(): h.decode() for n, h in zip(include_names, headers)}
+        self._programs[number] = {"text": src, "headers": included, "entries": [], "log": ""}
+        return number
+
+    def addNameExpression(self, program: int, name: str) -> None:  # noqa: N802
+        self._programs[program]["entries"].append(name)
+
+    def getLoweredName(self, program: int, name: str) -> str:  # noqa: N802
+        return name
+
+    def compileProgram(self, program: int, options: tuple[str, ...]) -> None:  # noqa: N802
+        made = self._programs[program]
+        assert not any("ftz" in option for option in options)
+        given = [option[2:].partition("=") for option in options if option.startswith("-D")]
+        defines = {name: value for name, _, value in given}
+        headers = {name: text for name, text in made["headers"].items() if name in layouts.headers()}
+        entries = made["entries"] or re.findall(r'extern "C" __global__ \w+ (\w+)', made["text"])
+        try:
+            if made["headers"]:  # a user's text
+                names = [name for name in entries if not name.startswith("&")]
+                image = emulator.compile(made["text"], [defines], entries=names, headers=headers)
+            else:
+                image = emulator.compile(made["text"], [defines])
+            made["image"] = image
+        except GpuTensorError as error:
+            made["log"] = str(error)
+            raise NVRTCError("NVRTC_ERROR_COMPILATION (6)") from error
+
+    def getProgramLog(self, program: int) -> str:  # noqa: N802
+        return self._programs[program]["log"]
+
+    def getPTX(self, program: int) -> bytes:  # noqa: N802
+        return b""
+
+    def getCUBIN(self, program: int) -> bytes:  # noqa: N802
+        return self._programs[program]["image"]
+
+    def destroyProgram(self, program: int) -> None:  # noqa: N802
+        del self._programs[program]
+
+
+# --- the names ------------------------------------------------------------------------------------
+
+_runtime = types.SimpleNamespace(
+    CUDARuntimeError=CUDARuntimeError,
+    getDeviceCount=emulator.device_count, getDevice=emulator.current_device,
+    setDevice=emulator.set_device,
+    memGetInfo=lambda: emulator.mem_get_info(emulator.current_device()),
+    deviceSynchronize=lambda: _as(CUDARuntimeError, emulator.synchronize, emulator.current_device()),
+    deviceGetAttribute=lambda attribute, device: {75: 7, 76: 0}[attribute],
+    getDeviceProperties=lambda device: {"name": b"CuPy over the emulator"},
+    deviceCanAccessPeer=lambda device, peer: int(emulator.can_access_peer(device, peer)),
+    memcpyAsync=_memcpy_async, memcpyPeerAsync=_memcpy_peer_async, memsetAsync=_memset_async,
+    memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyDeviceToDevice=3,
+)  # fmt: skip
+_driver = types.SimpleNamespace(
+    CUDADriverError=CUDADriverError, launchKernel=_launch_kernel,
+    funcSetAttribute=_func_set_attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+)  # fmt: skip
+cuda = types.ModuleType("cupy.cuda")
+cuda.__dict__.update(
+    runtime=_runtime, driver=_driver, nvrtc=_Nvrtc(), is_available=lambda: True, Stream=Stream,
+    Event=Event, MemoryPool=MemoryPool, Module=Module, get_current_stream=_current_stream,
+    get_elapsed_time=lambda begin, end: begin.of.elapsed_time(end.of),
+    alloc_pinned_memory=_alloc_pinned_memory,
+)  # fmt: skip
+sys.modules["cupy.cuda"] = cuda

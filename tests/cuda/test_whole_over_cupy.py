@@ -1,0 +1,39 @@
+"""The CuPy runtime and all above it, without a GPU: a process whose `cupy` stands on the emulator.
+
+Everywhere else "CUDA" means our own emulator runtime, so what only a GPU's users run is run here:
+runtime/cuda.py, NVRTC's call path, the launch block, CuPy's current device and stream.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .support import requires_emulator
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@requires_emulator
+@pytest.mark.emulator
+@pytest.mark.parametrize("tests", [
+    ["tests/cuda/over_cupy.py"],
+    ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
+    ["tests/test_transfers.py", "tests/test_seed_example.py"],
+    ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
+], ids=lambda tests: Path(tests[0]).stem)  # fmt: skip
+def test_over_cupy(tests: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    setting = {
+        "GPUTENSOR_CUDA": "required", "GPUTENSOR_EMULATOR_DEVICES": "2",
+        "PYTHONPATH": os.pathsep.join([str(HERE / "cupy_on_emulator"), str(ROOT)]),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=ROOT, env=os.environ | setting, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
