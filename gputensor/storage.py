@@ -126,7 +126,7 @@ _new = object.__new__
 # device type -> (nbytes, device) -> data of a Storage
 _allocators: Registry[str, Callable[[int, device], Any]] = Registry({
     "cpu": lambda nbytes, place: cpu.allocate(nbytes),
-    "cuda": lambda nbytes, place: runtime.cuda().allocate(nbytes, place.index),
+    "cuda": lambda nbytes, place: (runtime._chosen or runtime.cuda()).allocate(nbytes, place.index),
     "meta": lambda nbytes, place: None,
 })  # fmt: skip
 
@@ -144,7 +144,10 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
-    return Storage(allocate(nbytes, place), nbytes, place)
+    storage = _new(Storage)
+    storage._data, storage._array, storage.nbytes, storage.device = allocate(nbytes, place), None, nbytes, place
+    storage.version = 0
+    return storage
 
 
 class _Region:

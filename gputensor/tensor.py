@@ -256,7 +256,7 @@ class Tensor(GeneratedMethods):
 
     def _address(self) -> int:
         """Address of the first element of a tensor on a device with allocated memory; 0 on meta."""
-        data = self._storage.data  # type: ignore[union-attr]
+        data = self._storage._data  # type: ignore[union-attr]
         return 0 if data is None else data.ptr + self._offset * self._geometry.dtype.itemsize
 
     def data_ptr(self) -> int:
@@ -548,8 +548,17 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
     """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
     if place is CPU and geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
-    storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, place)
-    return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type])
+    # `from_storage` written out: every result on a device comes by here (bench/overhead.py).
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    keys = TENSOR_KEYS[place.type]
+    tensor._keys = keys if not inference_blocks else keys_now(keys)
+    tensor._device = place
+    tensor._storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, place)
+    tensor._offset = 0
+    tensor._array = None
+    tensor._autograd = None
+    return tensor
 
 
 def zero_tensor(geometry: Geometry, place: device) -> Tensor:

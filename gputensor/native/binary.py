@@ -15,7 +15,7 @@ from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT
 from ..iterator.plan import Plan
 from ..tensor import Tensor
-from . import pointwise
+from . import pointwise, pointwise_device
 from .pointwise import Kernel, Rule
 
 
@@ -59,28 +59,20 @@ def rule(loop: str) -> Rule:
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     if loop not in _WITH_ALPHA:
-        return pointwise.binary_cpu(operator, rule(loop)), pointwise.functional(operator, rule(loop))
+        return pointwise.binary_cpu(operator, rule(loop)), pointwise_device.binary(operator, rule(loop))
     scaled_cpu = pointwise.functional(operator, rule(loop), loop + "_alpha", n_params=1)
-    scaled = pointwise.functional(operator, rule(loop), n_params=1)
 
     def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:
         check_alpha(operator, self, other, alpha)
         return scaled_cpu(key_set, self, other, alpha)  # type: ignore[no-any-return]
 
-    def device(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
-        check_alpha(operator, self, other, alpha)
-        return scaled(key_set, self, other, alpha)  # type: ignore[no-any-return]
-
+    device = pointwise_device.binary(operator, rule(loop), check_alpha)
     return pointwise.binary_cpu(operator, rule(loop), with_alpha_cpu), device
 
 
 def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    write = pointwise.write(operator, rule(loop))
     if loop not in _WITH_ALPHA:
-
-        def device(key_set: int, self: Tensor, other: Any) -> Tensor:
-            return write(self, (self, other))  # type: ignore[no-any-return]
-
+        device = pointwise_device.binary_inplace(operator, rule(loop))
         return pointwise.binary_inplace_cpu(operator, rule(loop)), device
 
     scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
@@ -89,11 +81,8 @@ def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         check_alpha(operator, self, other, alpha)
         return scaled_cpu(self, (self, other), (alpha,))  # type: ignore[no-any-return]
 
-    def with_alpha(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-        check_alpha(operator, self, other, alpha)
-        return write(self, (self, other), (alpha,))  # type: ignore[no-any-return]
-
-    return pointwise.binary_inplace_cpu(operator, rule(loop), with_alpha_cpu), with_alpha
+    device = pointwise_device.binary_inplace(operator, rule(loop), check_alpha)
+    return pointwise.binary_inplace_cpu(operator, rule(loop), with_alpha_cpu), device
 
 
 def out(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:

@@ -10,7 +10,7 @@ from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
 from ..iterator.plan import Plan
 from ..tensor import Tensor
-from . import pointwise
+from . import pointwise, pointwise_device
 from .pointwise import Kernel, Rule
 
 
@@ -24,7 +24,7 @@ def rule(loop: str) -> Rule:
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    return pointwise.binary_cpu(operator, rule(loop)), pointwise.functional(operator, rule(loop))
+    return pointwise.binary_cpu(operator, rule(loop)), pointwise_device.binary(operator, rule(loop))
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

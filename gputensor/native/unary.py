@@ -16,7 +16,7 @@ from ..dispatch.operator import Operator
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..iterator.plan import Plan
 from ..tensor import Tensor
-from . import pointwise
+from . import pointwise, pointwise_device
 from .pointwise import Kernel, Rule
 
 
@@ -45,7 +45,7 @@ def rule(loop: str) -> Rule:
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    return pointwise.unary_cpu(operator, rule(loop)), pointwise.functional(operator, rule(loop))
+    return pointwise.unary_cpu(operator, rule(loop)), pointwise_device.unary(operator, rule(loop))
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

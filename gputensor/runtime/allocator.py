@@ -33,11 +33,13 @@ from gputensor.core import errors
 
 STEP = 512
 
+_new = object.__new__
+
 
 class Block:
     """One piece of device memory; `home` is its free list, `used_on` are the recorded streams."""
 
-    __slots__ = ("give_back", "handle", "home", "in_use", "ptr", "size", "stream", "used_on")
+    __slots__ = ("give_back", "handle", "home", "ptr", "size", "stream", "used_on")
 
     def __init__(self, ptr: int, size: int, handle: Any, stream: Any, give_back: Any) -> None:
         self.ptr = ptr
@@ -47,7 +49,6 @@ class Block:
         self.home: list[Block] = []
         self.give_back = give_back
         self.used_on: dict[int, Any] | None = None
-        self.in_use = True
 
 
 class Memory:
@@ -83,7 +84,7 @@ class Allocator:
         self._sizes: dict[int, list[int]] = {}
         self._blocks: dict[int, Block] = {}
         self._give_back = self._returned.append if keeps_blocks else self._give_back_now
-        self._in_use_bytes = self._peak_bytes = self._in_use_count = self._allocations = 0
+        self._in_use_bytes = self._peak_bytes = self._allocations = self._returns = 0
         self._held_bytes = self._peak_held_bytes = 0
         self._device_allocations = self._device_frees = self._retries = self._failures = 0
 
@@ -101,13 +102,14 @@ class Allocator:
                 self._take_back()
             blocks = self._free.get((stream.ptr, size))
             block = blocks.pop() if blocks else self._miss(size, nbytes, stream)
-            block.in_use = True
             self._allocations += 1
-            self._in_use_count += 1
-            self._in_use_bytes += block.size
-            if self._in_use_bytes > self._peak_bytes:
-                self._peak_bytes = self._in_use_bytes
-        return Memory(block.ptr, nbytes, self.device_index, block)
+            in_use = self._in_use_bytes = self._in_use_bytes + block.size
+            if in_use > self._peak_bytes:
+                self._peak_bytes = in_use
+        memory = _new(Memory)
+        memory.ptr, memory.nbytes, memory.device_index = block.ptr, nbytes, self.device_index
+        memory.block = block
+        return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
         """Keep the block from reuse until the work that `stream` has when it is dropped is done."""
@@ -150,7 +152,7 @@ class Allocator:
             return {
                 "allocated_bytes.all.current": self._in_use_bytes,
                 "allocated_bytes.all.peak": self._peak_bytes,
-                "allocation.all.current": self._in_use_count,
+                "allocation.all.current": self._allocations - self._returns,
                 "allocation.all.allocated": self._allocations,
                 "reserved_bytes.all.current": self._held_bytes,
                 "reserved_bytes.all.peak": self._peak_held_bytes,
@@ -170,13 +172,16 @@ class Allocator:
         """Every block held, by address."""
         with self._lock:
             self._take_back()
+            # PyTorch's words for the states.
+            states = {id(block): "inactive" for blocks in self._free.values() for block in blocks}
+            states |= {id(block): "active_pending_free" for block, _ in self._waiting}
             return [
                 {
                     "device": self.device_index,
                     "address": ptr,
                     "size": block.size,
                     "stream": block.stream.ptr,
-                    "state": _state(block),
+                    "state": states.get(id(block), "active_allocated"),
                 }
                 for ptr, block in sorted(self._blocks.items())
             ]
@@ -196,19 +201,22 @@ class Allocator:
 
     def _take_back(self) -> None:
         """Do the bookkeeping of dropped blocks and poll the events of those that waited."""
-        returned, keeps = self._returned, self.keeps_blocks
+        returned = self._returned
         while returned:
             block = returned.popleft()
             self._in_use_bytes -= block.size
-            self._in_use_count -= 1
-            block.in_use = False
-            if block.used_on is not None:
+            self._returns += 1
+            if block.used_on is None and self.keeps_blocks:
+                block.home.append(block)
+            elif block.used_on is None:
+                self._free_block(block)
+            else:
                 events = [self.backend.record(stream) for stream in block.used_on.values()]
                 self._waiting.append((block, events))
-            elif keeps:
-                block.home.append(block)
-            else:
-                self._free_block(block)
+        if self._waiting:
+            self._poll()
+
+    def _poll(self) -> None:
         waiting = self._waiting
         for _ in range(len(waiting)):
             block, events = waiting.popleft()
@@ -216,7 +224,7 @@ class Allocator:
                 waiting.append((block, events))
                 continue
             block.used_on = None
-            if keeps:
+            if self.keeps_blocks:
                 block.home.append(block)
             else:
                 self._free_block(block)
@@ -293,10 +301,3 @@ class Allocator:
         if self.limit is not None:
             figures["limit"] = self.limit
         return figures
-
-
-def _state(block: Block) -> str:
-    """PyTorch's word for it in `memory_snapshot`."""
-    if block.in_use:
-        return "active_allocated"
-    return "inactive" if block.used_on is None else "active_pending_free"

@@ -186,13 +186,14 @@ class _Backend:
 
 def allocate(nbytes: int, device_index: int) -> Memory:
     """Memory for work on the current stream of the device."""
-    if not _allocators:
-        _start()
     try:
         allocator = _allocators[device_index]
-    except IndexError:
-        raise errors.device_index_out_of_range("allocate", device_index, device_count()) from None
-    return allocator.allocate(nbytes, current_stream(device_index))
+    except IndexError:  # no such device, or the first call of the process
+        allocator = _allocators[_checked("allocate", device_index)]
+    of = _cupy_stream(device_index)
+    seen = _streams.get(device_index)
+    stream = seen[1] if seen is not None and seen[0] is of else _of_cupy(device_index, of)
+    return allocator.allocate(nbytes, stream)
 
 
 def memory_allocated(index: int) -> int:

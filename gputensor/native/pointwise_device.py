@@ -1,0 +1,120 @@
+"""The devices' short paths of element-by-element operators: where `a + b` ends on a GPU.
+
+What a call does more than once is done once here: an operand's address serves for the plan's key
+and for the launch. Whatever is not a tensor or number on one device with memory goes to the forms
+of pointwise.py, which mean the same. See Note [What a plan is found by] there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dispatch.operator import Operator
+from ..tensor import Tensor, allocate
+from . import pointwise
+from .pointwise import NUMBERS, Kernel, Rule
+
+# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
+_ONE = 1
+
+
+def unary(operator: Operator, rule: Rule) -> Kernel:
+    """The functional form of a unary operator on every device but the CPU."""
+    loop = rule.loop
+    general = pointwise.functional(operator, rule)
+
+    def kernel(key_set: int, self: Tensor) -> Tensor:
+        shape, device = self._geometry, self._device
+        try:
+            x = self._storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
+        except AttributeError:  # meta tensors have no memory
+            return general(key_set, self)  # type: ignore[no-any-return]
+        key = (shape, device, x & 15)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(operator, rule, loop, None, (self,), key)
+        out = allocate(entry.geometry, device)
+        if shape.numel:
+            entry.launch(device.index, (out._storage._data.ptr, x))
+        return out
+
+    return kernel
+
+
+def binary(
+    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], None] | None = None
+) -> Kernel:
+    """The functional form of a binary operator on every device but the CPU.
+
+    check_alpha: for operators with `alpha`, what raises where it does not fit the operands.
+    """
+    loop = rule.loop
+    general = pointwise.functional(operator, rule, n_params=1 if check_alpha else 0)
+
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
+        params: tuple[Any, ...] = ()
+        if alpha is not _ONE:
+            check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            params = (alpha,)
+        kind = type(other)
+        try:
+            device, shape = self._device, self._geometry
+            a = self._storage._data.ptr + self._offset * shape.dtype.itemsize
+            if kind in NUMBERS:
+                b = other
+                key = (shape, device, a & 15, kind)
+            elif other._device is device:
+                shape_b = other._geometry
+                b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
+                key = (shape, device, a & 15, shape_b, b & 15)
+            else:
+                raise AttributeError
+        except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
+            return general(key_set, self, other, *params if check_alpha is None else (alpha,))  # type: ignore[no-any-return]
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
+        out = allocate(entry.geometry, device)
+        if entry.geometry.numel:
+            entry.launch(device.index, (out._storage._data.ptr, a, b), params)
+        return out
+
+    return kernel
+
+
+def binary_inplace(
+    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], None] | None = None
+) -> Kernel:
+    """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
+    loop = rule.loop
+    write = pointwise.write(operator, rule)
+
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
+        params: tuple[Any, ...] = ()
+        if alpha is not _ONE:
+            check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            params = (alpha,)
+        kind = type(other)
+        try:
+            device, shape, storage = self._device, self._geometry, self._storage
+            a = storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
+            if kind in NUMBERS:
+                b = other
+                key = (shape, device, a & 15, kind)
+            elif other._device is device and other._storage is not storage:
+                shape_b = other._geometry
+                b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
+                key = (shape, device, a & 15, shape_b, b & 15)
+            else:
+                raise AttributeError
+        except AttributeError:  # meta; a CPU scalar; memory that may overlap
+            return write(self, (self, other), params)  # type: ignore[no-any-return]
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)
+        if shape.numel:
+            entry.launch(device.index, (a, a, b), params)
+        return self
+
+    return kernel
