@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import check_kernels, emit_autograd, emit_kernels
+from . import check_kernels, emit_autocast, emit_autograd, emit_kernels
 from .model import DEVICES, Model, Op
 from .text import indent, module, wrap
 
@@ -14,7 +14,7 @@ from ..dispatch.dispatcher import register_kernel as _register_kernel
 from ..dispatch.keys import key as _key
 from ..dispatch.operator import caller_site as _caller_site
 {families}
-from . import autograd, backend_select, inplace_or_view
+from . import autocast, autograd, backend_select, inplace_or_view
 from . import operators as _ops"""
 
 HELPERS = '''def impl(operator: Any, keys: str, kernel: Any) -> None:
@@ -61,6 +61,9 @@ def register(model: Model) -> str:
         lines.append(f"    # --- {key} ---")
         for op in ops:
             lines += indent(_impl(op, key, f"{module_name}.{op.identifier}"))
+    lines.append("    # --- Autocast ---")
+    for op, kernel, keys in emit_autocast.registered(model):
+        lines += indent(_impl(op, keys, f"autocast.{kernel}"))
     families = sorted({op.family for op in model.ops if _own(op)})
     imports = "\n".join(wrap("from ..native import (", families, ")"))
     return module(DOC, HEAD.format(families=imports), HELPERS, "\n".join(lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import (
+    emit_autocast,
     emit_autograd,
     emit_functions,
     emit_kernels,
@@ -34,6 +35,7 @@ def files(model: Model) -> dict[Path, str]:
         paths.GENERATED / "inplace_or_view.py": emit_kernels.inplace_or_view(model),
         paths.GENERATED / "derivatives.py": emit_autograd.derivatives(model),
         paths.GENERATED / "autograd.py": emit_autograd.autograd(model),
+        paths.GENERATED / "autocast.py": emit_autocast.autocast(model),
         paths.GENERATED / "register.py": emit_register.register(model),
         paths.OPERATORS_PAGE: emit_page.page(model),
     }

@@ -15,7 +15,7 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "doc",
+    "factory", "loop", "dtypes", "derivatives", "autocast", "doc",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -47,7 +47,12 @@ def loads(text: str) -> Model:
             other = known.setdefault(op.name, op)
             if other is not op:
                 raise EntryError(op.line, op.name, f"is defined already, at line {other.line}")
-    return Model(tuple(known.values()))
+    read = Model(tuple(known.values()))
+    for op in read.ops:
+        if "fp32_append_dtype" in op.autocast.values() and read.with_dtype(op) is None:
+            complaint = "'autocast' fp32_append_dtype needs an overload that ends in 'ScalarType dtype'"
+            raise EntryError(op.line, op.name, complaint)
+    return read
 
 
 def _derived(entry: Op) -> Iterable[Op]:
@@ -136,6 +141,7 @@ class _Entry:
             loops=self.words("loop"),
             dtypes=self.choice("dtypes", tuple(model.DTYPES)) if "dtypes" in self.nodes else "",
             derivatives=self.derivatives(schema),
+            autocast=self.autocast(schema),
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
@@ -214,6 +220,34 @@ class _Entry:
                 complaint = f"derivative of '{name}' is not a Python expression: {found[name]!r}"
                 raise self.error(complaint, value) from error
         return found
+
+    def autocast(self, schema: Any) -> dict[str, str]:
+        """Device type -> policy; a field that is one word says it for all."""
+        node = self.nodes.get("autocast")
+        if node is None:
+            return {}
+        if isinstance(node, yaml.MappingNode):
+            found = {}
+            for device, value in self.pairs(node):
+                if device not in model.AUTOCAST_DEVICES:
+                    suggestion = _suggest(device, model.AUTOCAST_DEVICES)
+                    raise self.error(f"'autocast' has no device '{device}'{suggestion}", value)
+                found[device] = self.policy(value)
+        else:
+            found = dict.fromkeys(model.AUTOCAST_DEVICES, self.policy(node))
+        if schema.kind != "functional" or not any(a.type.has_tensor for a in schema.arguments):
+            raise self.error("'autocast' must stand at a functional operator of tensors", node)
+        takes_dtype = any(a.name == "dtype" and str(a.type) == "ScalarType?" for a in schema.arguments)
+        if "fp32_set_opt_dtype" in found.values() and not takes_dtype:
+            raise self.error("'autocast' fp32_set_opt_dtype needs an argument 'ScalarType? dtype'", node)
+        return found
+
+    def policy(self, node: yaml.Node) -> str:
+        word = self.scalar(node, "autocast")
+        if word not in model.AUTOCAST_POLICIES:
+            suggestion = _suggest(word, model.AUTOCAST_POLICIES)
+            raise self.error(f"'autocast' has no policy '{word}'{suggestion}", node)
+        return word
 
     def tags(self) -> tuple[str, ...]:
         tags = self.words("tags")

@@ -44,6 +44,16 @@ DTYPES = {
     "promoted_no_bool": "promoted to a common dtype, which is not bool",
     "promoted_real": "promoted to a common dtype, which is not complex",
 }
+# What autocast does to an operator's floating operands, and the device types it is said for.
+# Source: aten/src/ATen/autocast_mode.h, CastPolicy.
+AUTOCAST_POLICIES = {
+    "lower_precision_fp": "cast to the block's dtype",
+    "fp32": "cast to float32",
+    "fp32_set_opt_dtype": "computed with dtype=float32, unless a dtype is given",
+    "fp32_append_dtype": "computed by the overload with a dtype, in float32",
+    "promote": "cast to the widest among them",
+}
+AUTOCAST_DEVICES = ("CPU", "CUDA")
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view", "maybe_aliasing_or_mutating",
     "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "reduction", "view_copy",
@@ -57,8 +67,8 @@ class Op:
     """One overload.
 
     line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
-    family's kernel factory is bound. factory: that factory's prefix. source: the entry that named
-    this one in `autogen`.
+    family's kernel factory is bound. factory: that factory's prefix. autocast: device type -> policy.
+    source: the entry that named this one in `autogen`.
     """
 
     schema: FunctionSchema
@@ -72,6 +82,7 @@ class Op:
     loops: tuple[str, ...] = ()
     dtypes: str = ""
     derivatives: dict[str, str] = field(default_factory=dict)
+    autocast: dict[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     device_check: bool = True
     device_guard: bool = True
@@ -190,6 +201,14 @@ class Model:
                 given = [str(argument.type) + argument.name for argument in other.schema.positional]
                 if (other.source is op) if other.source else (given == wanted):
                     return other
+        return None
+
+    def with_dtype(self, op: Op) -> Op | None:
+        """The overload that takes the arguments of `op` and then a dtype."""
+        for other in self.ops:
+            given, last = other.arguments[:-1], other.arguments[-1:]
+            if other.base == op.base and given == op.arguments and [str(a.type) for a in last] == ["ScalarType"]:
+                return other
         return None
 
     def families(self) -> list[str]:

@@ -10,11 +10,15 @@ This module re-exports; `docs/architecture.md` tells where everything is.
 
 from __future__ import annotations
 
-from . import autograd, backend, cuda, dispatch, library, ops, testing
+from . import amp, autograd, backend, cuda, dispatch, library, ops, testing
 from . import lazy_views as _lazy_views
 from . import modes as _modes
 from ._generated import register as _register
 from ._generated.functions import *  # noqa: F403
+from .amp.autocast_mode import (
+    autocast, clear_autocast_cache, get_autocast_dtype, is_autocast_cache_enabled,
+    is_autocast_enabled, set_autocast_cache_enabled, set_autocast_dtype, set_autocast_enabled,
+)  # fmt: skip
 from .autograd import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,

@@ -17,13 +17,14 @@ from __future__ import annotations
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import runtime as runtimes
 from ._generated import register as _register
 from .core import device as devices
 from .core import errors
+from .core.dtype import dtype
 from .device_module import DeviceModule
 from .dispatch import backend_select, dispatcher, keys
 from .dispatch.dispatcher import Handle
@@ -175,6 +176,20 @@ class Backend:
 
         self._check_alive()
         return self._keep([enable_cpu_fallback(self.key, ops, deny).remove])
+
+    def register_autocast(self, dtypes: Sequence[dtype], policies: Mapping[str, str] | None = None) -> Handle:
+        """Let `gt.autocast` know the device; only at PrivateUse1, which has a key for it.
+
+        dtypes: those it can cast to, the default first. policies: operator -> cast policy
+        (docs/autocast.md), also for operators of your own; those of CUDA unless given.
+        """
+        from .amp.cast_policies import register as register_policies
+
+        self._check_alive()
+        if self.key != "PrivateUse1":
+            raise errors.must("register_autocast", "self", "be at the key PrivateUse1", errors.Got(repr(self)))
+        with dispatcher.lock:
+            return self._keep([register_policies(self.name, dtypes, policies, caller_site()).remove])
 
     def has_native(self, op_name: str) -> bool:
         """Whether an operator has a kernel of its own at the device's key."""

@@ -10,7 +10,7 @@ from ..native import (
     binary, comparison, complex_view, copy, factory, fill, join, matmul, random, range,
     reduce, resize, slicing, unary, view, where,
 )
-from . import autograd, backend_select, inplace_or_view
+from . import autocast, autograd, backend_select, inplace_or_view
 from . import operators as _ops
 
 
@@ -485,3 +485,12 @@ def install() -> None:
     impl(_ops.all_dims_out, "Autograd", autograd.all_dims_out)
     impl(_ops.mm, "Autograd", autograd.mm)
     impl(_ops.mm_out, "Autograd", autograd.mm_out)
+    # --- Autocast ---
+    impl(_ops.view_as_complex, "AutocastCPU", autocast.view_as_complex)
+    impl(_ops.cat, "AutocastCPU", autocast.cat)
+    impl(_ops.stack, "AutocastCPU", autocast.stack)
+    impl(_ops.exp, "AutocastCUDA", autocast.exp)
+    impl(_ops.sum, "AutocastCUDA", autocast.sum)
+    impl(_ops.sum_dim_IntList, "AutocastCUDA", autocast.sum_dim_IntList)
+    impl(_ops.mm, "AutocastCPU, AutocastCUDA", autocast.mm)
+    impl(_ops.matmul, "AutocastCPU, AutocastCUDA", autocast.matmul)

@@ -14,12 +14,13 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.dtype import COMPLEX
+from ..dispatch.tls import AUTOCAST
 from ..dispatch.tls import state as _state
 from ..tensor import Tensor
 from . import anomaly, variable
 from .accumulate import accumulate
 from .formulas import fit, zeros_of
-from .modes import DEFAULT, NO_GRAD_MODE, enter_below, reset_mode, set_mode
+from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, reset_mode, set_mode
 from .node import AccumulateGrad, Edge, Node
 from .streams import current_stream, on_stream, wait
 
@@ -148,7 +149,9 @@ class _Run:
         self.needed: set[Node] | None = None
         self.captures: dict[Node, list[tuple[int, int]]] = {}
         self.found: Grads = []
-        self.own_state = _state.get()
+        # A derivative computes in the types of its forward call, wherever backward is called.
+        include, keep = _state.get()
+        self.own_state = include, keep & ~AUTOCAST
         self.ready: list[tuple[int, int, Node]] = []
         self.leaf_streams: list[tuple[Any, Any]] = []
 
@@ -159,7 +162,7 @@ class _Run:
             self._choose(order, wanted, accumulates)
         mode = set_mode(DEFAULT if self.create else NO_GRAD_MODE)
         # Nothing is recorded below, so the formulas need not ask; user code is given its own state.
-        token = _state.set(self.own_state) if self.create else enter_below()
+        token = _state.set(self.own_state if self.create else below_autograd[self.own_state])
         try:
             for number, ((node, output), g) in enumerate(zip(roots, grads)):
                 self._arrive(node, output, g, None, number)

@@ -1,4 +1,4 @@
-"""`gputensor ops [NAME]`: the operators; of one, its schema, tags, documentation, table and files."""
+"""`gputensor ops [NAME]`: the operators; of one, its schema, tags, autocast policy, documentation, table and files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
+from gputensor.amp.cast_policies import policies_of
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
 from gputensor.dispatch.tables import slots
@@ -63,6 +64,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
         "name": operator.qualified_name,
         "schema": str(operator.schema),
         "tags": list(operator.tags),
+        "autocast": policies_of(operator.qualified_name),
         "doc": doc,
         "files": _files(operator, doc),
         "registered": kernels,
@@ -93,6 +95,9 @@ def _files(operator: Operator, doc: str) -> list[str]:
 def _text(row: dict[str, Any]) -> str:
     lines = [row["schema"], ""]
     lines += [f"    {line}".rstrip() for line in row["doc"].splitlines()]
-    lines += ["", f"    tags: {', '.join(row['tags']) or 'none'}", f"    files: {', '.join(row['files'])}"]
+    lines += ["", f"    tags: {', '.join(row['tags']) or 'none'}"]
+    if row["autocast"]:
+        lines.append("    autocast: " + ", ".join(f"{policy} on {device}" for device, policy in row["autocast"].items()))
+    lines += [f"    files: {', '.join(row['files'])}"]
     lines += [f"    {key}: registered at {site} [{row['why'][key]}]" for key, site in row["registered"].items()]
     return "\n".join(lines)

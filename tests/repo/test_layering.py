@@ -27,9 +27,10 @@ FLOORS = [
     (6, "native"),
     (7, "autograd"),
     (8, "fallback lazy_views modes library infer_schema custom_op"),
-    (9, "_generated.register _generated.autograd _generated.derivatives _generated.inplace_or_view "
+    (8, "amp"),  # autograd is below it, its generated kernels above
+    (9, "_generated.register _generated.autocast _generated.autograd _generated.derivatives _generated.inplace_or_view "
         "_generated.backend_select"),
-    (10, "cuda layout ops testing array_api backend device_module op_tests profiler audit"),
+    (10, "cuda layout ops testing array_api backend device_module amp.cast_policies op_tests profiler audit"),
     (11, "__init__ __main__ cli pytest_plugin"),
 ]  # fmt: skip
 # Kernels see operands, never a Tensor: of what lies below them they may use floors 0 and 1 only.

@@ -11,3 +11,4 @@ from .dispatch import *  # noqa: F403
 from .runtime import *  # noqa: F403
 from .exchange import *  # noqa: F403
 from .autograd import *  # noqa: F403
+from .amp import *  # noqa: F403

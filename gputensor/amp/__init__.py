@@ -1,0 +1,31 @@
+"""Automatic mixed precision: `autocast`, the functions that read and set it, and `GradScaler`.
+
+autocast_mode.py is the block, casting.py what its kernels do, cast_policies.py which operator is cast how;
+grad_scaler.py keeps float16 gradients from vanishing. docs/autocast.md shows them at work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .autocast_mode import autocast, is_autocast_available
+
+_HOME = {
+    "custom_fwd": "custom", "custom_bwd": "custom", "GradScaler": "grad_scaler", "policies": "cast_policies",
+}  # fmt: skip
+
+__all__ = ["autocast", "is_autocast_available", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,185 @@
+"""`gt.autocast`: operators choose their precision within a block; and what reads and sets its state.
+
+    with gt.autocast("cuda"):
+        loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
+    loss.backward()
+
+The state is kept per thread and per async task. While autocast is off nothing here runs: the Autocast
+keys are among those that the thread excludes (dispatch/tls.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import runtime
+from ..core import device as devices
+from ..core import dtype as dtypes
+from ..core import errors
+from ..dispatch import tls
+from .casting import (
+    DEVICES, AutocastDevice, Block, WeightCache, cache_enabled, current_block,
+)  # fmt: skip
+
+
+def find(device_type: Any, op: str) -> AutocastDevice:
+    """The device type as autocast knows it. Raises if it does not."""
+    known = _lookup(device_type, op)
+    if known is None:
+        offered = ", ".join(d.type for d in DEVICES if d.type)
+        raise errors.must(op, "device_type", f"be one of {offered}", device_type, remedy=errors.how_to_autocast(device_type))
+    return known
+
+
+def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
+    if not isinstance(device_type, str):
+        raise errors.must(op, "device_type", "be a str", device_type, kind=errors.ArgumentValueError)
+    name = devices.device(device_type).type  # raises for what is no device; loads a further one
+    return next((d for d in DEVICES if d.type == name), None)
+
+
+def _check_dtype(value: Any, op: str) -> dtypes.dtype:
+    if not isinstance(value, dtypes.dtype):
+        raise errors.must(op, "dtype", "be a dtype", value, kind=errors.ArgumentTypeError)
+    return value
+
+
+class autocast:  # noqa: N801 - PyTorch's spelling
+    """Run a block, or the calls of a function, in mixed precision.
+
+    Args:
+        device_type: 'cpu', 'cuda', or a further device that registered autocast.
+        dtype: the lower precision; the device's own by default: bfloat16 on the CPU, float16 on CUDA.
+            One that the device does not support turns the block off, with a warning.
+        enabled: False makes a block without autocast within one that has it.
+        cache_enabled: whether casts of weights are kept until the outermost block is left; as it is
+            by default.
+    """
+
+    __slots__ = ("device", "fast_dtype", "_enabled", "_cache_enabled", "_autocast")
+
+    def __init__(
+        self, device_type: str, dtype: dtypes.dtype | None = None, enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:  # fmt: skip
+        known = self._autocast = find(device_type, "autocast")
+        self.device = known.type
+        self.fast_dtype = known.dtype.get() if dtype is None else _check_dtype(dtype, "autocast")
+        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
+        self._enabled = bool(enabled)
+        if enabled:
+            why = None
+            if known.type == "cuda" and not runtime.cuda().is_available():
+                why = errors.autocast_unavailable(runtime.cuda().unavailable_reason())
+            elif self.fast_dtype not in known.supported:
+                why = errors.autocast_dtype(known.type, known.supported, self.fast_dtype)
+            if why is not None:
+                warnings.warn(why, errors.AutocastWarning, stacklevel=2)
+                self._enabled = False
+
+    def __enter__(self) -> autocast:
+        known, outer = self._autocast, current_block.get()
+        include, keep = tls.state.get()
+        cache = WeightCache() if outer is None else outer.cache
+        block = Block(outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get())
+        current_block.set(block)
+        tls.state.set((include, keep | known.key if self._enabled else keep & ~known.key))
+        if self.fast_dtype in known.supported:
+            known.dtype.set(self.fast_dtype)
+        cache_enabled.set(self._cache_enabled)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # What to put back is kept with the thread's state and not here: one object may be entered
+        # several times, and by several threads.
+        block = current_block.get()
+        assert block is not None, "autocast was left where it was not entered"
+        known = block.device
+        include, keep = tls.state.get()
+        tls.state.set((include, keep | known.key if block.was_enabled else keep & ~known.key))
+        known.dtype.set(block.was_dtype)
+        cache_enabled.set(block.was_caching)
+        current_block.set(block.outer)
+        if block.outer is None:
+            block.cache.clear()
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate a function, or a coroutine function: each call is a block."""
+        import inspect
+
+        if not callable(func):
+            raise errors.must("autocast", "func", "be callable", func, kind=errors.ArgumentTypeError,
+                              remedy="as a context manager it is `with gt.autocast(...):`")  # fmt: skip
+        if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+            raise errors.must("autocast", "func", "not be a generator function", func.__name__,
+                              kind=errors.ArgumentTypeError, remedy="use `with gt.autocast(...):` within it")  # fmt: skip
+        if inspect.iscoroutinefunction(func):
+
+            @functools.wraps(func)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return await func(*args, **kwargs)
+
+            return awaited
+
+        @functools.wraps(func)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        return decorated
+
+
+# --- the state ---------------------------------------------------------------------------------------
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast knows this type of device."""
+    return _lookup(device_type, "is_autocast_available") is not None
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether operators on this type of device choose their precision here and now."""
+    known = _lookup(device_type, "is_autocast_enabled")
+    return known is not None and known.is_enabled
+
+
+def set_autocast_enabled(device_type: str, enabled: bool) -> None:
+    """Turn autocast on or off from here on, in this thread or task; casts are cached in blocks alone."""
+    known = find(device_type, "set_autocast_enabled")
+    include, keep = tls.state.get()
+    tls.state.set((include, keep | known.key if enabled else keep & ~known.key))
+
+
+def get_autocast_dtype(device_type: str) -> dtypes.dtype:
+    """The lower precision of this type of device, here and now."""
+    return find(device_type, "get_autocast_dtype").dtype.get()
+
+
+def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
+    """Change the lower precision from here on, in this thread or task, to one that the device supports."""
+    known = find(device_type, "set_autocast_dtype")
+    if _check_dtype(dtype, "set_autocast_dtype") not in known.supported:
+        listed = ", ".join(d.name for d in known.supported)
+        raise errors.must("set_autocast_dtype", "dtype", f"be one of {listed}", dtype.name)
+    known.dtype.set(dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of weights are kept, here and now."""
+    return cache_enabled.get()
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Keep casts of weights, or do not, from here on in this thread or task."""
+    cache_enabled.set(bool(enabled))
+
+
+def clear_autocast_cache() -> None:
+    """Drop the casts that are kept now."""
+    block = current_block.get()
+    if block is not None:
+        block.cache.clear()

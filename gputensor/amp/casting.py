@@ -1,0 +1,205 @@
+"""What the kernels at the Autocast keys do: which tensors are cast, to what, and the weight cache.
+
+The kernels are generated (`_generated/autocast.py`) from the field `autocast` of native_functions.yaml;
+who turns them on is autocast_mode.py. Source: aten/src/ATen/autocast_mode.h, autocast_mode.cpp.
+
+Note [The weight cache]
+A weight that several calls of one autocast block use is cast once. The cache holds the cast's bytes and
+no history: each use records a node of its own. So the cache keeps no weight alive, a cast that was made
+under no_grad serves where gradients are recorded, and gradients are summed in float32. An entry is good
+for one weight (not for another at its address), one version and storage of it (a weight that was
+written to is cast anew), one dtype, and one CUDA stream. PyTorch keys by the weight alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+from weakref import ref
+
+from .._generated import calls
+from ..autograd.modes import NO_GRAD_MODE, grad_mode, reset_mode, set_mode
+from ..autograd.node import Node, version_of
+from ..autograd.streams import current_stream
+from ..autograd.variable import AutogradMeta, record_unary, set_history
+from ..core.arguments import NUMBERS
+from ..core.dtype import bfloat16, dtype, float16, float32
+from ..core.promotion import promote_types
+from ..dispatch import keys, tls
+from ..dispatch.keys import PYTHON
+from ..storage import Storage
+from ..tensor import Tensor, view_of
+
+# What autocast casts, and casts to: float64 is left to those who asked for it.
+_CASTABLE = (float32, float16, bfloat16)
+
+
+class AutocastDevice:
+    """A device type that autocast knows: its key and its dtypes.
+
+    type: `cuda`, or the name of a further device; None while nobody brought one. dtype: what the
+    policy lower_precision_fp casts to, per thread and per task.
+    """
+
+    __slots__ = ("key_name", "type", "key", "dtype", "supported")
+
+    type: str | None
+    dtype: ContextVar[dtype]
+    supported: tuple[dtype, ...]
+
+    def __init__(self, key_name: str, device_type: str | None, supported: tuple[dtype, ...]) -> None:
+        self.key_name, self.key = key_name, keys.key_set((key_name,))
+        self.bring_up(device_type, supported)
+
+    def bring_up(self, device_type: str | None, supported: tuple[dtype, ...]) -> None:
+        """Serve a device type; the first of the supported dtypes is the default."""
+        self.type, self.supported = device_type, supported
+        self.dtype = ContextVar(f"gputensor_autocast_dtype_{device_type}", default=supported[0])
+
+    @property
+    def is_enabled(self) -> bool:
+        return bool(tls.state.get()[1] & self.key)
+
+
+CPU = AutocastDevice("AutocastCPU", "cpu", (bfloat16, float16))
+CUDA = AutocastDevice("AutocastCUDA", "cuda", (float16, bfloat16))
+PRIVATE = AutocastDevice("AutocastPrivateUse1", None, (float16, bfloat16))
+DEVICES = (CPU, CUDA, PRIVATE)
+
+AUTOCAST = tls.AUTOCAST
+# The Autocast keys of a call -> the device whose kernel runs first: that of the highest key.
+device_of: dict[int, AutocastDevice] = {}
+for _device in DEVICES:
+    device_of |= {_rest | _device.key: _device for _rest in (0, *device_of)}
+
+
+# --- casts ----------------------------------------------------------------------------------------
+
+
+def is_eligible(x: Tensor, device: AutocastDevice) -> bool:
+    """True for a floating tensor on the device that is not float64."""
+    return x._geometry.dtype in _CASTABLE and x._device.type == device.type
+
+
+def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
+    """x in another dtype if it is eligible, from the cache if it is a weight; else x."""
+    before = x._geometry.dtype
+    if before is to or not is_eligible(x, device):
+        return x
+    if before is float32 and x._autograd is not None and _is_weight(x) and cache_enabled.get():
+        block = current_block.get()
+        if block is not None and not tls.state.get()[0] & PYTHON:
+            return block.cache.cast(x, to)
+    return _converted(x, to)
+
+
+def cast_any(x: Any, to: dtype, device: AutocastDevice) -> Any:
+    """`cast` where None or a Python number may stand in the place of a tensor."""
+    return x if x is None or type(x) in NUMBERS else cast(x, to, device)
+
+
+def cast_list(tensors: Sequence[Any], to: dtype, device: AutocastDevice) -> list[Any]:
+    """`cast` of each."""
+    return [cast_any(x, to, device) for x in tensors]
+
+
+def widest(device: AutocastDevice, *tensors: Any) -> dtype:
+    """What the policy promote casts to: the dtype that holds the lower precision and all operands.
+
+    PyTorch raises where an operand has the other 16-bit type; here ordinary promotion goes on.
+    """
+    found = device.dtype.get()
+    for x in tensors:
+        if x is not None and type(x) not in NUMBERS and is_eligible(x, device):
+            found = promote_types(found, x._geometry.dtype)
+    return found
+
+
+def _converted(x: Tensor, to: dtype) -> Tensor:
+    return calls._to_copy(x, to)  # type: ignore[no-any-return]
+
+
+# --- the weight cache -------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """An autocast block that was entered: what it found and puts back, and the cache in use."""
+
+    outer: Block | None
+    cache: WeightCache
+    device: AutocastDevice
+    was_enabled: bool
+    was_dtype: dtype
+    was_caching: bool
+
+
+current_block: ContextVar[Block | None] = ContextVar("gputensor_autocast_block", default=None)
+cache_enabled: ContextVar[bool] = ContextVar("gputensor_autocast_cache", default=True)
+
+
+class _Entry(NamedTuple):
+    weight: ref[Tensor]
+    storage: ref[Storage]
+    version: int
+    made: Tensor
+
+
+class WeightCache:
+    """Casts of weights. See Note [The weight cache]."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[Any, ...], _Entry] = {}
+
+    def cast(self, x: Tensor, to: dtype) -> Tensor:
+        # A tensor made in inference mode is of no use outside, so the mode is part of the key.
+        stream = current_stream(x._device).ptr if x._device.type == "cuda" else None
+        key = (id(x), to, tls.is_inference_mode(), stream)
+        entry = self.entries.get(key)
+        if (
+            entry is None or entry.weight() is not x or entry.storage() is not x._storage
+            or entry.version != version_of(x)
+        ):  # fmt: skip
+            entry = self.entries[key] = self._made(x, to, key)
+        made = entry.made
+        result = view_of(made, made._geometry, made._offset)
+        node = record_unary(ToCopyBackward0, x)
+        return result if node is None else set_history(result, node)  # type: ignore[no-any-return]
+
+    def _made(self, x: Tensor, to: dtype, key: tuple[Any, ...]) -> _Entry:
+        mode = set_mode(grad_mode.get() or NO_GRAD_MODE)
+        try:
+            made = _converted(x, to)
+        finally:
+            reset_mode(mode)
+        entries = self.entries
+
+        def forget(_: Any) -> None:
+            entries.pop(key, None)
+
+        return _Entry(ref(x, forget), ref(x._get_storage()), version_of(x), made)
+
+    def clear(self) -> None:
+        self.entries.clear()
+
+
+class ToCopyBackward0(Node):
+    """Of the cast of a weight: the gradient comes back in float32."""
+
+    __slots__ = ()
+
+    def backward(node, grad: Tensor) -> tuple[Tensor]:  # noqa: N805
+        return (_converted(grad, float32),)
+
+
+def _is_weight(x: Tensor) -> bool:
+    """True for a leaf that requires grad and is not a view; of plain type, or without a handler."""
+    meta = x._autograd
+    return (
+        type(meta) is AutogradMeta and meta.edge is None and meta.view is None
+        and meta.own is not None and meta.own.requires_grad and not x._has_handler
+    )  # fmt: skip
+
+

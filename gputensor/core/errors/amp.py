@@ -1,0 +1,65 @@
+"""Autocast and the scaling of gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import ArgumentError, ArgumentValueError, GpuTensorError
+
+
+class AutocastWarning(UserWarning):
+    """An autocast block that was turned off, because the device cannot do what it asks for."""
+
+
+class ScalerError(GpuTensorError, RuntimeError):
+    """A step of GradScaler out of its order."""
+
+
+def how_to_autocast(device_type: Any) -> str:
+    """The remedy for a device without autocast; empty where there is none."""
+    return "" if device_type == "meta" else "a further device brings it by `register_autocast` of its handle"
+
+
+def autocast_dtype(device_type: Any, supported: Any, given: Any) -> str:
+    listed = ", ".join(d.name for d in supported)
+    return f"autocast: '{device_type}' supports {listed} (got {given.name}); the block runs without autocast"
+
+
+def autocast_unavailable(reason: Any) -> str:
+    return f"autocast: there is no CUDA device ({reason}); the block runs without autocast"
+
+
+def unscaled_twice() -> ScalerError:
+    return ScalerError("unscale_() has already been called on this optimizer since the last update().")
+
+
+def unscale_after_step() -> ScalerError:
+    return ScalerError("unscale_() is being called after step().")
+
+
+def stepped_twice() -> ScalerError:
+    return ScalerError("step() has already been called since the last update().")
+
+
+def float16_gradients() -> ArgumentValueError:
+    return ArgumentValueError("Attempting to unscale FP16 gradients.")
+
+
+def not_scaled(what: str) -> ScalerError:
+    return ScalerError(f"{what}: scale() must be called before, to make the scale (got no scale)")
+
+
+def nothing_checked(what: str) -> ScalerError:
+    return ScalerError(f"{what}: no gradient has been checked for inf and NaN; the optimizer has no parameter with a gradient")
+
+
+def empty_scaler_state() -> ArgumentError:
+    return ArgumentError("load_state_dict: 'state_dict' must not be empty; it is where the scaler was disabled")
+
+
+def scaler_unavailable(reason: Any) -> str:
+    return f"GradScaler: there is no CUDA device ({reason}); gradients are not scaled"
+
+
+def scaler_in_use() -> ScalerError:
+    return ScalerError("GradScaler: it can be pickled after update() only; an optimizer has been unscaled since")
