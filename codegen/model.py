@@ -205,9 +205,10 @@ class Model:
 
     def with_dtype(self, op: Op) -> Op | None:
         """The overload that takes the arguments of `op` and then a dtype."""
+        wanted = [*(argument.name for argument in op.arguments), "dtype"]
         for other in self.ops:
-            given, last = other.arguments[:-1], other.arguments[-1:]
-            if other.base == op.base and given == op.arguments and [str(a.type) for a in last] == ["ScalarType"]:
+            names = [argument.name for argument in other.arguments]
+            if other.base == op.base and names == wanted and str(other.arguments[-1].type) == "ScalarType":
                 return other
         return None
 

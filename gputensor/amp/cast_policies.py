@@ -104,11 +104,11 @@ def _takes_dtype(argument: Any, type_name: str) -> bool:
 
 def _with_dtype(operator: Operator) -> Operator | None:
     """The overload that takes the operator's arguments and then a dtype."""
-    wanted = operator.schema.arguments
+    wanted = [*(a.name for a in operator.schema.arguments), "dtype"]
     for other in dispatcher.operators():
         if other.name == operator.name and other.is_defined:
-            given, last = other.schema.arguments[:-1], other.schema.arguments[-1:]
-            if given == wanted and [str(a.type) for a in last] == ["ScalarType"]:
+            arguments = other.schema.arguments
+            if [a.name for a in arguments] == wanted and str(arguments[-1].type) == "ScalarType":
                 return other
     return None
 

@@ -157,9 +157,10 @@ class GradScaler:
         """Source: aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel."""
         steps = tracker + 1
         is_due = steps == self._growth_interval
-        grown = scale * self._growth_factor
+        grown = (scale.double() * self._growth_factor).float()
         grown = F.where(grown - grown == 0, grown, scale)  # no growth to infinity
-        scale.copy_(F.where(is_bad, scale * self._backoff_factor, F.where(is_due, grown, scale)))
+        shrunk = (scale.double() * self._backoff_factor).float()
+        scale.copy_(F.where(is_bad, shrunk, F.where(is_due, grown, scale)))
         tracker.copy_(F.where(is_bad, 0, F.where(is_due, 0, steps)))
 
     def _make_scale(self, place: device) -> None:

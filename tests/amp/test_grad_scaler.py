@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.core import errors
 
 GradScaler = gt.amp.GradScaler
 INF = float("inf")

@@ -49,6 +49,37 @@ BROKEN = [
     ("empty doc", GOOD.replace("Error function of each element.", ""), "7: erf: 'doc' must be a text"),
     ("family", GOOD.replace("unary", "un ary"), "4: erf: 'family' must be a name (got 'un ary')"),
     ("defined twice", GOOD + GOOD.lstrip("\n"), "8: erf: is defined already, at line 1"),
+    ("policy", GOOD + "  autocast: fp23\n", "8: erf: 'autocast' has no policy 'fp23'; did you mean 'fp32'"),
+    (
+        "policy of a device",
+        GOOD + "  autocast: {CPU: fp32, CUDA: promoted}\n",
+        "8: erf: 'autocast' has no policy 'promoted'; did you mean 'promote'",
+    ),
+    (
+        "device of a policy",
+        GOOD + "  autocast: {CPUs: fp32}\n",
+        "8: erf: 'autocast' has no device 'CPUs'; did you mean 'CPU'",
+    ),
+    (
+        "policy of a write",
+        GOOD + "- func: f_(Tensor(a!) self) -> Tensor(a!)\n  family: unary\n  autocast: fp32\n  doc: F.\n",
+        "10: f_: 'autocast' must stand at a functional operator of tensors",
+    ),
+    (
+        "policy of a factory",
+        GOOD + "- func: f(int n) -> Tensor\n  family: unary\n  autocast: fp32\n  doc: F.\n",
+        "10: f: 'autocast' must stand at a functional operator of tensors",
+    ),
+    (
+        "policy without a dtype",
+        GOOD + "  autocast: fp32_set_opt_dtype\n",
+        "8: erf: 'autocast' fp32_set_opt_dtype needs an argument 'ScalarType? dtype'",
+    ),
+    (
+        "policy without an overload",
+        GOOD + "  autocast: fp32_append_dtype\n",
+        "1: erf: 'autocast' fp32_append_dtype needs an overload that ends in 'ScalarType dtype'",
+    ),
     (
         "written and autogen",
         GOOD + "- func: erf_(Tensor(a!) self) -> Tensor(a!)\n  family: unary\n  doc: In place.\n",

@@ -132,3 +132,14 @@ def test_without_the_fallback_the_error_names_what_to_write(device):
         with pytest.raises(gt.GpuTensorError, match="exp: no kernel .* bring a stub of family 'unary' for 'exp'"):
             matrix().exp()
         assert matrix().t().abs().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_autocast_knows_the_device():
+    x = matrix().requires_grad_()
+    with gt.autocast("openreg"):
+        y = x.mm(x.t()).abs()  # in float16, and in float32 by the device's own choice
+        assert x.mm(x.t()).dtype is gt.float16 and y.dtype is gt.float32
+        with gt.autocast("openreg", gt.bfloat16):
+            assert x.mm(x.t()).dtype is gt.bfloat16
+    y.sum().backward()
+    assert x.grad.is_openreg and x.grad.dtype is gt.float32 and x.grad.tolist() == [[6, 10, 14], [6, 10, 14]]
