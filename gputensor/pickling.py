@@ -7,18 +7,21 @@ brings zero-copy out-of-band buffers along.
 
 from __future__ import annotations
 
+import copy
 import copyreg
+import warnings
 from typing import Any
 
 import numpy as np
 
+from . import subclass
 from ._generated import calls
 from .core import errors
 from .core.device import CPU, META, device
 from .core.dtype import dtype, uint8
-from .core.geometry import contiguous_geometry, geometry
+from .core.geometry import Geometry, contiguous_geometry, geometry
 from .dispatch.backend_select import TENSOR_KEYS
-from .dispatch.keys import ZERO
+from .dispatch.keys import LAZY, ZERO
 from .storage import Storage, allocate_storage
 from .tensor import Tensor, from_storage, materialised
 
@@ -41,28 +44,55 @@ def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
 
 
 def reduce(tensor: Tensor) -> tuple[Any, ...]:
-    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it."""
-    if not tensor.is_leaf:
-        raise errors.must("pickle", "self", "be a leaf", tensor, remedy="use .detach()")
-    requires_grad = tensor.requires_grad
+    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it.
+
+    As in PyTorch: a tensor that requires grad comes back as a leaf that does, without gradient,
+    history or hooks. Of a subclass, the class and its attributes come back too.
+    """
+    check_hooks(tensor)
+    storage, offset, shape = in_memory(tensor, "pickle")
+    arguments = (storage, offset, shape.sizes, shape.strides, shape.dtype, tensor.requires_grad)
+    if type(tensor) is Tensor:
+        return _rebuild, arguments
+    return _rebuild, (*arguments, type(tensor)), _attributes(tensor)
+
+
+def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
+    """(storage, offset, geometry) of the elements as they lie in memory."""
+    if type(tensor) is not Tensor and tensor._storage is not None and _has_no_memory(tensor):
+        raise errors.must(op, "self", "have memory", tensor, remedy="define __reduce_ex__ and __deepcopy__ in its class")
     tensor = materialised(tensor)
-    shape = tensor._geometry
-    return _rebuild, (
-        tensor._get_storage(),
-        tensor._offset,
-        shape.sizes,
-        shape.strides,
-        shape.dtype,
-        requires_grad,
-    )
+    return tensor._get_storage(), tensor._offset, tensor._geometry
+
+
+def _has_no_memory(tensor: Tensor) -> bool:
+    storage = tensor._get_storage()
+    return storage.data is None and storage.device is not META and not tensor._keys & ZERO
+
+
+def check_hooks(tensor: Tensor) -> None:
+    """Warn of each hook that a file or a pickle will not have."""
+    from .tensor import autograd
+
+    for hook in autograd.hooks_on(tensor):
+        warnings.warn(errors.hook_not_serialized(hook), UserWarning, stacklevel=4)
+
+
+def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """What a subclass's tensor has besides a tensor's own: its __dict__, and values of its slots."""
+    names = [name for name in copyreg._slotnames(type(tensor)) if name not in Tensor.__slots__]  # type: ignore[attr-defined]
+    slots = {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
+    return getattr(tensor, "__dict__", None), slots
 
 
 def _rebuild(
     storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype,
-    requires_grad: bool = False,
+    requires_grad: bool = False, kind: type = Tensor,
 ) -> Tensor:  # fmt: skip
     keys = TENSOR_KEYS[storage.device.type]
     made = from_storage(storage, offset, geometry(sizes, strides, element), keys)
+    if kind is not Tensor:
+        made = subclass.of(kind, made)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -82,9 +112,16 @@ copyreg.pickle(Storage, _reduce_storage)
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors."""
+    """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors.
+
+    A leaf's gradient is copied with it, and hooks are left. Raises: AutogradError if it is no leaf.
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]  # type: ignore[no-any-return]
     if not tensor.is_leaf:
         raise errors.deepcopy_of_nonleaf()
+    if type(tensor) is not Tensor and _has_no_memory(tensor):
+        in_memory(tensor, "deepcopy")
     storage = tensor._get_storage()
     twin = memo.get(id(storage))
     if twin is None:
@@ -95,9 +132,18 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
             if storage.device is not META:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
-    made = from_storage(twin, tensor._offset, tensor._geometry, tensor._keys)
+    # The keys of a tensor that is made now, whatever mode the other was made in; it stays lazy.
+    keys = TENSOR_KEYS[storage.device.type] | tensor._keys & LAZY
+    made = from_storage(twin, tensor._offset, tensor._geometry, keys)
+    if type(tensor) is not Tensor:
+        made = subclass.of(type(tensor), made)
+    memo[id(tensor)] = made
     if tensor.requires_grad:
         made.requires_grad_()
         if tensor.grad is not None:
-            made.grad = deepcopy(tensor.grad, memo)
+            made.grad = copy.deepcopy(tensor.grad, memo)
+    if type(tensor) is not Tensor:
+        for attributes in _attributes(tensor):
+            for name, value in copy.deepcopy(attributes or {}, memo).items():
+                setattr(made, name, value)
     return made

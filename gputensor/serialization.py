@@ -7,7 +7,8 @@ Saving a view saves the whole storage behind it, as in PyTorch; `.clone()` leave
 
 Note [Format 1]
 header.json: {"format": "gputensor", "version": 1, "byteorder": "little", "storages": [{"nbytes",
-"device"}], "tensors": [{"storage", "offset", "dtype", "sizes", "strides"}], "value": <value>}.
+"device"}], "tensors": [{"storage", "offset", "dtype", "sizes", "strides"}], "value": <value>}. A tensor
+that requires grad has "requires_grad": true besides; it is loaded as a leaf, whatever it was.
 A value is null, true, false, a number, a string, a list, or an object with one key that names the
 kind: tensor, tuple, dict (a list of pairs), size, float (inf, nan), int (hexadecimal, beyond 64
 bits), complex, dtype, device.
@@ -28,9 +29,9 @@ from .core.dtype import dtype
 from .core.geometry import Size, geometry
 from .dispatch import backend_select
 from .dispatch.backend_select import TENSOR_KEYS
-from .pickling import host_bytes, storage_from
+from .pickling import check_hooks, host_bytes, in_memory, storage_from
 from .storage import Storage, allocate_storage
-from .tensor import Tensor, from_storage, materialised
+from .tensor import Tensor, from_storage
 
 # json and zipfile are imported where they are used: 7 ms that `import gputensor` does without.
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ _LARGEST = 1 << 63
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write tensors, numbers, strings, and lists, tuples and dicts of them to a file.
 
-    A file that a name is given for appears whole or not at all.
+    A file that a name is given for appears whole or not at all. Tensors that require grad will again,
+    as leaves; gradients, history, hooks (with a warning) and the class of a subclass are left out.
     Raises: ArgumentTypeError for anything else, naming where in `obj` it is.
     """
     writer = _Writer()
@@ -146,21 +148,15 @@ class _Writer:
     def _tensor(self, tensor: Tensor) -> int:
         number = self._numbers.get(id(tensor))
         if number is None:
-            if tensor.requires_grad:
-                raise errors.must(
-                    "save",
-                    "obj",
-                    "hold no tensors that require grad",
-                    tensor,
-                    remedy="use .detach()",
-                )
+            check_hooks(tensor)
             self._alive.append(tensor)  # an id is a name only while its object lives
-            saved = materialised(tensor)
-            shape = saved._geometry
-            self.tensors.append({
-                "storage": self._storage(saved._get_storage()), "offset": saved._offset,
+            storage, offset, shape = in_memory(tensor, "save")
+            self._alive.append(storage)
+            described = {
+                "storage": self._storage(storage), "offset": offset,
                 "dtype": shape.dtype.name, "sizes": shape.sizes, "strides": shape.strides,
-            })  # fmt: skip
+            }  # fmt: skip
+            self.tensors.append(described | ({"requires_grad": True} if tensor.requires_grad else {}))
             number = self._numbers[id(tensor)] = len(self.tensors) - 1
         return number
 
@@ -271,6 +267,11 @@ class _Reader:
             found = self._tensors[number] = from_storage(
                 storage, offset, shape, TENSOR_KEYS[storage.device.type]
             )
+            wish = described.get("requires_grad", False)
+            if type(wish) is not bool or wish and element.category < dtypes.FLOATING:
+                raise _Damaged(f"tensor {number} of {element.name} has requires_grad {wish!r}")
+            if wish:
+                found.requires_grad_()
         return found
 
     def _storage(self, number: int) -> Storage:

@@ -112,6 +112,9 @@ class Node:
             return value.unpack(self) if hasattr(value, "unpack") else value
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise errors.cannot_pickle(self.name())
+
     def register_hook(self, hook: Any) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after each run; what it returns replaces the first."""
         return RemovableHandle(hooks_of(self).after, hook)

@@ -383,6 +383,19 @@ def register_post_accumulate_grad_hook(x: Tensor, hook: Any) -> RemovableHandle:
     return RemovableHandle(own.after_accumulate, hook)
 
 
+def hooks_on(x: Tensor) -> list[Any]:
+    """The hooks that users registered on a tensor."""
+    if x._autograd is None:
+        return []
+    edge = history(x)
+    if edge is not None:
+        hooks = edge[0].hooks
+        return [] if hooks is None else [*hooks.tensor.get(edge[1], HookDict()).values()]
+    meta = x._autograd
+    own = meta.own if type(meta) is AutogradMeta else None
+    return [] if own is None else [*(own.hooks or {}).values(), *(own.after_accumulate or {}).values()]
+
+
 def detach_(x: Tensor) -> Tensor:
     """Make x a leaf that does not require grad."""
     if view_of(x) is not None:

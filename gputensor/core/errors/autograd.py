@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import GpuTensorError, describe
+from .base import ArgumentTypeError, GpuTensorError, describe
 
 
 # --- autograd --------------------------------------------------------------------------------------
@@ -173,8 +173,17 @@ def failed_derivative(name: str, trace: str) -> str:
 
 def deepcopy_of_nonleaf() -> AutogradError:
     return AutogradError(
-        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol"
+        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+        "moment. Use .detach() on what is copied"
     )
+
+
+def cannot_pickle(name: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"cannot pickle '{name}' object")
+
+
+def hook_not_serialized(hook: Any) -> str:
+    return f"backward hook {hook!r} on tensor will not be serialized; register it again where it is loaded"
 
 
 class GradcheckError(AutogradError, AssertionError):
