@@ -177,19 +177,19 @@ class Backend:
         self._check_alive()
         return self._keep([enable_cpu_fallback(self.key, ops, deny).remove])
 
-    def register_autocast(self, dtypes: Sequence[dtype], policies: Mapping[str, str] | None = None) -> Handle:
+    def register_autocast(self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None) -> Handle:
         """Let `gt.autocast` know the device; only at PrivateUse1, which has a key for it.
 
         dtypes: those it can cast to, the default first. policies: operator -> cast policy
         (docs/autocast.md), also for operators of your own; those of CUDA unless given.
         """
-        from .amp.cast_policies import register as register_policies
+        from .amp.cast_policies import register_device
 
         self._check_alive()
         if self.key != "PrivateUse1":
             raise errors.must("register_autocast", "self", "be at the key PrivateUse1", errors.Got(repr(self)))
         with dispatcher.lock:
-            return self._keep([register_policies(self.name, dtypes, policies, caller_site()).remove])
+            return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 
     def has_native(self, op_name: str) -> bool:
         """Whether an operator has a kernel of its own at the device's key."""

@@ -15,55 +15,84 @@ from ..core import errors
 from ..core.dtype import dtype, float32
 from ..dispatch import dispatcher, keys, tls
 from ..dispatch.dispatcher import Handle
-from ..dispatch.operator import Operator, Table
+from ..dispatch.operator import Operator, Table, caller_site
 from .autocast_mode import find
-from .casting import AUTOCAST, PRIVATE, cast_any, cast_list, device_of, is_eligible, widest
+from .casting import (
+    AUTOCAST, DEVICES, PRIVATE, AutocastDevice, cast_any, cast_list, device_of, is_eligible, widest,
+)  # fmt: skip
 
 POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote")
-# What the further device chose.
-_further: dict[str, str] = {}
+# A policy, or a dtype that operands are cast to.
+Policy = str | dtype
+# Key -> (operator, policy) of what was registered besides the YAML's, oldest first.
+_registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for device in DEVICES}
 
 
-def policies(device_type: str) -> dict[str, str]:
+def policies(device_type: str) -> dict[str, Policy]:
     """Operator -> policy for a type of device: `{"aten::mm": "lower_precision_fp", ...}`."""
-    known = find(device_type, "policies")
-    if known is PRIVATE:
-        return dict(_further)
-    table = _autocast.POLICIES[known.key_name.removeprefix("Autocast")]
-    return {name: policy for name, (policy, _) in table.items()}
+    return _policies(find(device_type, "policies"))
+
+
+def _policies(known: AutocastDevice) -> dict[str, Policy]:
+    table = _autocast.POLICIES.get(known.key_name.removeprefix("Autocast"), {})
+    return {name: policy for name, (policy, _) in table.items()} | dict(_registered[known.key_name])
 
 
 def policies_of(name: str) -> dict[str, str]:
     """Device type -> policy for an operator; for `gputensor ops`."""
-    found = {device.lower(): table[name][0] for device, table in _autocast.POLICIES.items() if name in table}
-    if PRIVATE.type is not None and name in _further:
-        found[PRIVATE.type] = _further[name]
-    return found
+    found = {d.type: _policies(d).get(name) for d in DEVICES if d.type is not None}
+    return {device: str(policy) for device, policy in found.items() if policy is not None}
 
 
-def register(device_type: str, dtypes: Sequence[dtype], chosen: Mapping[str, str] | None, site: str) -> Handle:
+def register_policy(op_name: str, device_type: str, policy: Policy) -> Handle:
+    """Let autocast cast the operands of an operator, for example one of yours, on a type of device.
+
+    op_name: `mylib::scale`, or `neg` for one of ours. policy: one of POLICIES, or a floating dtype that
+    operands are cast to whatever the block's is. Returns a handle that undoes it.
+    """
+    site = caller_site()
+    known = find(device_type, "register_policy")
+    (name, policy), *_ = _checked("register_policy", {op_name: policy}).items()
+    with dispatcher.lock:
+        return Handle(_register(known, name, policy, site))
+
+
+def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Callable[[], None]:
+    kernel, convention = _kernel(name, policy)
+    key = keys.key(known.key_name)
+    handle = dispatcher.register_kernel(dispatcher.find(name), key, kernel, convention, site)
+    entry, registered = (name, policy), _registered[known.key_name]
+    registered.append(entry)
+
+    def undo() -> None:
+        handle.remove()
+        registered.remove(entry)
+
+    return undo
+
+
+def register_device(
+    device_type: str, dtypes: Sequence[dtype], chosen: Mapping[str, Policy] | None, site: str
+) -> Handle:
     """Let autocast know a further device, at PrivateUse1; the handle undoes it."""
-    wanted = policies("cuda") if chosen is None else _checked(chosen)
+    wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
         raise errors.must("register_autocast", "dtypes", "be floating dtypes, at least one", list(dtypes))
     key = keys.key(PRIVATE.key_name)
     undos = [dispatcher.register_fallback(key, None, "fallthrough", site).remove]
     for name, policy in wanted.items():
-        kernel, convention = _kernel(name, policy)
-        undos.append(dispatcher.register_kernel(dispatcher.find(name), key, kernel, convention, site).remove)
-    _further.update(wanted)
+        undos.append(_register(PRIVATE, name, policy, site))
     PRIVATE.bring_up(device_type, tuple(dtypes))
 
     def undo() -> None:
         PRIVATE.type = None
-        _further.clear()
         for take_back in reversed(undos):
             take_back()
 
     return Handle(undo)
 
 
-def _kernel(name: str, policy: str) -> tuple[Callable[..., Any], str]:
+def _kernel(name: str, policy: Policy) -> tuple[Callable[..., Any], str]:
     """The generated kernel where there is one, else one made of the schema."""
     for table in _autocast.POLICIES.values():
         if name in table and table[name][0] == policy:
@@ -71,21 +100,22 @@ def _kernel(name: str, policy: str) -> tuple[Callable[..., Any], str]:
     return kernel_maker(policy), "maker"
 
 
-def _checked(chosen: Mapping[str, str]) -> dict[str, str]:
+def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
     """The policies by full name. Raises for an operator or a policy that there is not."""
     found = {}
     for name, policy in chosen.items():
         operator = dispatcher.find(name if "::" in name else f"aten::{name}")
-        if policy not in POLICIES:
+        if policy not in POLICIES and not (isinstance(policy, dtype) and policy.is_floating_point):
             near = difflib.get_close_matches(str(policy), POLICIES, n=1)
-            raise errors.must("register_autocast", f"policies[{name!r}]", f"be one of {', '.join(POLICIES)}", policy,
+            rule = f"be one of {', '.join(POLICIES)}, or a floating dtype"
+            raise errors.must(op, f"policies[{name!r}]", rule, policy,
                               remedy=f"did you mean {near[0]!r}" if near else "")  # fmt: skip
-        _check_fits(operator, policy)
+        _check_fits(op, operator, policy)
         found[operator.qualified_name] = policy
     return found
 
 
-def _check_fits(operator: Operator, policy: str) -> None:
+def _check_fits(op: str, operator: Operator, policy: Policy) -> None:
     arguments = operator.schema.arguments
     rule = None
     if any(a.is_write for a in arguments) or not any(a.type.has_tensor for a in arguments):
@@ -95,7 +125,7 @@ def _check_fits(operator: Operator, policy: str) -> None:
     elif policy == "fp32_append_dtype" and _with_dtype(operator) is None:
         rule = f"give {policy} to operators with an overload that ends in 'ScalarType dtype'"
     if rule is not None:
-        raise errors.must("register_autocast", "policies", rule, operator.qualified_name)
+        raise errors.must(op, "policies", rule, operator.qualified_name)
 
 
 def _takes_dtype(argument: Any, type_name: str) -> bool:
@@ -113,7 +143,7 @@ def _with_dtype(operator: Operator) -> Operator | None:
     return None
 
 
-def kernel_maker(policy: str) -> Callable[[Table, int], Callable[..., Any]]:
+def kernel_maker(policy: Policy) -> Callable[[Table, int], Callable[..., Any]]:
     """What the dispatcher calls for the kernel of one operator at an Autocast key ("maker")."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
@@ -151,7 +181,9 @@ def kernel_maker(policy: str) -> Callable[[Table, int], Callable[..., Any]]:
     return make
 
 
-def _to(policy: str, device: Any, given: list[Any], places: list[tuple[int, bool]]) -> dtype:
+def _to(policy: Policy, device: Any, given: list[Any], places: list[tuple[int, bool]]) -> dtype:
+    if isinstance(policy, dtype):
+        return policy
     if policy == "fp32":
         return float32
     if policy == "lower_precision_fp":

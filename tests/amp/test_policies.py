@@ -90,7 +90,7 @@ def test_a_further_device_has_no_autocast_until_it_says_so(device: Any) -> None:
     device.remove()
     key = keys.key("AutocastPrivateUse1")
     assert not [o for o in dispatcher.operators() if key in o.kernels] and key not in dispatcher.fallbacks()
-    assert gt.amp.is_autocast_available("cpu") and not cast_policies._further
+    assert gt.amp.is_autocast_available("cpu")
 
 
 def test_it_chooses_policies_for_its_own_operators_too(device: Any, ours: Any) -> None:
@@ -135,6 +135,40 @@ def test_other_keys_have_no_autocast() -> None:
     with gt.backend.register("second", "PrivateUse2", runtime=Runtime()) as other:
         with pytest.raises(RuntimeError, match="must be at the key PrivateUse1"):
             other.register_autocast([gt.float16])
+
+
+# --- operators of one's own, on any device ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_an_operator_of_ones_own_gets_a_policy(ours: Any, where: str) -> None:
+    ours.impl("scale", scale, "CUDA")
+    x, before = gt.ones(2, device=where), gt.amp.policies(where)
+    handle = gt.amp.register_policy("ours::scale", where, "lower_precision_fp")
+    assert gt.amp.policies(where)["ours::scale"] == "lower_precision_fp"
+    with gt.autocast(where):
+        assert gt.ops.ours.scale(x, x.half()).dtype is gt.get_autocast_dtype(where)
+        newest = gt.amp.register_policy("ours::scale", where, gt.float32)
+        assert gt.ops.ours.scale(x, x.half()).dtype is gt.float32
+        assert cast_policies.policies_of("ours::scale")[where] == "gputensor.float32"
+        newest.remove()
+        assert gt.ops.ours.scale(x, x.half()).dtype is gt.get_autocast_dtype(where)
+    handle.remove()
+    assert gt.amp.policies(where) == before
+    with gt.autocast(where), pytest.raises(AssertionError):
+        gt.ops.ours.scale(x, x.half())
+
+
+def test_policies_of_ours_can_be_changed() -> None:
+    x = gt.ones(2, 2)
+    handle = gt.amp.register_policy("mm", "cpu", "fp32")
+    with gt.autocast("cpu"):
+        assert x.half().mm(x).dtype is gt.float32
+        handle.remove()
+        assert x.half().mm(x).dtype is gt.bfloat16
+    for name, policy, message in (("mm", "f32", "must be one of"), ("mm", gt.int8, "or a floating dtype"), ("nn", "fp32", "nn")):
+        with pytest.raises(errors.GpuTensorError, match=message):
+            gt.amp.register_policy(name, "cpu", policy)
 
 
 # --- kernels for any operator -------------------------------------------------------------------------
