@@ -1,4 +1,4 @@
-"""_generated/autocast.py: kernels of the Autocast keys, one per operator and policy, and who has which."""
+"""_generated/autocast.py: kernels of the Autocast keys, one per operator and policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .text import indent, module, wrap
 
 DOC = """Kernels of the Autocast keys: they cast operands as native_functions.yaml says, then call again.
 
-A call goes on without the key of the device whose kernel runs, so that what it calls is not cast."""
+A call goes on without the key of the device whose kernel runs, so what it calls is not cast."""
 
 IMPORTS = """{casting}
 from ..core.dtype import float32 as _float32
@@ -21,9 +21,15 @@ NAMES = (
 
 
 def autocast(model: Model) -> str:
-    kernels = ["\n".join(_kernel(model, op, policy)) for op in _cast_ops(model) for policy in _policies(op)]
+    kernels = [
+        "\n".join(_kernel(model, op, policy)) for op in _cast_ops(model) for policy in _policies(op)
+    ]
     text = "\n".join(kernels)
-    names = [name for name in NAMES if f"{name.split()[-1]}(" in text or f"{name.split()[-1]}[" in text or "AUTO" in name]
+    names = [
+        name
+        for name in NAMES
+        if f"{name.split()[-1]}(" in text or f"{name.split()[-1]}[" in text or "AUTO" in name
+    ]
     imports = "\n".join(wrap("from ..amp.casting import (", names, ")"))
     return module(DOC, IMPORTS.format(casting=imports), _table(model), *kernels)
 
@@ -33,7 +39,9 @@ def registered(model: Model) -> list[tuple[Op, str, str]]:
     found = []
     for op in _cast_ops(model):
         for policy in _policies(op):
-            keys = [f"Autocast{device}" for device, chosen in op.autocast.items() if chosen == policy]
+            keys = [
+                f"Autocast{device}" for device, chosen in op.autocast.items() if chosen == policy
+            ]
             found.append((op, _name(op, policy), ", ".join(keys)))
     return found
 
@@ -64,7 +72,7 @@ def _table(model: Model) -> str:
 
 
 def _kernel(model: Model, op: Op, policy: str) -> list[str]:
-    """The function. Tensors keep their names, so that the call below reads as the operator's own."""
+    """The function. Tensors keep their names, so that the call reads as the operator's own."""
     head = wrap(f"def {_name(op, policy)}(", ["key_set", *op.parameters], "):")
     first = parameter(op.tensors[0].name)
     called, given = op.identifier, list(op.parameters)
@@ -79,7 +87,10 @@ def _kernel(model: Model, op: Op, policy: str) -> list[str]:
     else:
         to = {"fp32": "_float32", "lower_precision_fp": "device.dtype.get()"}.get(policy)
         if to is None:
-            listed = [f"*{parameter(a.name)}" if a.type.required.is_list else parameter(a.name) for a in op.tensors]
+            listed = [
+                f"*{parameter(a.name)}" if a.type.required.is_list else parameter(a.name)
+                for a in op.tensors
+            ]
             to = f"_widest(device, {', '.join(listed)})"
         body = [f"to = {to}", *(_cast(op, argument) for argument in op.tensors)]
     return [

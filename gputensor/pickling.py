@@ -79,7 +79,7 @@ def check_hooks(tensor: Tensor) -> None:
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What a subclass's tensor has besides a tensor's own: its __dict__, and values of its slots."""
+    """What a subclass's tensor has besides a tensor's own: its __dict__ and its slots."""
     names = [name for name in copyreg._slotnames(type(tensor)) if name not in Tensor.__slots__]  # type: ignore[attr-defined]
     slots = {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
     return getattr(tensor, "__dict__", None), slots

@@ -1,11 +1,11 @@
-"""`gt.autocast`: operators choose their precision within a block; and what reads and sets its state.
+"""`gt.autocast`: operators choose their precision within a block; and its state.
 
     with gt.autocast("cuda"):
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
     loss.backward()
 
-The state is kept per thread and per async task. While autocast is off nothing here runs: the Autocast
-keys are among those that the thread excludes (dispatch/tls.py).
+The state is kept per thread and per async task. While autocast is off nothing here runs: the
+Autocast keys are among those that the thread excludes (dispatch/tls.py).
 """
 
 from __future__ import annotations
@@ -30,13 +30,21 @@ def find(device_type: Any, op: str) -> AutocastDevice:
     known = _lookup(device_type, op)
     if known is None:
         offered = ", ".join(d.type for d in DEVICES if d.type)
-        raise errors.must(op, "device_type", f"be one of {offered}", device_type, remedy=errors.how_to_autocast(device_type))
+        raise errors.must(
+            op,
+            "device_type",
+            f"be one of {offered}",
+            device_type,
+            remedy=errors.how_to_autocast(device_type),
+        )
     return known
 
 
 def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
     if not isinstance(device_type, str):
-        raise errors.must(op, "device_type", "be a str", device_type, kind=errors.ArgumentValueError)
+        raise errors.must(
+            op, "device_type", "be a str", device_type, kind=errors.ArgumentValueError
+        )
     name = devices.device(device_type).type  # raises for what is no device; loads a further one
     return next((d for d in DEVICES if d.type == name), None)
 
@@ -52,8 +60,8 @@ class autocast:  # noqa: N801 - PyTorch's spelling
 
     Args:
         device_type: 'cpu', 'cuda', or a further device that registered autocast.
-        dtype: the lower precision; the device's own by default: bfloat16 on the CPU, float16 on CUDA.
-            One that the device does not support turns the block off, with a warning.
+        dtype: the lower precision; the device's own by default: bfloat16 on the CPU, float16 on
+            CUDA. One that the device does not support turns the block off, with a warning.
         enabled: False makes a block without autocast within one that has it.
         cache_enabled: whether casts of weights are kept until the outermost block is left; as it is
             by default.
@@ -68,7 +76,9 @@ class autocast:  # noqa: N801 - PyTorch's spelling
         known = self._autocast = find(device_type, "autocast")
         self.device = known.type
         self.fast_dtype = known.dtype.get() if dtype is None else _check_dtype(dtype, "autocast")
-        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
+        self._cache_enabled = (
+            is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
+        )
         self._enabled = bool(enabled)
         if enabled:
             why = None
@@ -84,7 +94,9 @@ class autocast:  # noqa: N801 - PyTorch's spelling
         known, outer = self._autocast, current_block.get()
         include, keep = tls.state.get()
         cache = WeightCache() if outer is None else outer.cache
-        block = Block(outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get())
+        block = Block(
+            outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get()
+        )
         current_block.set(block)
         tls.state.set((include, keep | known.key if self._enabled else keep & ~known.key))
         if self.fast_dtype in known.supported:
@@ -133,7 +145,7 @@ class autocast:  # noqa: N801 - PyTorch's spelling
         return decorated
 
 
-# --- the state ---------------------------------------------------------------------------------------
+# --- the state ------------------------------------------------------------------------------------
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -148,7 +160,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Turn autocast on or off from here on, in this thread or task; casts are cached in blocks alone."""
+    """Turn autocast on or off from here on, in this thread or task; only blocks cache casts."""
     known = find(device_type, "set_autocast_enabled")
     include, keep = tls.state.get()
     tls.state.set((include, keep | known.key if enabled else keep & ~known.key))
@@ -160,7 +172,7 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
-    """Change the lower precision from here on, in this thread or task, to one that the device supports."""
+    """Change the lower precision, to one that the device supports, in this thread or task."""
     known = find(device_type, "set_autocast_dtype")
     if _check_dtype(dtype, "set_autocast_dtype") not in known.supported:
         listed = ", ".join(d.name for d in known.supported)

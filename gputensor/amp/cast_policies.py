@@ -1,4 +1,4 @@
-"""Which operator autocast casts how: the table of native_functions.yaml, and what further devices add.
+"""Which operator is cast how: the policies of native_functions.yaml, and what others add.
 
 `kernel_maker` is the generated kernels' code for any operator and policy, for operators that
 native_functions.yaml does not know, or has no policy for.
@@ -47,8 +47,8 @@ def policies_of(name: str) -> dict[str, str]:
 def register_policy(op_name: str, device_type: str, policy: Policy) -> Handle:
     """Let autocast cast the operands of an operator, for example one of yours, on a type of device.
 
-    op_name: `mylib::scale`, or `neg` for one of ours. policy: one of POLICIES, or a floating dtype that
-    operands are cast to whatever the block's is. Returns a handle that undoes it.
+    op_name: `mylib::scale`, or `neg` for one of ours. policy: one of POLICIES, or a floating dtype
+        that operands are cast to whatever the block's is. Returns a handle that undoes it.
     """
     site = caller_site()
     known = find(device_type, "register_policy")
@@ -77,7 +77,9 @@ def register_device(
     """Let autocast know a further device, at PrivateUse1; the handle undoes it."""
     wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
-        raise errors.must("register_autocast", "dtypes", "be floating dtypes, at least one", list(dtypes))
+        raise errors.must(
+            "register_autocast", "dtypes", "be floating dtypes, at least one", list(dtypes)
+        )
     key = keys.key(PRIVATE.key_name)
     undos = [dispatcher.register_fallback(key, None, "fallthrough", site).remove]
     for name, policy in wanted.items():
@@ -120,7 +122,9 @@ def _check_fits(op: str, operator: Operator, policy: Policy) -> None:
     rule = None
     if any(a.is_write for a in arguments) or not any(a.type.has_tensor for a in arguments):
         rule = "name functional operators of tensors"
-    elif policy == "fp32_set_opt_dtype" and not any(_takes_dtype(a, "ScalarType?") for a in arguments):
+    elif policy == "fp32_set_opt_dtype" and not any(
+        _takes_dtype(a, "ScalarType?") for a in arguments
+    ):
         rule = f"give {policy} to operators with an argument 'ScalarType? dtype'"
     elif policy == "fp32_append_dtype" and _with_dtype(operator) is None:
         rule = f"give {policy} to operators with an overload that ends in 'ScalarType dtype'"
@@ -149,7 +153,9 @@ def kernel_maker(policy: Policy) -> Callable[[Table, int], Callable[..., Any]]:
     def make(table: Table, key_set: int) -> Callable[..., Any]:
         operator = table.operator
         arguments = operator.schema.arguments
-        places = [(n, a.type.required.is_list) for n, a in enumerate(arguments) if a.type.has_tensor]
+        places = [
+            (n, a.type.required.is_list) for n, a in enumerate(arguments) if a.type.has_tensor
+        ]
         first = places[0][0]
         at_dtype = next((n for n, a in enumerate(arguments) if _takes_dtype(a, "ScalarType?")), -1)
         target = _with_dtype(operator) if policy == "fp32_append_dtype" else operator

@@ -1,14 +1,16 @@
 """What the kernels at the Autocast keys do: which tensors are cast, to what, and the weight cache.
 
-The kernels are generated (`_generated/autocast.py`) from the field `autocast` of native_functions.yaml;
-who turns them on is autocast_mode.py. Source: aten/src/ATen/autocast_mode.h, autocast_mode.cpp.
+The kernels are generated (`_generated/autocast.py`) from the field `autocast` of
+native_functions.yaml; who turns them on is autocast_mode.py. Source: aten/src/ATen/autocast_mode.h,
+autocast_mode.cpp.
 
 Note [The weight cache]
-A weight that several calls of one autocast block use is cast once. The cache holds the cast's bytes and
-no history: each use records a node of its own. So the cache keeps no weight alive, a cast that was made
-under no_grad serves where gradients are recorded, and gradients are summed in float32. An entry is good
-for one weight (not for another at its address), one version and storage of it (a weight that was
-written to is cast anew), one dtype, and one CUDA stream. PyTorch keys by the weight alone.
+A weight that several calls of one autocast block use is cast once. The cache holds the cast's bytes
+and no history: each use records a node of its own. So the cache keeps no weight alive, a cast that
+was made under no_grad serves where gradients are recorded, and gradients are summed in float32. An
+entry is good for one weight (not for another at its address), one version and storage of it (a
+weight that was written to is cast anew), one dtype, and one CUDA stream. PyTorch keys by the weight
+alone.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class AutocastDevice:
     dtype: ContextVar[dtype]
     supported: tuple[dtype, ...]
 
-    def __init__(self, key_name: str, device_type: str | None, supported: tuple[dtype, ...]) -> None:
+    def __init__(
+        self, key_name: str, device_type: str | None, supported: tuple[dtype, ...]
+    ) -> None:
         self.key_name, self.key = key_name, keys.key_set((key_name,))
         self.bring_up(device_type, supported)
 
@@ -120,7 +124,7 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
     return calls._to_copy(x, to)  # type: ignore[no-any-return]
 
 
-# --- the weight cache -------------------------------------------------------------------------------
+# --- the weight cache -----------------------------------------------------------------------------
 
 
 class Block(NamedTuple):
@@ -201,5 +205,3 @@ def _is_weight(x: Tensor) -> bool:
         type(meta) is AutogradMeta and meta.edge is None and meta.view is None
         and meta.own is not None and meta.own.requires_grad and not x._has_handler
     )  # fmt: skip
-
-

@@ -1,4 +1,7 @@
-"""`custom_fwd` and `custom_bwd`: autograd Functions within autocast. Source: torch/amp/autocast_mode.py."""
+"""`custom_fwd` and `custom_bwd`: autograd Functions within autocast.
+
+Source: torch/amp/autocast_mode.py.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ from .casting import AutocastDevice, cast
 Method = Callable[..., Any]
 
 
-def custom_fwd(fwd: Method | None = None, *, device_type: str, cast_inputs: dtype | None = None) -> Any:
-    """Decorate `forward(ctx, ...)` of an autograd Function, so that backward finds its autocast state.
+def custom_fwd(
+    fwd: Method | None = None, *, device_type: str, cast_inputs: dtype | None = None
+) -> Any:
+    """Decorate `forward(ctx, ...)` of an autograd Function, so that backward finds its state.
 
     cast_inputs: within autocast, floating operands on the device (float64 apart) are cast to this
     dtype, and forward runs without autocast. None: forward runs as it is called.
@@ -50,7 +55,12 @@ def custom_bwd(bwd: Method | None = None, *, device_type: str) -> Any:
         _check_context(ctx, "custom_bwd")
         used = getattr(ctx, "_used_autocast", None)
         if used is None:
-            raise errors.must("custom_bwd", "ctx", "come from a forward decorated with custom_fwd", errors.Got("one that is not"))
+            raise errors.must(
+                "custom_bwd",
+                "ctx",
+                "come from a forward decorated with custom_fwd",
+                errors.Got("one that is not"),
+            )
         with autocast(device_type, ctx._autocast_dtype, used):
             return bwd(ctx, *args, **kwargs)
 

@@ -1,7 +1,8 @@
-"""`GradScaler`: keeps gradients of float16 from vanishing, by a factor on the loss that finds itself.
+"""`GradScaler`: keeps gradients of float16 from vanishing, by a factor on the loss.
 
 An optimizer is whatever has `param_groups`, a list of dicts with the tensors under "params", and
-`step()`. Everything but `step` and `get_scale` stays on the device. Source: torch/amp/grad_scaler.py.
+`step()`. Everything but `step` and `get_scale` stays on the device. Source:
+torch/amp/grad_scaler.py.
 """
 
 from __future__ import annotations
@@ -37,16 +38,18 @@ class _Optimizer:
 
 
 class GradScaler:
-    """Scales a loss, unscales gradients, skips steps whose gradients are not finite, adapts the scale.
+    """Scales a loss, unscales gradients, skips steps with inf or NaN, adapts the scale.
 
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
     Args:
-        device: the type of the devices it is for; 'cuda' without a CUDA device disables it, and warns.
+        device: the type of the devices it is for; 'cuda' without a CUDA device disables it, and
+            warns.
         init_scale: the first scale.
-        growth_factor: what the scale is multiplied by after growth_interval steps without inf or NaN.
+        growth_factor: what the scale is multiplied by after growth_interval steps without inf or
+            NaN.
         backoff_factor: what it is multiplied by after a step with one.
         enabled: False turns every method into a pass-through.
     """
@@ -76,7 +79,8 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """The outputs times the scale: a tensor, or any nest of tuples, lists and other iterables."""
+        """The outputs times the scale: a tensor, or any nest of tuples, lists and other iterables.
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -109,14 +113,17 @@ class GradScaler:
         state.stage = OptState.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN; returns its result.
+        """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN; returns its
+        result.
 
         Waits for the gradients, to know.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
-            raise errors.must("step", "closure", "be left out while gradients are scaled", errors.Got("one"))
+            raise errors.must(
+                "step", "closure", "be left out while gradients are scaled", errors.Got("one")
+            )
         self._made("step")
         state = self._optimizers.setdefault(id(optimizer), _Optimizer())
         if state.stage is OptState.STEPPED:
@@ -138,15 +145,25 @@ class GradScaler:
         scale, tracker = self._made("update")
         with no_grad():
             if new_scale is None:
-                found = [f.to(scale.device, non_blocking=True) for o in self._optimizers.values() for f in o.found.values()]
+                found = [
+                    f.to(scale.device, non_blocking=True)
+                    for o in self._optimizers.values()
+                    for f in o.found.values()
+                ]
                 if not found:
                     raise errors.nothing_checked("update")
                 for other in found[1:]:
                     found[0] = F.maximum(found[0], other)
                 self._adapt(scale, tracker, found[0] != 0)
             elif isinstance(new_scale, Tensor):
-                if new_scale.numel() != 1 or new_scale.requires_grad or new_scale.device.type != self._device:
-                    rule = f"be a float, or one element on {self._device} that does not require grad"
+                if (
+                    new_scale.numel() != 1
+                    or new_scale.requires_grad
+                    or new_scale.device.type != self._device
+                ):
+                    rule = (
+                        f"be a float, or one element on {self._device} that does not require grad"
+                    )
                     raise errors.must("update", "new_scale", rule, new_scale)
                 scale.copy_(new_scale.reshape(()))
             else:
@@ -186,7 +203,11 @@ class GradScaler:
     def _get_growth_tracker(self) -> int:
         if not self._enabled:
             return 0
-        return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
+        return (
+            self._init_growth_tracker
+            if self._growth_tracker is None
+            else int(self._growth_tracker.item())
+        )
 
     def get_growth_factor(self) -> float:
         return self._growth_factor
@@ -234,7 +255,10 @@ class GradScaler:
     def __getstate__(self) -> dict[str, Any]:
         if self._optimizers:
             raise errors.scaler_in_use()
-        fresh = {"_init_scale": self.get_scale(), "_init_growth_tracker": self._get_growth_tracker()}
+        fresh = {
+            "_init_scale": self.get_scale(),
+            "_init_growth_tracker": self._get_growth_tracker(),
+        }
         return {**self.__dict__, **fresh, "_scale": None, "_growth_tracker": None}
 
 

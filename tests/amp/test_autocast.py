@@ -32,10 +32,16 @@ def pretended() -> Iterator[Any]:
 
 
 def matrix(device: str, dtype: Any = gt.float32, **options: Any) -> gt.Tensor:
-    return gt.arange(9).reshape(3, 3).to(dtype).to(device).requires_grad_(options.get("requires_grad", False))
+    return (
+        gt.arange(9)
+        .reshape(3, 3)
+        .to(dtype)
+        .to(device)
+        .requires_grad_(options.get("requires_grad", False))
+    )
 
 
-# --- policies -----------------------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -130,7 +136,7 @@ def test_a_call_without_autocast_meets_nothing_of_it() -> None:
     assert lines[0] == "[call] op=[aten::matmul], key=[AutogradCPU]"
 
 
-# --- blocks -------------------------------------------------------------------------------------------
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -200,7 +206,9 @@ def test_threads_start_without_it_and_tasks_with_what_made_them() -> None:
     asyncio.run(both())
     assert sorted(seen) == [("off", False), ("off", True), ("on", True), ("on", True)]
     with gt.autocast("cpu"):
-        thread = threading.Thread(target=lambda: seen.append(("thread", gt.is_autocast_enabled("cpu"))))
+        thread = threading.Thread(
+            target=lambda: seen.append(("thread", gt.is_autocast_enabled("cpu")))
+        )
         thread.start()
         thread.join()
     assert seen[-1] == ("thread", False)
@@ -218,7 +226,9 @@ def test_as_a_decorator() -> None:
         return x.mm(x).dtype
 
     assert product.__doc__ == "Told." and product(matrix("cpu"), 2) is gt.bfloat16
-    assert asyncio.run(later(matrix("cpu"))) is gt.float16  # PyTorch leaves before the coroutine runs
+    assert (
+        asyncio.run(later(matrix("cpu"))) is gt.float16
+    )  # PyTorch leaves before the coroutine runs
     assert not gt.is_autocast_enabled("cpu")
     with pytest.raises(TypeError, match="'func' must not be a generator function .*; use `with"):
 
@@ -247,13 +257,21 @@ def test_the_state_can_be_set_without_a_block() -> None:
     assert gt.get_autocast_dtype("cpu") is gt.bfloat16 and gt.is_autocast_cache_enabled()
 
 
-# --- what it refuses ------------------------------------------------------------------------------------
+# --- what it refuses ------------------------------------------------------------------------------
 
 
 def test_devices_and_dtypes_that_it_does_not_know() -> None:
-    assert [gt.amp.is_autocast_available(d) for d in (*DEVICES, "meta")] == [True, True, True, False]
+    assert [gt.amp.is_autocast_available(d) for d in (*DEVICES, "meta")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert gt.amp.autocast is gt.autocast
-    with pytest.raises(RuntimeError, match=r"^autocast: 'device_type' must be one of cpu, cuda, pretended \(got 'meta'\)$"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"^autocast: 'device_type' must be one of cpu, cuda, pretended \(got 'meta'\)$",
+    ):
         gt.autocast("meta")
     with pytest.raises(RuntimeError, match="must be one of"):
         gt.autocast("nonsense")
@@ -261,9 +279,14 @@ def test_devices_and_dtypes_that_it_does_not_know() -> None:
         gt.autocast(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="'dtype' must be a dtype"):
         gt.autocast("cpu", "float16")  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match=r"'dtype' must be one of bfloat16, float16 \(got 'float32'\)"):
+    with pytest.raises(
+        RuntimeError, match=r"'dtype' must be one of bfloat16, float16 \(got 'float32'\)"
+    ):
         gt.set_autocast_dtype("cpu", gt.float32)
-    with pytest.warns(errors.AutocastWarning, match="'cpu' supports bfloat16, float16 .got float32.; the block runs without"):
+    with pytest.warns(
+        errors.AutocastWarning,
+        match="'cpu' supports bfloat16, float16 .got float32.; the block runs without",
+    ):
         block = gt.autocast("cpu", gt.float32)
     with block:
         assert not gt.is_autocast_enabled("cpu") and gt.get_autocast_dtype("cpu") is gt.bfloat16
@@ -280,7 +303,10 @@ with warnings.catch_warnings(record=True) as caught:
 print(*[f"{w.category.__name__} {w.filename.rpartition('/')[2]} {w.message}" for w in caught], sep="\\n")
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"GPUTENSOR_CUDA": "off"}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"GPUTENSOR_CUDA": "off"},
+        capture_output=True,
+        text=True,
     )
     lines = done.stdout.splitlines()
     assert lines[:2] == ["False gputensor.float32", "False"], done.stderr
@@ -288,14 +314,16 @@ print(*[f"{w.category.__name__} {w.filename.rpartition('/')[2]} {w.message}" for
     assert lines[3].startswith("AutocastWarning <string> GradScaler: there is no CUDA device (")
 
 
-# --- handlers -------------------------------------------------------------------------------------------
+# --- handlers -------------------------------------------------------------------------------------
 
 
 def test_a_mode_sees_the_casts_and_the_operator() -> None:
     seen = []
 
     class Noting(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(op.short_name)
             assert not gt.is_autocast_enabled("cpu")
             return op(*args, **(kwargs or {}))

@@ -24,7 +24,7 @@ def test_gradients_come_back_in_the_types_of_the_leaves(device: str) -> None:
     with gt.autocast(device):
         loss = (w.mm(half) + b16.mm(w)).exp().sum() + (w * w).sum()
     loss.backward()
-    assert [x.grad.dtype for x in leaves] == [gt.float32, gt.float16, gt.bfloat16]  # type: ignore[union-attr]
+    assert [x.grad.dtype for x in leaves] == [gt.float32, gt.float16, gt.bfloat16]
 
 
 def test_two_passes_go_through_one_cast() -> None:
@@ -44,7 +44,8 @@ def leaf_sum(w: gt.Tensor) -> gt.Tensor:
 
 
 def test_gradients_of_several_uses_are_summed_in_float32() -> None:
-    """1 + 2**-9 is no bfloat16: summed at the cast, as PyTorch does, the small part would be lost."""
+    """1 + 2**-9 is no bfloat16: summed at the cast, as PyTorch does, the small part would be lost.
+    """
     w = gt.ones(1, 1, requires_grad=True)
     with gt.autocast("cpu"):
         y = w.mm(gt.ones(1, 1)).float() + w.mm(gt.full((1, 1), 2.0**-9)).float()
@@ -73,7 +74,9 @@ def test_backward_runs_outside_of_autocast(create_graph: bool) -> None:
     with gt.autocast("cpu"), gt.dispatch.trace() as lines:
         y.backward(create_graph=create_graph)
         assert gt.is_autocast_enabled("cpu")
-    assert any("aten::mm" in line for line in lines) and not any("Autocast" in line for line in lines)
+    assert any("aten::mm" in line for line in lines) and not any(
+        "Autocast" in line for line in lines
+    )
     assert hooks == [False] and w.grad.dtype is gt.float32  # type: ignore[union-attr]
     w.grad = None
 
@@ -101,7 +104,9 @@ class Product(gt.autograd.Function):
     @gt.amp.custom_bwd(device_type="cpu")
     def backward(ctx: Any, g: gt.Tensor) -> Any:
         x, y = ctx.saved_tensors
-        Product.seen.append((gt.is_autocast_enabled("cpu"), gt.get_autocast_dtype("cpu"), g.mm(y.t()).dtype))
+        Product.seen.append(
+            (gt.is_autocast_enabled("cpu"), gt.get_autocast_dtype("cpu"), g.mm(y.t()).dtype)
+        )
         return g.mm(y.t()).float(), x.t().mm(g.float()).float()
 
 
@@ -109,7 +114,12 @@ class InFloat32(gt.autograd.Function):
     @staticmethod
     @gt.amp.custom_fwd(device_type="cpu", cast_inputs=gt.float32)
     def forward(ctx: Any, x: gt.Tensor, more: Any) -> gt.Tensor:
-        ctx.seen = [x.dtype, more["list"][0].dtype, more["wide"].dtype, gt.is_autocast_enabled("cpu")]
+        ctx.seen = [
+            x.dtype,
+            more["list"][0].dtype,
+            more["wide"].dtype,
+            gt.is_autocast_enabled("cpu"),
+        ]
         ctx.save_for_backward(x)
         return x.mm(x)
 
@@ -118,7 +128,7 @@ class InFloat32(gt.autograd.Function):
     def backward(ctx: Any, g: gt.Tensor) -> Any:
         assert ctx.seen[:1] == [gt.float32] or not gt.is_autocast_enabled("cpu")
         (x,) = ctx.saved_tensors
-        InFloat32.seen = [*ctx.seen, g.dtype, gt.is_autocast_enabled("cpu")]  # type: ignore[attr-defined]
+        InFloat32.seen = [*ctx.seen, g.dtype, gt.is_autocast_enabled("cpu")]
         return (g.mm(x.t()) + x.t().mm(g)).to(gt.bfloat16), None
 
 
@@ -131,7 +141,7 @@ def test_custom_functions_run_backward_as_forward() -> None:
     assert Product.seen.pop() == (True, gt.float16, gt.float16)
     Product.apply(w, X).sum().backward()
     assert Product.seen.pop() == (False, gt.bfloat16, gt.float32)
-    assert w.grad.dtype is gt.float32 and not gt.is_autocast_enabled("cpu")  # type: ignore[union-attr]
+    assert w.grad.dtype is gt.float32 and not gt.is_autocast_enabled("cpu")
 
 
 def test_custom_functions_may_cast_their_operands() -> None:
@@ -142,7 +152,7 @@ def test_custom_functions_may_cast_their_operands() -> None:
     assert y.dtype is gt.float32
     y.sum().backward()
     expected = [gt.float32, gt.float32, gt.float64, False, gt.float32, False]
-    assert InFloat32.seen == expected and b16.grad.dtype is gt.bfloat16  # type: ignore[attr-defined, union-attr]
+    assert InFloat32.seen == expected and b16.grad.dtype is gt.bfloat16
     assert InFloat32.apply(b16, more).dtype is gt.bfloat16  # outside nothing is cast
 
 
@@ -157,7 +167,9 @@ def test_custom_functions_that_lack_the_other_half() -> None:
         def backward(ctx: Any, g: gt.Tensor) -> Any:
             return g
 
-    with pytest.raises(errors.GpuTensorError, match="must come from a forward decorated with custom_fwd"):
+    with pytest.raises(
+        errors.GpuTensorError, match="must come from a forward decorated with custom_fwd"
+    ):
         NoForward.apply(leaf()).sum().backward()
     with pytest.raises(TypeError, match="'ctx' must be the first argument"):
         gt.amp.custom_fwd(lambda x: x, device_type="cpu")(X)

@@ -1,4 +1,5 @@
-"""gt.amp.GradScaler against its rules; against PyTorch's in tests/oracle/test_autocast_oracle.py."""
+"""gt.amp.GradScaler against its rules; against PyTorch's in tests/oracle/test_autocast_oracle.py.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class SGD:
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
-                        parameter.sub_(parameter.grad * (group["lr"] * factor))  # type: ignore[operator]
+                        parameter.sub_(parameter.grad * (group["lr"] * factor))
         return "stepped"
 
 
@@ -43,7 +44,7 @@ def test_a_step_is_that_of_the_unscaled_loss(device: str) -> None:
     scaled.backward()
     assert p.grad.tolist() == [256.0, 512.0, 768.0]  # type: ignore[union-attr]
     assert scaler.step(optimizer, factor=2.0) == "stepped"
-    assert p.tolist() == [-1.0, -2.0, -3.0] and p.grad.tolist() == [2.0, 4.0, 6.0]  # type: ignore[union-attr]
+    assert p.tolist() == [-1.0, -2.0, -3.0] and p.grad.tolist() == [2.0, 4.0, 6.0]
     scaler.update()
     assert scaler.get_scale() == 128.0 and scaler._get_growth_tracker() == 1
     scaler.step(optimizer)
@@ -138,7 +139,9 @@ def test_what_it_refuses_changes_nothing() -> None:
         GradScaler("cpu", growth_factor=1.0)
     with pytest.raises(RuntimeError, match="'backoff_factor' must be between 0 and 1"):
         GradScaler("cpu", backoff_factor=1.0)
-    with pytest.raises(RuntimeError, match="update: 'new_scale' must be a float, or one element on cpu"):
+    with pytest.raises(
+        RuntimeError, match="update: 'new_scale' must be a float, or one element on cpu"
+    ):
         scaler.update(gt.ones(2))
 
 
@@ -156,11 +159,17 @@ def test_the_scale_can_be_set() -> None:
 def test_disabled_it_passes_everything_through() -> None:
     p = parameter()
     scaler, loss = GradScaler("cpu", enabled=False), gt.ones(())
-    assert scaler.scale(loss) is loss and scaler.step(SGD(p)) == "stepped" and scaler.get_scale() == 1.0
+    assert (
+        scaler.scale(loss) is loss
+        and scaler.step(SGD(p)) == "stepped"
+        and scaler.get_scale() == 1.0
+    )
     scaler.unscale_(SGD(p))
     scaler.update()
     scaler.load_state_dict({})
-    assert scaler.state_dict() == {} and not scaler.is_enabled() and scaler._get_growth_tracker() == 0
+    assert (
+        scaler.state_dict() == {} and not scaler.is_enabled() and scaler._get_growth_tracker() == 0
+    )
 
 
 def test_state_goes_through_dict_and_pickle() -> None:
@@ -171,7 +180,8 @@ def test_state_goes_through_dict_and_pickle() -> None:
     scaler.update()
     state = scaler.state_dict()
     assert state == {
-        "scale": 64.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 3, "_growth_tracker": 1,
+        "scale": 64.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 3,
+        "_growth_tracker": 1,
     }  # fmt: skip
     fresh = GradScaler("cpu")
     fresh.scale(gt.ones(()))
@@ -181,14 +191,21 @@ def test_state_goes_through_dict_and_pickle() -> None:
     fresh.set_growth_factor(3.0)
     fresh.set_backoff_factor(0.25)
     fresh.set_growth_interval(7)
-    assert (fresh.get_growth_factor(), fresh.get_backoff_factor(), fresh.get_growth_interval()) == (3.0, 0.25, 7)
+    assert (fresh.get_growth_factor(), fresh.get_backoff_factor(), fresh.get_growth_interval()) == (
+        3.0,
+        0.25,
+        7,
+    )
     with pytest.raises(RuntimeError, match="must not be empty"):
         fresh.load_state_dict({})
 
 
 def test_float16_training_needs_it_and_works_with_it() -> None:
     """A gradient of 2**-26 is no float16; scaled it is."""
-    p, x = gt.ones(1, 1, device="cuda", requires_grad=True), gt.full((1, 1), 2.0**-13, device="cuda")
+    p, x = (
+        gt.ones(1, 1, device="cuda", requires_grad=True),
+        gt.full((1, 1), 2.0**-13, device="cuda"),
+    )
 
     def gradient(scaler: Any) -> float:
         p.grad = None

@@ -1,4 +1,6 @@
-"""Which operator has which policy, what a further device chooses, and kernels made for any operator."""
+"""Which operator has which policy, what a further device chooses, and kernels made for any
+operator.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def device() -> Iterator[Any]:
 @pytest.fixture
 def ours() -> Iterator[gt.library.Library]:
     library = gt.library.Library("ours", "DEF")
-    library.define("scale(Tensor x, Tensor? bias=None, *, Tensor[] more=[], float factor=2.) -> Tensor")
+    library.define(
+        "scale(Tensor x, Tensor? bias=None, *, Tensor[] more=[], float factor=2.) -> Tensor"
+    )
     library.define("norm(Tensor x, int p=2) -> Tensor")
     library.define("norm.dtype(Tensor x, int p, ScalarType dtype) -> Tensor")
     library.define("total(Tensor x, *, ScalarType? dtype=None) -> Tensor")
@@ -54,7 +58,9 @@ def test_the_table_is_what_is_registered() -> None:
         assert listed["aten::mm"] == listed["aten::matmul"] == "lower_precision_fp"
         has = {o.qualified_name for o in dispatcher.operators() if keys.key(key) in o.kernels}
         assert has == set(listed)
-    assert gt.amp.policies("cuda")["aten::exp"] == "fp32" and "aten::exp" not in gt.amp.policies("cpu")
+    assert gt.amp.policies("cuda")["aten::exp"] == "fp32" and "aten::exp" not in gt.amp.policies(
+        "cpu"
+    )
     with pytest.raises(RuntimeError, match="policies: 'device_type' must be one of"):
         gt.amp.policies("meta")
     kernels = {kernel for table in generated.POLICIES.values() for _, kernel in table.values()}
@@ -63,19 +69,26 @@ def test_the_table_is_what_is_registered() -> None:
 
 def test_the_command_shows_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops", "mm"]) == 0
-    assert "    autocast: lower_precision_fp on cpu, lower_precision_fp on cuda\n" in capsys.readouterr().out
+    assert (
+        "    autocast: lower_precision_fp on cpu, lower_precision_fp on cuda\n"
+        in capsys.readouterr().out
+    )
     assert main(["ops", "exp", "--json"]) == 0
-    row = next(r for r in json.loads(capsys.readouterr().out)["operators"] if r["name"] == "aten::exp")
+    row = next(
+        r for r in json.loads(capsys.readouterr().out)["operators"] if r["name"] == "aten::exp"
+    )
     assert row["autocast"] == {"cuda": "fp32"}
     assert main(["ops", "neg"]) == 0 and "autocast" not in capsys.readouterr().out
 
 
-# --- a further device --------------------------------------------------------------------------------
+# --- a further device -----------------------------------------------------------------------------
 
 
 def test_a_further_device_has_no_autocast_until_it_says_so(device: Any) -> None:
     assert not gt.amp.is_autocast_available("pretended") and not gt.is_autocast_enabled("pretended")
-    with pytest.raises(RuntimeError, match="must be one of cpu, cuda .got 'pretended'.; .*`register_autocast`"):
+    with pytest.raises(
+        RuntimeError, match="must be one of cpu, cuda .got 'pretended'.; .*`register_autocast`"
+    ):
         gt.autocast("pretended")
     handle = device.register_autocast([gt.float16])
     assert gt.get_autocast_dtype("pretended") is gt.float16
@@ -89,7 +102,10 @@ def test_a_further_device_has_no_autocast_until_it_says_so(device: Any) -> None:
     device.register_autocast([gt.bfloat16])
     device.remove()
     key = keys.key("AutocastPrivateUse1")
-    assert not [o for o in dispatcher.operators() if key in o.kernels] and key not in dispatcher.fallbacks()
+    assert (
+        not [o for o in dispatcher.operators() if key in o.kernels]
+        and key not in dispatcher.fallbacks()
+    )
     assert gt.amp.is_autocast_available("cpu")
 
 
@@ -122,7 +138,9 @@ def test_it_chooses_policies_for_its_own_operators_too(device: Any, ours: Any) -
     ({"mm": "fp32_set_opt_dtype"}, "operators with an argument 'ScalarType. dtype'"),
     ({"mm": "fp32_append_dtype"}, "an overload that ends in 'ScalarType dtype'"),
 ])  # fmt: skip
-def test_policies_that_do_not_fit(device: Any, ours: Any, policies: dict[str, str], message: str) -> None:
+def test_policies_that_do_not_fit(
+    device: Any, ours: Any, policies: dict[str, str], message: str
+) -> None:
     with pytest.raises(errors.GpuTensorError, match=message):
         device.register_autocast([gt.float16], policies)
     assert not gt.amp.is_autocast_available("pretended")
@@ -137,7 +155,7 @@ def test_other_keys_have_no_autocast() -> None:
             other.register_autocast([gt.float16])
 
 
-# --- operators of one's own, on any device ------------------------------------------------------------
+# --- operators of one's own, on any device --------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda"])
@@ -166,12 +184,16 @@ def test_policies_of_ours_can_be_changed() -> None:
         assert x.half().mm(x).dtype is gt.float32
         handle.remove()
         assert x.half().mm(x).dtype is gt.bfloat16
-    for name, policy, message in (("mm", "f32", "must be one of"), ("mm", gt.int8, "or a floating dtype"), ("nn", "fp32", "nn")):
+    for name, policy, message in (
+        ("mm", "f32", "must be one of"),
+        ("mm", gt.int8, "or a floating dtype"),
+        ("nn", "fp32", "nn"),
+    ):
         with pytest.raises(errors.GpuTensorError, match=message):
             gt.amp.register_policy(name, "cpu", policy)
 
 
-# --- kernels for any operator -------------------------------------------------------------------------
+# --- kernels for any operator ---------------------------------------------------------------------
 
 X = gt.tensor([[1.0, 2.0], [3.0, 4.0]])
 CALLS: dict[str, list[tuple[Any, ...]]] = {
@@ -186,7 +208,9 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted({name for table in generated.POLICIES.values() for name in table}))
+@pytest.mark.parametrize(
+    "name", sorted({name for table in generated.POLICIES.values() for name in table})
+)
 def test_a_kernel_made_of_the_schema_does_what_the_generated_one_does(name: str) -> None:
     policy, kernel = next(table[name] for table in generated.POLICIES.values() if name in table)
     operator = dispatcher.find(name)

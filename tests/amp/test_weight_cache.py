@@ -55,7 +55,7 @@ def test_what_is_no_weight_is_cast_each_time() -> None:
     half = weight().detach().half().requires_grad_()
     for operand in (X, w.t(), w.view(2, 2), w * 1, w.detach(), half):
         with gt.autocast("cpu"):
-            assert casts(lambda y=operand: [x @ y, x @ y]) == 2 and entries() == 0  # type: ignore[misc]
+            assert casts(lambda y=operand: [x @ y, x @ y]) == 2 and entries() == 0
     with gt.autocast("cpu"):
         assert casts(lambda: [x @ w, x @ w]) == 1
         w.requires_grad_(False)
@@ -113,14 +113,14 @@ def test_nothing_is_kept_alive() -> None:
             w = weight()
             gone = weakref.ref(w)
             result = w.mm(X)
-            made = weakref.ref(next(iter(current_block.get().cache.entries.values())).made)  # type: ignore[union-attr]
+            made = weakref.ref(next(iter(current_block.get().cache.entries.values())).made)
             del w
             assert gone() is not None  # the graph needs it
             del result
             assert gone() is None and made() is None and entries() == 0
             other = weight()
             other.mm(X)
-            made = weakref.ref(next(iter(current_block.get().cache.entries.values())).made)  # type: ignore[union-attr]
+            made = weakref.ref(next(iter(current_block.get().cache.entries.values())).made)
         assert made() is None and current_block.get() is None
     finally:
         gc.enable()

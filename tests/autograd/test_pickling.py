@@ -1,4 +1,6 @@
-"""pickle, copy, deepcopy, save and load of what autograd knows: leaves, results, hooks, graphs, subclasses."""
+"""pickle, copy, deepcopy, save and load of what autograd knows: leaves, results, hooks, graphs,
+subclasses.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,12 @@ def test_a_leaf_stays_a_leaf(duplicate: Callable[[Any], Any], device: str) -> No
     assert back is not w and back.requires_grad and back.is_leaf and back.grad_fn is None
     assert back.device == w.device and back.tolist() == w.tolist()
     if duplicate is copy.deepcopy:
-        assert back.grad.tolist() == w.grad.tolist() and back.grad is not w.grad  # type: ignore[union-attr]
+        assert back.grad.tolist() == w.grad.tolist() and back.grad is not w.grad
     else:
         assert back.grad is None
     back.grad = None
     (back * 2).sum().backward()
-    assert back.grad.tolist() == [[2.0] * 3] * 2 and w.grad.tolist() == [[3.0] * 3] * 2  # type: ignore[union-attr]
+    assert back.grad.tolist() == [[2.0] * 3] * 2 and w.grad.tolist() == [[3.0] * 3] * 2
     assert not duplicate(w.detach()).requires_grad
 
 
@@ -55,11 +57,18 @@ def test_a_leaf_stays_a_leaf(duplicate: Callable[[Any], Any], device: str) -> No
 @pytest.mark.parametrize("make", [
     lambda w: w * 2, lambda w: w.t(), lambda w: (w * 2).t(), lambda w: (w * 1j).conj(),
 ], ids=["result", "view of a leaf", "view of a result", "lazy"])  # fmt: skip
-def test_a_result_loses_its_history_and_not_its_wish(duplicate: Callable[[Any], Any], make: Any) -> None:
+def test_a_result_loses_its_history_and_not_its_wish(
+    duplicate: Callable[[Any], Any], make: Any
+) -> None:
     w = gt.rand(2, 3, requires_grad=True)
     y = make(w)
     back = duplicate(y)
-    assert back.requires_grad and back.is_leaf and back.tolist() == y.tolist() and back.stride() == y.stride()
+    assert (
+        back.requires_grad
+        and back.is_leaf
+        and back.tolist() == y.tolist()
+        and back.stride() == y.stride()
+    )
     assert y.grad_fn is not None and w.grad is None
     with gt.no_grad():
         quiet = w.t()
@@ -69,7 +78,10 @@ def test_a_result_loses_its_history_and_not_its_wish(duplicate: Callable[[Any], 
 def test_results_are_not_deepcopied() -> None:
     w = gt.rand(2, 3, requires_grad=True)
     for y in (w * 2, w.t()):
-        with pytest.raises(RuntimeError, match=r"^Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy protocol at the moment\."):
+        with pytest.raises(
+            RuntimeError,
+            match=r"^Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy protocol at the moment\.",
+        ):
             copy.deepcopy({"y": y})
 
 
@@ -90,7 +102,9 @@ def test_modes_do_not_matter(duplicate: Callable[[Any], Any]) -> None:
 @each
 def test_what_shares_memory_shares_it_after(duplicate: Callable[[Any], Any]) -> None:
     w = gt.rand(4, requires_grad=True)
-    back, same, bytes_of = duplicate((w, w, w.detach()[1:])) if duplicate is not copy.copy else (w, w, w.detach()[1:])
+    back, same, bytes_of = (
+        duplicate((w, w, w.detach()[1:])) if duplicate is not copy.copy else (w, w, w.detach()[1:])
+    )
     assert back is same and back.requires_grad and not bytes_of.requires_grad
     with gt.no_grad():
         back[2] = 7
@@ -116,7 +130,9 @@ def test_hooks_stay_behind() -> None:
         warnings.simplefilter("error")
         twin = copy.deepcopy(w)
     for duplicate in BY_BYTES:
-        with pytest.warns(UserWarning, match="backward hook <function .*> on tensor will not be serialized"):
+        with pytest.warns(
+            UserWarning, match="backward hook <function .*> on tensor will not be serialized"
+        ):
             again = duplicate(w)
         again.sum().backward()
     twin.sum().backward()
@@ -138,7 +154,7 @@ def test_graphs_are_not_pickled() -> None:
             work(y.grad_fn)  # type: ignore[operator]
 
 
-# --- subclasses -----------------------------------------------------------------------------------------
+# --- subclasses -----------------------------------------------------------------------------------
 
 
 class Parameter(gt.Tensor):
@@ -187,11 +203,14 @@ def test_subclasses_are_saved_as_tensors() -> None:
 def test_wrappers_have_nothing_to_pickle() -> None:
     wrapped = gt.Tensor._make_wrapper_subclass(Handled, (2, 3))
     for work in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(errors.GpuTensorError, match="'self' must have memory .*; define __reduce_ex__ and __deepcopy__ in its class"):
+        with pytest.raises(
+            errors.GpuTensorError,
+            match="'self' must have memory .*; define __reduce_ex__ and __deepcopy__ in its class",
+        ):
             work(wrapped)  # type: ignore[operator]
 
 
-# --- files ------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def header(file: io.BytesIO) -> dict[str, Any]:
@@ -204,7 +223,10 @@ def test_files_say_it_only_where_it_is_true() -> None:
     gt.save([gt.ones(1, requires_grad=True), gt.ones(1)], file)
     assert [t.get("requires_grad") for t in header(file)["tensors"]] == [True, None]
     back = gt.load(file, map_location="cuda:0")
-    assert [(x.requires_grad, x.is_leaf, x.device.type) for x in back] == [(True, True, "cuda"), (False, True, "cuda")]
+    assert [(x.requires_grad, x.is_leaf, x.device.type) for x in back] == [
+        (True, True, "cuda"),
+        (False, True, "cuda"),
+    ]
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(1, "float32"), ("yes", "float32"), (True, "int32")])

@@ -63,7 +63,13 @@ def test_where_kernels_are_registered() -> None:
 
 
 def test_forms_have_no_policy_of_their_own() -> None:
-    assert [op.name for op in model().ops if op.autocast] == ["mm", "prod", "norm", "bilinear", "atan2"]
+    assert [op.name for op in model().ops if op.autocast] == [
+        "mm",
+        "prod",
+        "norm",
+        "bilinear",
+        "atan2",
+    ]
 
 
 def test_each_policy_has_its_lines() -> None:
@@ -94,6 +100,10 @@ def test_each_policy_has_its_lines() -> None:
 
 def test_the_module_compiles_and_the_page_tells() -> None:
     compile(emit_autocast.autocast(model()), "autocast.py", "exec")
-    rows = {line.split("`")[1]: line for line in emit_page.page(model()).splitlines() if line.startswith("| `")}
+    rows = {
+        line.split("`")[1]: line
+        for line in emit_page.page(model()).splitlines()
+        if line.startswith("| `")
+    }
     assert "| `lower_precision_fp` |" in rows["mm"]
     assert "| CPU: `fp32`, CUDA: `fp32_set_opt_dtype` |" in rows["prod"]

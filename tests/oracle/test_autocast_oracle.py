@@ -1,4 +1,5 @@
-"""Autocast against PyTorch's: the policy lists, result and gradient dtypes of random programs, GradScaler.
+"""Autocast against PyTorch's: the policy lists, result and gradient dtypes of random programs,
+GradScaler.
 
 PyTorch without CUDA runs the CPU's autocast; CUDA's list is compared with the header in its wheel.
 """
@@ -37,7 +38,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-# --- policies -------------------------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------
 
 
 def their_keys(name: str) -> set[str]:
@@ -46,11 +47,17 @@ def their_keys(name: str) -> set[str]:
         dump = torch._C._dispatch_dump(name)
     except RuntimeError:
         return set()
-    return {key for key, kernel in re.findall(r"^(Autocast\w+): (.*)", dump, re.MULTILINE) if "fallthrough" not in kernel}
+    return {
+        key
+        for key, kernel in re.findall(r"^(Autocast\w+): (.*)", dump, re.MULTILINE)
+        if "fallthrough" not in kernel
+    }
 
 
 def our_operators() -> list[str]:
-    found = [o.qualified_name for o in dispatcher.operators() if o.is_defined and o.namespace == "aten"]
+    found = [
+        o.qualified_name for o in dispatcher.operators() if o.is_defined and o.namespace == "aten"
+    ]
     assert len(found) > 150
     return found
 
@@ -58,7 +65,9 @@ def our_operators() -> list[str]:
 @pytest.mark.parametrize("device", ["CPU", "CUDA"])
 def test_the_same_operators_have_a_policy(device: str) -> None:
     ours = gt.amp.policies(device.lower())
-    assert {name for name in our_operators() if f"Autocast{device}" in their_keys(name)} == set(ours)
+    assert {name for name in our_operators() if f"Autocast{device}" in their_keys(name)} == set(
+        ours
+    )
 
 
 def test_the_policies_of_cuda_are_those_of_the_header() -> None:
@@ -69,7 +78,9 @@ def test_the_policies_of_cuda_are_those_of_the_header() -> None:
         for name, overload in re.findall(r"_\((\w+)(?:, (\w+))?\)", body):
             theirs["aten::" + (f"{name}.{overload}" if overload else name)] = policy.lower()
     assert len(theirs) > 80
-    assert gt.amp.policies("cuda") == {name: p for name, p in theirs.items() if name in our_operators()}
+    assert gt.amp.policies("cuda") == {
+        name: p for name, p in theirs.items() if name in our_operators()
+    }
 
 
 def test_the_default_dtypes() -> None:
@@ -79,7 +90,7 @@ def test_the_default_dtypes() -> None:
         ).removeprefix("torch")
 
 
-# --- random programs ---------------------------------------------------------------------------------
+# --- random programs ------------------------------------------------------------------------------
 
 DTYPES = ("float32", "float32", "bfloat16", "float16", "float64", "int64", "complex64")
 UNARY = ("exp", "sum", "mean", "neg", "abs", "clone", "t", "view_as_complex", "contiguous")
@@ -91,7 +102,10 @@ def program(r: random.Random, one_dtype: bool) -> list[Step]:
     steps: list[Step] = []
     dtype = r.choice(("bfloat16", "float16"))
     for _ in range(r.randint(3, 25)):
-        kind = r.choices(("unary", "binary", "list", "sum", "enter", "leave", "nograd", "inplace"), (5, 8, 3, 1, 3, 2, 1, 1))[0]
+        kind = r.choices(
+            ("unary", "binary", "list", "sum", "enter", "leave", "nograd", "inplace"),
+            (5, 8, 3, 1, 3, 2, 1, 1),
+        )[0]
         a, b = r.random(), r.random()
         if kind == "unary":
             steps.append((kind, r.choice(UNARY), a))
@@ -164,7 +178,11 @@ class Run:
     def call(self, kind: str, *args: Any) -> Any:
         if kind == "unary":
             x = self.at(args[1])
-            return self.lib.view_as_complex(x) if args[0] == "view_as_complex" else getattr(x, args[0])()
+            return (
+                self.lib.view_as_complex(x)
+                if args[0] == "view_as_complex"
+                else getattr(x, args[0])()
+            )
         if kind == "binary":
             return getattr(self.at(args[1]), args[0])(self.at(args[2]))
         if kind == "nograd":
@@ -220,7 +238,11 @@ def run_program(seed: int) -> str | None:
 
 @pytest.mark.parametrize("start", range(0, PROGRAMS, PER_TEST))
 def test_random_programs_have_the_same_dtypes(start: int) -> None:
-    wrong = {seed: found for seed in range(start, start + PER_TEST) if (found := run_program(seed)) is not None}
+    wrong = {
+        seed: found
+        for seed in range(start, start + PER_TEST)
+        if (found := run_program(seed)) is not None
+    }
     assert not wrong, f"{len(wrong)} programs differ, the first: {next(iter(wrong.items()))}"
 
 
@@ -236,26 +258,33 @@ def test_programs_do_something() -> None:
     assert sum(o.startswith("bfloat16") for o in outcomes) > 100
 
 
-# --- values ----------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 2.0**-6), ("float16", 2.0**-9)])
 def test_a_network_computes_the_same(dtype: str, tolerance: float) -> None:
     numbers = np.random.default_rng(3)
-    x, w1, w2 = (numbers.standard_normal(s).astype(np.float32) / 4 for s in ((8, 16), (16, 12), (12, 4)))
+    x, w1, w2 = (
+        numbers.standard_normal(s).astype(np.float32) / 4 for s in ((8, 16), (16, 12), (12, 4))
+    )
     results = []
     for lib in (torch, gt):
-        a, first, second = lib.tensor(x.tolist()), *(lib.tensor(w.tolist()).requires_grad_() for w in (w1, w2))
+        a, first, second = (
+            lib.tensor(x.tolist()),
+            *(lib.tensor(w.tolist()).requires_grad_() for w in (w1, w2)),
+        )
         with lib.autocast("cpu", getattr(lib, dtype)):
             hidden = lib.maximum(a @ first, lib.zeros((8, 12)))
             loss = (hidden @ second + a[:, :4]).exp().sum()
         loss.backward()
         results.append([np.array(t.tolist()) for t in (loss.detach(), first.grad, second.grad)])
     for theirs, ours in zip(*results):
-        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * np.abs(theirs).max())
+        np.testing.assert_allclose(
+            ours, theirs, rtol=tolerance, atol=tolerance * np.abs(theirs).max()
+        )
 
 
-# --- GradScaler --------------------------------------------------------------------------------------------
+# --- GradScaler -----------------------------------------------------------------------------------
 
 
 class SGD:
@@ -273,21 +302,14 @@ def test_scalers_agree_step_for_step(seed: int) -> None:
     for lib in (torch, gt):
         r = random.Random(seed)
         parameters = [lib.tensor([1.0, -2.0]).requires_grad_() for _ in range(2)]
-        scaler = lib.amp.GradScaler("cpu", init_scale=2.0 ** r.randint(0, 20), growth_interval=r.randint(1, 4),
-                                    growth_factor=r.choice((2.0, 1.5)), backoff_factor=r.choice((0.5, 0.1)))  # fmt: skip
-        optimizer, history = SGD(parameters), []
-        for _ in range(30):
-            for p in parameters:
-                p.grad = None
-            scaler.scale((parameters[0] * parameters[1] * r.uniform(1, 9)).sum()).backward()
-            if r.random() < 0.3:
-                with lib.no_grad():
-                    parameters[r.randrange(2)].grad[r.randrange(2)] = r.choice((float("inf"), float("nan"), -float("inf")))
-            early = r.random() < 0.5
-            if early:
-                scaler.unscale_(optimizer)
-            scaler.step(optimizer)
-            scaler.update(64.0 if r.random() < 0.05 else None)
-            history.append((scaler.state_dict(), optimizer.steps, repr(parameters[0].grad.tolist())))
+        scaler = lib.amp.GradScaler("cpu", init_scale=2.0 ** r.randint(0, 20),
+        growth_interval=r.randint(1, 4), growth_factor=r.choice((2.0, 1.5)),
+        backoff_factor=r.choice((0.5, 0.1)))  # fmt: skip optimizer, history = SGD(parameters), []
+        for _ in range(30): for p in parameters: p.grad = None scaler.scale((parameters[0] *
+        parameters[1] * r.uniform(1, 9)).sum()).backward() if r.random() < 0.3: with lib.no_grad():
+        parameters[r.randrange(2)].grad[r.randrange(2)] = r.choice( (float("inf"), float("nan"),
+        -float("inf")) ) early = r.random() < 0.5 if early: scaler.unscale_(optimizer)
+        scaler.step(optimizer) scaler.update(64.0 if r.random() < 0.05 else None) history.append(
+        (scaler.state_dict(), optimizer.steps, repr(parameters[0].grad.tolist())) )
         histories.append(history)
     assert histories[0] == histories[1]

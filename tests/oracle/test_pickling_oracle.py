@@ -72,7 +72,9 @@ def facts(lib: Any, what: str, way: str, mode: str) -> Any:
             warnings.simplefilter("always")
             back = WAYS[way](lib, x)
     except RuntimeError as error:
-        return str(error).partition("(graph leaves) support the deepcopy protocol at the moment.")[:2]
+        return str(error).partition("(graph leaves) support the deepcopy protocol at the moment.")[
+            :2
+        ]
     told = [str(w.message).partition(" will not be serialized")[0] for w in caught]
     grad = back.grad.tolist() if back.is_leaf and back.grad is not None else None
     shares = back.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()

@@ -17,7 +17,11 @@ class ScalerError(GpuTensorError, RuntimeError):
 
 def how_to_autocast(device_type: Any) -> str:
     """The remedy for a device without autocast; empty where there is none."""
-    return "" if device_type == "meta" else "a further device brings it by `register_autocast` of its handle"
+    return (
+        ""
+        if device_type == "meta"
+        else "a further device brings it by `register_autocast` of its handle"
+    )
 
 
 def autocast_dtype(device_type: Any, supported: Any, given: Any) -> str:
@@ -30,7 +34,9 @@ def autocast_unavailable(reason: Any) -> str:
 
 
 def unscaled_twice() -> ScalerError:
-    return ScalerError("unscale_() has already been called on this optimizer since the last update().")
+    return ScalerError(
+        "unscale_() has already been called on this optimizer since the last update()."
+    )
 
 
 def unscale_after_step() -> ScalerError:
@@ -50,11 +56,15 @@ def not_scaled(what: str) -> ScalerError:
 
 
 def nothing_checked(what: str) -> ScalerError:
-    return ScalerError(f"{what}: no gradient has been checked for inf and NaN; the optimizer has no parameter with a gradient")
+    return ScalerError(
+        f"{what}: no gradient has been checked for inf and NaN; the optimizer has no parameter with a gradient"
+    )
 
 
 def empty_scaler_state() -> ArgumentError:
-    return ArgumentError("load_state_dict: 'state_dict' must not be empty; it is where the scaler was disabled")
+    return ArgumentError(
+        "load_state_dict: 'state_dict' must not be empty; it is where the scaler was disabled"
+    )
 
 
 def scaler_unavailable(reason: Any) -> str:
@@ -62,4 +72,6 @@ def scaler_unavailable(reason: Any) -> str:
 
 
 def scaler_in_use() -> ScalerError:
-    return ScalerError("GradScaler: it can be pickled after update() only; an optimizer has been unscaled since")
+    return ScalerError(
+        "GradScaler: it can be pickled after update() only; an optimizer has been unscaled since"
+    )
