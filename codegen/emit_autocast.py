@@ -5,7 +5,7 @@ from __future__ import annotations
 from .model import AUTOCAST_DEVICES, NUMBER_FAMILIES, Model, Op, parameter
 from .text import indent, module, wrap
 
-DOC = """Kernels of the Autocast keys: they cast operands as native_functions.yaml says, then call again.
+DOC = """Kernels of the Autocast keys: they cast as native_functions.yaml says, and call again.
 
 A call goes on without the key of the device whose kernel runs, so what it calls is not cast."""
 

@@ -60,7 +60,8 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
 def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
     """(storage, offset, geometry) of the elements as they lie in memory."""
     if type(tensor) is not Tensor and tensor._storage is not None and _has_no_memory(tensor):
-        raise errors.must(op, "self", "have memory", tensor, remedy="define __reduce_ex__ and __deepcopy__ in its class")
+        remedy = "define __reduce_ex__ and __deepcopy__ in its class"
+        raise errors.must(op, "self", "have memory", tensor, remedy=remedy)
     tensor = materialised(tensor)
     return tensor._get_storage(), tensor._offset, tensor._geometry
 
@@ -80,8 +81,8 @@ def check_hooks(tensor: Tensor) -> None:
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """What a subclass's tensor has besides a tensor's own: its __dict__ and its slots."""
-    names = [name for name in copyreg._slotnames(type(tensor)) if name not in Tensor.__slots__]  # type: ignore[attr-defined]
-    slots = {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
+    names = set(copyreg._slotnames(type(tensor))) - set(Tensor.__slots__)  # type: ignore[attr-defined]
+    slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
     return getattr(tensor, "__dict__", None), slots
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from .autocast_mode import autocast, is_autocast_available
 
 _HOME = {
-    "custom_fwd": "custom", "custom_bwd": "custom", "GradScaler": "grad_scaler", "policies": "cast_policies",
-    "register_policy": "cast_policies",
+    "custom_fwd": "custom", "custom_bwd": "custom", "GradScaler": "grad_scaler",
+    "policies": "cast_policies", "register_policy": "cast_policies",
 }  # fmt: skip
 
 __all__ = ["autocast", "is_autocast_available", *_HOME]

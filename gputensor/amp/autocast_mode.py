@@ -123,11 +123,15 @@ class autocast:  # noqa: N801 - PyTorch's spelling
         import inspect
 
         if not callable(func):
-            raise errors.must("autocast", "func", "be callable", func, kind=errors.ArgumentTypeError,
-                              remedy="as a context manager it is `with gt.autocast(...):`")  # fmt: skip
+            raise errors.must(
+                "autocast", "func", "be callable", func, kind=errors.ArgumentTypeError,
+                remedy="as a context manager it is `with gt.autocast(...):`",
+            )  # fmt: skip
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-            raise errors.must("autocast", "func", "not be a generator function", func.__name__,
-                              kind=errors.ArgumentTypeError, remedy="use `with gt.autocast(...):` within it")  # fmt: skip
+            raise errors.must(
+                "autocast", "func", "not be a generator function", func.__name__,
+                kind=errors.ArgumentTypeError, remedy="use `with gt.autocast(...):` within it",
+            )  # fmt: skip
         if inspect.iscoroutinefunction(func):
 
             @functools.wraps(func)

@@ -28,7 +28,7 @@ class OptState(Enum):
 
 
 class _Optimizer:
-    """What is known of an optimizer since the last `update`. found: device -> 1.0 if inf or NaN was."""
+    """An optimizer since the last `update`. found: device -> 1.0 if there was inf or NaN."""
 
     __slots__ = ("stage", "found")
 
@@ -61,8 +61,8 @@ class GradScaler:
         self._device = device
         self._enabled = bool(enabled)
         if enabled and device == "cuda" and not runtime.cuda().is_available():
-            warnings.warn(errors.scaler_unavailable(runtime.cuda().unavailable_reason()), errors.AutocastWarning,
-                          stacklevel=2)  # fmt: skip
+            why = errors.scaler_unavailable(runtime.cuda().unavailable_reason())
+            warnings.warn(why, errors.AutocastWarning, stacklevel=2)
             self._enabled = False
         if growth_factor <= 1.0:
             raise errors.must("GradScaler", "growth_factor", "be greater than 1", growth_factor)
@@ -86,7 +86,8 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             if self._scale is None:
                 self._make_scale(outputs.device)
-            return outputs * self._scale.to(outputs.device, non_blocking=True)  # type: ignore[union-attr]
+            scale, _ = self._made("scale")
+            return outputs * scale.to(outputs.device, non_blocking=True)
         if isinstance(outputs, (list, tuple)):
             return type(outputs)([self.scale(x) for x in outputs])
         if isinstance(outputs, Iterable):
@@ -228,7 +229,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a checkpoint needs, as Python numbers; to be taken after `update`. {} if disabled."""
+        """What a checkpoint needs, as Python numbers, to be taken after `update`; {} if disabled."""
         if not self._enabled:
             return {}
         return {
@@ -282,7 +283,7 @@ def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
             inverses[place] = inverse.to(place, non_blocking=True)
             found[place] = F.full((), 0.0, dtype=float32, device=place)
         if g.numel():
-            # The largest magnitude is inf or NaN if an element is, and then not equal to itself less itself.
+            # The largest magnitude is inf or NaN if an element is; less itself it is not 0 then.
             peak = g.abs().amax()
             found[place] = F.maximum(found[place], (peak - peak != 0).float())
         g.mul_(inverses[place])

@@ -1,5 +1,4 @@
-"""Autocast against PyTorch's: the policy lists, result and gradient dtypes of random programs,
-GradScaler.
+"""Autocast against PyTorch's: policies, dtypes of results and gradients in random programs, scaling.
 
 PyTorch without CUDA runs the CPU's autocast; CUDA's list is compared with the header in its wheel.
 """
@@ -302,14 +301,30 @@ def test_scalers_agree_step_for_step(seed: int) -> None:
     for lib in (torch, gt):
         r = random.Random(seed)
         parameters = [lib.tensor([1.0, -2.0]).requires_grad_() for _ in range(2)]
-        scaler = lib.amp.GradScaler("cpu", init_scale=2.0 ** r.randint(0, 20),
-        growth_interval=r.randint(1, 4), growth_factor=r.choice((2.0, 1.5)),
-        backoff_factor=r.choice((0.5, 0.1)))  # fmt: skip optimizer, history = SGD(parameters), []
-        for _ in range(30): for p in parameters: p.grad = None scaler.scale((parameters[0] *
-        parameters[1] * r.uniform(1, 9)).sum()).backward() if r.random() < 0.3: with lib.no_grad():
-        parameters[r.randrange(2)].grad[r.randrange(2)] = r.choice( (float("inf"), float("nan"),
-        -float("inf")) ) early = r.random() < 0.5 if early: scaler.unscale_(optimizer)
-        scaler.step(optimizer) scaler.update(64.0 if r.random() < 0.05 else None) history.append(
-        (scaler.state_dict(), optimizer.steps, repr(parameters[0].grad.tolist())) )
+        scaler = lib.amp.GradScaler(
+            "cpu",
+            init_scale=2.0 ** r.randint(0, 20),
+            growth_interval=r.randint(1, 4),
+            growth_factor=r.choice((2.0, 1.5)),
+            backoff_factor=r.choice((0.5, 0.1)),
+        )
+        optimizer, history = SGD(parameters), []
+        for _ in range(30):
+            for p in parameters:
+                p.grad = None
+            scaler.scale((parameters[0] * parameters[1] * r.uniform(1, 9)).sum()).backward()
+            if r.random() < 0.3:
+                with lib.no_grad():
+                    parameters[r.randrange(2)].grad[r.randrange(2)] = r.choice(
+                        (float("inf"), float("nan"), -float("inf"))
+                    )
+            early = r.random() < 0.5
+            if early:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update(64.0 if r.random() < 0.05 else None)
+            history.append(
+                (scaler.state_dict(), optimizer.steps, repr(parameters[0].grad.tolist()))
+            )
         histories.append(history)
     assert histories[0] == histories[1]

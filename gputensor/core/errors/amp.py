@@ -26,7 +26,8 @@ def how_to_autocast(device_type: Any) -> str:
 
 def autocast_dtype(device_type: Any, supported: Any, given: Any) -> str:
     listed = ", ".join(d.name for d in supported)
-    return f"autocast: '{device_type}' supports {listed} (got {given.name}); the block runs without autocast"
+    got = f"autocast: '{device_type}' supports {listed} (got {given.name})"
+    return f"{got}; the block runs without autocast"
 
 
 def autocast_unavailable(reason: Any) -> str:
@@ -57,7 +58,7 @@ def not_scaled(what: str) -> ScalerError:
 
 def nothing_checked(what: str) -> ScalerError:
     return ScalerError(
-        f"{what}: no gradient has been checked for inf and NaN; the optimizer has no parameter with a gradient"
+        f"{what}: no gradient has been checked; the optimizer has no parameter with a gradient"
     )
 
 
