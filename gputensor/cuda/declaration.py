@@ -13,6 +13,7 @@ from typing import Any
 from ..core import dtype as dtypes
 from ..core import errors
 from ..runtime.emulator import source
+from . import macros
 
 POINTER, NUMBER, VECTOR, STRUCT, LAYOUT = "pointer", "number", "vector", "struct", "Layout"
 
@@ -110,8 +111,8 @@ LAYOUT_SIZE = 8 + 8 * LAYOUT_DIMS + 8 * LAYOUT_DIMS  # see include/layout.cuh
 
 def kernels_of(text: str) -> list[tuple[str, int]]:
     """Name and line of each kernel in a text."""
-    bare = source.without_comments(text)
-    return [(m["name"], _line(bare, m.start())) for m in source.ENTRY.finditer(bare)]
+    bare = macros.expanded(source.without_comments(text))
+    return [(m["name"], _line(bare, m.start("head"))) for m in source.ENTRY.finditer(bare)]
 
 
 def read(
@@ -121,11 +122,12 @@ def read(
 
     signature: a parameter list that is used instead of the text's, `const float*, float*, int`.
     """
-    bare = source.without_comments(text)
+    bare = macros.expanded(source.without_comments(text))
     base, _, given = entry.partition("<")
     name = base.rpartition("::")[2].strip()
     match = next((m for m in source.ENTRY.finditer(bare) if m["name"] == name), None)
     if match is None:
+        _check_readable(bare, entry, name)
         known = ", ".join(found for found, _ in kernels_of(text)) or "none"
         raise errors.cannot_launch(entry, "entry", f"be a __global__ function of the text ({known})", entry)
     words = _names_in(bare, defines)
@@ -143,6 +145,14 @@ def read(
     before = bare[max(0, match.start() - 40) : match.start()]
     has_c_name = bool(re.search(r'extern\s*"C"\s*$', before)) or _in_c_block(bare, match.start())
     return Declaration(entry, name, has_c_name and not match["template"], _line(bare, match.start()), parameters)
+
+
+def _check_readable(text: str, entry: str, name: str) -> None:
+    """Raises where the kernel is there, in words that are none of a declaration's."""
+    found = re.search(rf"\b__global__\b[^;{{}}]*\b{re.escape(name)}\s*\([^{{}}]*\{{", text)
+    if found is not None:
+        rule = f"be declared in words that can be read, __global__ void {name}(…)"
+        raise errors.cannot_launch(entry, "entry", rule, " ".join(found[0].split()).rstrip("{ "))
 
 
 def _line(text: str, position: int) -> int:

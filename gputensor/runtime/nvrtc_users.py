@@ -94,7 +94,7 @@ def _standard_header() -> str:
 def _own_half_types() -> dict[str, str]:
     """Ours, where CUDA's headers are not installed: the emulator's text is also a GPU's."""
     folder = resources.files(__package__) / "emulator" / "include"
-    names = ("half_types.h", "cuda_fp16.h", "cuda_bf16.h")
+    names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     return {name: folder.joinpath(name).read_text() for name in names}
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -65,6 +66,22 @@ SCALARS = [
     ("(float)__hfma(__half(2.0f), __half(3.0f), __half(1.0f))", 7), ("__hlt(__half(1.0f), __half(2.0f))", 1),
     ("sizeof(__half2) + sizeof(__nv_bfloat162)", 8), ("__half_as_ushort(__half(1.0f))", 0x3C00),
     ("__bfloat162float(__float2bfloat16(1.01f))", 1.0078125), ("(float)(__nv_bfloat16(3.0f) + __nv_bfloat16(1.0f))", 4),
+    ("(float)__hadd_sat(__half(0.75f), __half(0.5f))", 1), ("(float)__hfma_relu(__half(-2.0f), __half(3.0f), __half(1.0f))", 0),
+    ("__high2float(__hmul2_rn(__floats2half2_rn(1, 3), __float2half2_rn(2.0f)))", 6), ("(float)__hmin_nan(__half(1.0f), __half(NAN)) == 1.0f", 0),
+    ("__low2float(__hmax2(__floats2half2_rn(1, 5), __floats2half2_rn(2, 4)))", 2), ("(float)__hmax(__half(1.0f), __half(NAN))", 1),
+    ("__high2float(__hfma2(__floats2half2_rn(1, 5), __floats2half2_rn(2, 4), __float2half2_rn(1.0f)))", 21),
+    ("__high2float(__habs2(__floats2half2_rn(1, -5)))", 5), ("__high2float(__heq2(__floats2half2_rn(1, 2), __floats2half2_rn(0, 2)))", 1),
+    ("__hbgt2(__floats2half2_rn(1, 2), __floats2half2_rn(0, 2))", 0), ("__hltu(__half(NAN), __half(1.0f))", 1), ("__hlt(__half(NAN), __half(1.0f))", 0),
+    ("__hne2_mask(__floats2half2_rn(1, 2), __floats2half2_rn(1, 3))", 0xFFFF0000), ("__hne(__half(NAN), __half(1.0f))", 0),
+    ("(float)hexp(__half(1.0f))", float(np.float16(math.e))), ("__low2float(h2sqrt(__floats2half2_rn(9, 2)))", 3),
+    ("(float)htanh(__nv_bfloat16(0.5f))", float(ml_dtypes.bfloat16(math.tanh(0.5)))),
+    ("(float)__float2half_rz(0.1f)", 0.0999755859375), ("(float)__float2half_ru(0.1f)", 0.10003662109375), ("(float)__float2half_rd(-0.1f)", -0.10003662109375),
+    ("(float)__float2half_rz(1e30f)", 65504), ("(float)__float2half_ru(1e-20f)", 2.0**-24), ("(float)__float2half_rd(-1e-20f)", -(2.0**-24)),
+    ("(float)__float2bfloat16_rd(1.01f)", 1.0078125), ("(float)__float2bfloat16_ru(1.01f)", 1.015625), ("__half2int_rn(__half(2.5f))", 2),
+    ("(float)__ushort2half_rn(65535) > 1e30f", 1), ("__bfloat162ll_rz(__nv_bfloat16(-1.5f))", -1), ("__half2short_rz(__half(60000.0f))", 32767),
+    ("__low2float(__lowhigh2highlow(__floats2half2_rn(1, 2)))", 2), ("__high2float(__lows2half2(__floats2half2_rn(1, 2), __floats2half2_rn(3, 4)))", 3),
+    ("__low2float(__high2bfloat162(__floats2bfloat162_rn(1, 2)))", 2), ("(float)-(-__half(2.0f)) + (__float2half2_rn(1.0f) == __float2half2_rn(1.0f))", 3),
+    ("(float)__half(1ull << 40) > 1e30f", 1), ("(float)__nv_bfloat16((size_t)3)", 3),
     ("INT_MAX", 2**31 - 1), ("FLT_MAX > 3e38f", 1), ("sizeof(uint64_t)", 8), ("M_PI", math.pi), ("CUDART_PI_F", math.pi),
     ("(sincosf(0.5f, &s, &c), s + c)", math.sin(0.5) + math.cos(0.5)), ("table[2]", 7), ("twice<int>(21)", 42), ("warpSize", 32), ("(int)sizeof(size_t)", 8),
 ]  # fmt: skip
@@ -96,7 +113,14 @@ THREADS = [
     ("cg::reduce(tile, t, cg::plus<int>())", lambda t: t // 8 * 64 + 28),
     ("cg::reduce(tile, t, cg::less<int>())", lambda t: t // 8 * 8), ("cg::reduce(tile, t, cg::greater<int>())", lambda t: t // 8 * 8 + 7),
     ("cg::reduce(tile, 1 << t % 8, cg::bit_or<int>())", lambda t: 255), ("cg::reduce(tile, t | 1, cg::bit_and<int>())", lambda t: t // 8 * 8 | 1),
-    ("cg::reduce(tile, t % 8, cg::bit_xor<int>())", lambda t: 0), ("odd_lanes(t)", lambda t: 16 if t % 2 else 0),
+    ("cg::reduce(tile, t % 8, cg::bit_xor<int>())", lambda t: 0),
+    ("cg::labeled_partition(tile, t % 3).size()", lambda t: sum(u % 3 == t % 3 for u in range(t // 8 * 8, t // 8 * 8 + 8))),
+    ("cg::binary_partition(tile, t % 8 < 3).thread_rank()", lambda t: t % 8 if t % 8 < 3 else t % 8 - 3),
+    ("cg::tiled_partition(cg::this_thread_block(), 4).thread_rank()", lambda t: t % 4),
+    ("cg::tiled_partition(cg::tiled_partition(cg::this_thread_block(), 16), 2).size()", lambda t: 2),
+    ("cg::inclusive_scan(tile, t)", lambda t: sum(range(t // 8 * 8, t + 1))), ("cg::exclusive_scan(tile, t)", lambda t: sum(range(t // 8 * 8, t))),
+    ("cg::inclusive_scan(tile, t * 5 % 8, cg::greater<int>())", lambda t: max(u * 5 % 8 for u in range(t // 8 * 8, t + 1))),
+    ("odd_lanes(t)", lambda t: 16 if t % 2 else 0),
     ("after_sync(tile, t)", lambda t: 63 - t),
 ]  # fmt: skip
 
@@ -124,6 +148,7 @@ HEAD = r"""
 #include <cuda_bf16.h>
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
 namespace cg = cooperative_groups;
 __constant__ int table[3] = {5, 6, 7};
 __device__ unsigned hits;
@@ -249,7 +274,13 @@ REFUSED = {
     "cooperative_groups::this_cluster().sync();": ("this_cluster", "clusters"),
     "cooperative_groups::this_grid().sync();": ("sync", "the whole grid"),
     "void* p = malloc(4);": ("malloc", "heap"),
+    "int* p = new int[4]; n = *p;": ("new", "heap"),
+    "float* p; cudaMalloc(&p, 4);": ("cudaMalloc", "host code, which #ifndef __CUDACC_RTC__ leaves out"),
     "others<<<1, 1>>>(n);": ("<<<", "launches from a kernel"),
+    "cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block());": ("tiles of more than 32 threads", "larger than a warp"),
+    "cooperative_groups::sync(cooperative_groups::this_grid());": ("grid_group::sync", "the whole grid"),
+    "cooperative_groups::this_thread_block().barrier_arrive();": ("barrier_arrive", "barriers in two steps"),
+    "cuda::std::array<int, 2> a;": ("cuda", "libcu"),
     "n = __shfl(n, 0);": ("__shfl", "unsynchronised"),
     "n = __isShared(&n);": ("__isShared", "address spaces"),
     "__nv_fp8_e4m3 q;": ("__nv_fp8_e4m3", "8-bit"),
@@ -272,11 +303,17 @@ def test_what_is_not_covered_is_refused_by_name_and_line(emulated, statement):
 
 
 @pytest.mark.parametrize(
-    "header", ["mma.h", "cub/cub.cuh", "cuda/barrier", "cuda/std/array", "cuda_pipeline.h", "curand_kernel.h", "cuda_fp8.h"]
+    "header", ["mma.h", "cub/cub.cuh", "cuda/barrier", "cuda/std/array", "cuda/ptx", "cuda_pipeline.h", "curand_kernel.h", "cuda_fp8.h"]
 )
 def test_headers_that_are_not_covered(emulated, header):
     text = f'\n#include <{header}>\nextern "C" __global__ void k(int n) {{}}\n'
     with pytest.raises(errors.KernelError, match=rf"k\.cu:2: '{re.escape(header)}' is not covered"):
+        Kernel(text, "k")[1, 1](1)
+
+
+def test_a_cluster_is_refused_at_its_line(emulated):
+    text = '\nextern "C" __global__ void __cluster_dims__(2, 1, 1) k(int n) {}\n'
+    with pytest.raises(errors.KernelError, match=r"k\.cu:2: '__cluster_dims__' is not covered by the emulator \(clusters\)"):
         Kernel(text, "k")[1, 1](1)
 
 

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import ml_dtypes
@@ -15,6 +16,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.cuda import Kernel, declaration, grid_for
+from gputensor.runtime import nvrtc_users
 
 from .support import requires_emulator
 
@@ -83,6 +85,39 @@ def test_a_given_signature_wins():
     text = "using T = UNKNOWN; __global__ void k(T* x, int n) {}"
     found = Kernel(text, "k", signature="const float* x, int n").declaration
     assert found.parameters[0].is_const and found.parameters[0].element.name == "float"
+
+
+# text, entry: each writes its block's threads to out
+WAYS = {
+    "declared ahead": ('extern "C" __global__ void k(int* out);\nextern "C" __global__ void k(int* out) { *out = 64; }', "k"),
+    "a template declared ahead": ("template <int N> __global__ void k(int*);\ntemplate <int N> __global__ void k(int* out) { *out = N; }", "k<64>"),
+    "an instance asked for": ("template <int N> __global__ void k(int* out) { *out = N; }\ntemplate __global__ void k<64>(int*);", "k<64>"),
+    "attributes in any place": ("__launch_bounds__(64) static __global__ void k(int* out) { *out = 64; }", "k"),
+    "a limit of registers": ("__global__ void __maxnreg__(32) k(int* out) { *out = 64; }", "k"),
+    "attributes of a template": ("template <int N>\n__launch_bounds__(N)\n__global__ void k(int* out) { *out = N; }", "k<64>"),
+    "by a macro": ('#define DEFINE(NAME, T) \\\n  extern "C" __global__ void NAME##_of(T* out) { *out = 64; }\nDEFINE(one, float)\nDEFINE(k, int)', "k_of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@requires_emulator
+@pytest.mark.emulator
+def test_ways_to_declare_a_kernel(emulated, way):
+    text, entry = WAYS[way]
+    kernel, out = Kernel(text, entry), np.zeros(1, np.int32)
+    kernel[1, 64](out)
+    assert out == 64
+    assert [p.name for p in kernel.declaration.parameters] == ["out"]
+    if nvrtc_is_there():
+        assert kernel.report(["sm_80"])["sm_80"].registers > 0
+    if "bounds" in text:
+        with pytest.raises(errors.KernelError, match="'block' must have at most 64 threads"):
+            kernel[1, 65](out)
+
+
+def test_a_kernel_in_unreadable_words_is_named():
+    with pytest.raises(errors.KernelError, match=r"must be declared in words that can be read.*\(got __global__ VOID k\(int n\)\)"):
+        Kernel("#define VOID void\n__global__ VOID k(int n) {}", "k")
 
 
 # --- arguments ----------------------------------------------------------------------------------
@@ -293,14 +328,18 @@ template <class T> __global__ void g(T* p) { p[threadIdx.x] += 1; }
 """
 
 
-def test_a_report_needs_no_gpu():
-    pytest.importorskip("cupy")
-    from gputensor.runtime import nvrtc_users
-
+@cache
+def nvrtc_is_there() -> bool:
     try:
         nvrtc_users.binding()
-    except errors.GpuTensorError as error:
-        pytest.skip(str(error))
+    except errors.GpuTensorError:
+        return False
+    return True
+
+
+def test_a_report_needs_no_gpu():
+    if not nvrtc_is_there():
+        pytest.skip("NVRTC is not installed")
     report = Kernel(REPORTED, "f").report(["sm_80", "sm_90"])
     row = report["sm_90"]
     assert row.shared_bytes == 256 and row.registers > 0 and row.spill_bytes == 0

@@ -48,8 +48,19 @@ def kernel_finding(sentence: str) -> KernelError:
 
 def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> KernelError:
     """The compiler's log, under a first line that names the text and its defines."""
-    given = " ".join(f"-D{name}={value}" for name, value in defines.items())
-    return KernelError(f"{title}: does not compile with {given or 'no defines'}\n{log.strip()}")
+    given = "".join(f" -D{name}={value}" for name, value in defines.items())
+    return KernelError(f"{title}: does not compile{' with' if given else ''}{given}\n{log.strip()}")
+
+
+def no_device_for_kernel(entry: str, reason: str) -> DeviceError:
+    return DeviceError(f"{entry}: no CUDA device ({reason}); GPUTENSOR_CUDA=emulator runs it on the CPU")
+
+
+def no_nvrtc(reason: str) -> DeviceError:
+    """What compiles for GPUs is absent, or does not load."""
+    return DeviceError(
+        f"NVRTC is not usable ({reason}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
+    )
 
 
 def cannot_launch(entry: str, arg: str, rule: str, got: object) -> KernelError:

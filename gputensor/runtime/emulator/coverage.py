@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 
+from .findings import SHIM_FILES
+
 HEADERS = (
-    "users_functions.h", "not_covered.h", "include/half_types.h", "include/cuda_fp16.h", "include/cuda_bf16.h",
-    "include/cooperative_groups.h", "include/cooperative_groups/reduce.h",
+    "users_functions.h", "not_covered.h", "include/half_types.h", "include/half_functions.h",
+    "include/cuda_fp16.h", "include/cuda_bf16.h",
+    "include/cooperative_groups.h", "include/cooperative_groups/reduce.h", "include/cooperative_groups/scan.h",
     "include/gputensor/standard.h",
 )  # fmt: skip
 
@@ -39,8 +42,9 @@ COVERED: dict[str, tuple[str, str]] = {
     ),
     "cooperative groups": (
         "this_thread_block tiled_partition thread_block_tile coalesced_threads this_grid sync "
-        "thread_rank size num_threads meta_group_rank meta_group_size shfl shfl_up shfl_down "
-        "shfl_xor any all ballot match_any match_all reduce plus less greater bit_and bit_or bit_xor",
+        "thread_rank size num_threads meta_group_rank meta_group_size labeled_partition "
+        "binary_partition shfl shfl_up shfl_down shfl_xor any all ballot match_any match_all reduce "
+        "plus less greater bit_and bit_or bit_xor inclusive_scan exclusive_scan",
         "tiles of 1 to 32 threads; the grid's rank and size, not its barrier",
     ),
     "atomics": (
@@ -63,8 +67,12 @@ COVERED: dict[str, tuple[str, str]] = {
     ),
     "vector types": ("char4 uchar2 short2 int2 int3 uint4 float2 float4 double2 longlong2 dim3", ""),
     "half types": (
-        "__half __half2 __nv_bfloat16 __nv_bfloat162",
-        "ours: conversions, arithmetic, comparisons, atomicAdd; each operation rounds once",
+        "__half __half2 __nv_bfloat16 __nv_bfloat162 __hfma __hfma2 __hadd2 __hmul2_rn __hadd_sat "
+        "__hfma_relu __hmax __hmax2 __hmin_nan __habs2 __heq2 __hbgt2 __hltu __hne2_mask hexp h2sqrt "
+        "htanh __float2half_rz __float2bfloat16_rd __half2int_rn __ushort2half_rn __bfloat162ll_rz "
+        "__lowhigh2highlow __lows2half2 __high2bfloat162",
+        "ours: CUDA's names for conversions, arithmetic, comparisons, math and atomicAdd, of one and of "
+        "pairs; each operation rounds once",
     ),
     "loads and stores": ("__ldg __ldca __ldcg __ldcs __ldlu __ldcv __stcg __stcs __stwb __stwt", ""),
     "others": (
@@ -85,11 +93,16 @@ NOT_COVERED: dict[str, str] = {
         "__pipeline_memcpy_async __pipeline_commit __pipeline_wait_prior cuda_pipeline.h "
         "cuda/barrier cuda/pipeline memcpy_async cooperative_groups/memcpy_async.h"
     ),
-    "libcu++, CUB and Thrust": "cuda/std/ cuda/atomic cub/ thrust/ cub thrust",
-    "clusters": "cluster_group this_cluster __cluster_dims__ cluster_dims",
+    "libcu++, CUB and Thrust": "cuda/ cub/ thrust/ cuda cub thrust",
+    "clusters": "cluster_group this_cluster __cluster_dims__",
     "barriers of the whole grid": "grid_group::sync this_multi_grid",
-    "the device's heap": "malloc free __nv_aligned_device_malloc",
-    "launches from a kernel": "<<< cudaLaunchDevice cudaDeviceSynchronize",
+    "groups larger than a warp, barriers in two steps": (
+        "tiles-of-more-than-32-threads barrier_arrive barrier_wait invoke_one invoke_one_broadcast"
+    ),
+    "the device's heap": "malloc free new delete __nv_aligned_device_malloc",
+    "launches from a kernel, or host code, which #ifndef __CUDACC_RTC__ leaves out": (
+        "<<< cudaLaunchDevice cudaDeviceSynchronize cudaMalloc cudaMemcpy cudaFree cudaError_t"
+    ),
     "managed memory": "__managed__",
     "address spaces": "__isShared __isGlobal __isLocal __isConstant __cvta_generic_to_shared",
     "unsynchronised warp functions": (
@@ -100,36 +113,51 @@ NOT_COVERED: dict[str, str] = {
 }
 
 _ERROR = re.compile(r"^(\S+?):(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_USED_BY = re.compile(r"^(\S+?):(\d+):(?:\d+:)? +required from ", re.MULTILINE)
+_SUGGESTION = re.compile(r"; did you mean .*")
+_OPERATOR = re.compile(r"\boperator (new|delete)\b")
 _QUOTED = re.compile(r"['‘]([^'’]+)['’]|(\S+\.h(?:pp)?|\S+/\S+): No such file")
 _LINE_MARK = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?')
 _PREFIX = "gputensor_not_covered_"
 
 
-def named(word: str) -> str | None:
-    """The group of constructs that are not covered which a word of an error message belongs to."""
-    word = word.removeprefix(_PREFIX).split("(")[0].strip()
+def named(word: str) -> tuple[str, str] | None:
+    """The construct that is not covered which a word of an error message means, and its group."""
+    word = word.removeprefix(_PREFIX)
+    operator = _OPERATOR.search(word)
+    bare = operator[1] if operator else word.split("(")[0].strip()
     for group, words in NOT_COVERED.items():
         for known in words.split():
-            if word == known or known.endswith("/") and word.startswith(known):
-                return group
+            if bare == known or known.endswith("/") and bare.startswith(known):
+                return bare, group
             if "::" in known and known in word:
-                return group
+                return known, group
+            if "-" in known and known.replace("-", " ") == bare:
+                return bare, group
     return None
 
 
 def explain(log: str, unit: str) -> str:
     """g++'s log under one sentence about the first construct that the emulator does not cover."""
     for match in _ERROR.finditer(log):
-        file, line, message = os.path.basename(match[1]), int(match[2]), match[4]
+        file, line, message = match[1], int(match[2]), _SUGGESTION.sub("", match[4])
         words = [a or b for a, b in _QUOTED.findall(message)]
-        if "<<<" in _line_of(unit, match[1], line):
+        if "<<<" in _line_of(unit, file, line):
             words.append("<<<")
         for word in words:
-            group = named(word)
-            if group is not None:
-                shown = word.removeprefix(_PREFIX)
-                return f"{file}:{line}: '{shown}' is not covered by the emulator ({group})\n{log}"
+            found = named(word)
+            if found is not None:
+                file, line = _place_of_use(log, match)
+                return f"{file}:{line}: '{found[0]}' is not covered by the emulator ({found[1]})\n{log}"
     return log
+
+
+def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
+    """The user's line: of the error, or, where that lies in a header of ours, of what led there."""
+    places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
+    own = (m for m in places if os.path.basename(m[1]) not in SHIM_FILES)
+    place = next(own, error)
+    return os.path.basename(place[1]), int(place[2])
 
 
 def _line_of(unit: str, file: str, line: int) -> str:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 # (name, offset in the parameter bytes, bytes of an element) of each pointer parameter.
 Arguments = tuple[tuple[str, int, int], ...]
 
-_SHIM_FILES = (
+# Our own headers, which a place in a user's text is never in.
+SHIM_FILES = (
     "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
-    "cuda_fp16.h cuda_bf16.h cooperative_groups.h layout.cuh half_types.h users_functions.h reduce.h"
+    "cuda_fp16.h cuda_bf16.h cooperative_groups.h layout.cuh half_types.h half_functions.h users_functions.h reduce.h "
+    "scan.h"
 ).split()
 _KINDS = ("read", "write", "atomic operation")
 _NO_THREAD = 2**32 - 1
@@ -192,5 +194,5 @@ def _line_of(path: str, offset: int) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     places = [row.split(" ")[0] for row in answer.splitlines()]
-    own = [p for p in places if p.partition(":")[0] not in _SHIM_FILES and not p.startswith("?")]
+    own = [p for p in places if p.partition(":")[0] not in SHIM_FILES and not p.startswith("?")]
     return own[0] if own else None

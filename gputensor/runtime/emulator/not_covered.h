@@ -7,3 +7,9 @@
 #define __asm__ gputensor_not_covered___asm__
 #define malloc gputensor_not_covered_malloc
 #define free gputensor_not_covered_free
+#define __cluster_dims__(...) gputensor_not_covered___cluster_dims__
+
+// g++ would call the C++ library's, which a kernel is not linked with.
+#define GPUTENSOR_NO_HEAP __attribute__((error("a kernel has no heap")))
+GPUTENSOR_NO_HEAP void* operator new(size_t);
+GPUTENSOR_NO_HEAP void* operator new[](size_t);

@@ -21,14 +21,23 @@ COLLECTIVES = re.compile(
 
 _C_LINKAGE_BLOCK = re.compile(r'\bextern\s*"C"\s*\{')
 _C_LINKAGE = re.compile(r'\bextern\s*"C"\s*')
-_BOUNDS = r"__launch_bounds__\s*\((?P<{}>(?:[^()]|\([^()]*\))*)\)\s*"
+_INSIDE = r"(?:[^()]|\([^()]*\))*"
+_BOUNDS = re.compile(rf"__launch_bounds__\s*\(({_INSIDE})\)")
+_CLUSTER = re.compile(rf"__cluster_dims__\s*\({_INSIDE}\)|__cluster_dims__\b")
+_ATTRIBUTE = rf"(?:__(?:launch_bounds|maxnreg|cluster_dims|block_size)__\s*\({_INSIDE}\)\s*)"
+# What stands before a kernel's name, and the name with its parameters.
+_HEAD = (
+    rf"(?P<head>\b(?:{_ATTRIBUTE}|(?:static|inline)\s+)*\b__global__\s+"
+    rf"(?:{_ATTRIBUTE}|(?:static|inline)\s+)*void\s+{_ATTRIBUTE}*)(?P<name>\w+(?:\s*##\s*\w+)*)\s*"
+)
+_PARAMETERS = rf"\((?P<parameters>{_INSIDE})\)\s*"
 ENTRY = re.compile(
-    r"(?P<template>\btemplate\s*<(?P<arguments>[^;{}()]*)>\s*)?"
-    r"\b(?:(?:static|inline)\s+)*__global__\s+(?:(?:static|inline)\s+)*(?:"
-    + _BOUNDS.format("before")
-    + r")?void\s+(?:"
-    + _BOUNDS.format("after")
-    + r")?(?P<name>\w+)\s*\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*\{"
+    rf"(?P<template>\btemplate\s*<(?P<arguments>[^;{{}}()]*)>\s*)?{_HEAD}{_PARAMETERS}\{{"
+)
+# A kernel declared ahead of its definition, or an instance of a template asked for by name.
+_DECLARED = re.compile(
+    rf"(?P<template>\btemplate\b\s*(?P<list><[^;{{}}()]*>\s*)?)?{_HEAD}"
+    rf"(?P<values><[^;{{}}()]*>\s*)?{_PARAMETERS};"
 )
 _GLOBAL = re.compile(r"\b__global__\b([^;{]*)([;{])")
 _ALIGNED = r"(?:__align__\s*\(\s*\w+\s*\)\s+|alignas\s*\(\s*\w+\s*\)\s+)?"
@@ -65,7 +74,7 @@ STANDARD = "gputensor/standard.h"
 # What the shim has a header of its own for; these come behind it.
 OUR_HEADERS = frozenset(
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
-    "gputensor/layout.cuh gputensor/standard.h".split()
+    "cooperative_groups/scan.h gputensor/layout.cuh gputensor/standard.h".split()
 )
 
 
@@ -157,6 +166,7 @@ class _Adapter:
         if self.is_users:
             self._check_all_readable(text)
             text = _with_symbols(text)
+        text = _DECLARED.sub(self._declared, text)
         return ENTRY.sub(self._entry, text)
 
     def includes(self, ours: bool) -> Iterator[str]:
@@ -175,7 +185,7 @@ class _Adapter:
             raise errors.cannot_launch(base, "entry", rule, entry)
         values = split_arguments(given.rstrip().removesuffix(">"))
         values += template_defaults(template["arguments"])[len(values) :]
-        bound = template["before"] or template["after"] or "1024"
+        bound = _bound(template)
         for name, value in zip(template_names(template["arguments"]), values):
             bound = re.sub(rf"\b{name}\b", f"({value})", bound)
         bound = split_arguments(bound)[0]
@@ -197,18 +207,24 @@ class _Adapter:
         name, parameters = match["name"], " ".join(match["parameters"].split())
         if match["template"]:
             self.templates[name] = match
-            return _keep(f"{match['template']} static void {name}({parameters}) {{", match)
+            return _keep(
+                f"{match['template']} {_cluster(match)} static void {name}({parameters}) {{", match
+            )
         if not self.is_users and (not parameters or "," in parameters):
             raise errors.cannot_launch(
                 name, "parameters", "be one struct by value", parameters or "none"
             )
-        bound = match["before"] or match["after"] or "1024"
         return _keep(
-            f"static void {name}({parameters}); "
-            f"GPUTENSOR_ENTRY({name}, {int(name in self.fibers)}, {' '.join(bound.split())}) "
+            f"{_cluster(match)}static void {name}({parameters}); "
+            f"GPUTENSOR_ENTRY({name}, {int(name in self.fibers)}, {_bound(match)}) "
             f"static void {name}({parameters}) {{",
             match,
         )
+
+    def _declared(self, match: re.Match[str]) -> str:
+        template, parameters = match["template"] or "", " ".join(match["parameters"].split())
+        static = "" if template and not match["list"] else "static "
+        return _keep(f"{template}{static}void {match['name']}{match['values'] or ''}({parameters});", match)
 
     def _check_all_readable(self, text: str) -> None:
         read = [m.span() for m in ENTRY.finditer(text)]
@@ -233,6 +249,18 @@ class _Adapter:
         if _LINE_MARK.search(before):
             return file, line - 1
         return self.file, self.first_line + before.count("\n")
+
+
+def _bound(entry: re.Match[str]) -> str:
+    """The threads of `__launch_bounds__`, and what else it says."""
+    given = _BOUNDS.search(entry["head"])
+    return " ".join(given[1].split()) if given else "1024"
+
+
+def _cluster(entry: re.Match[str]) -> str:
+    """`__cluster_dims__(2)`, left for g++ to refuse."""
+    given = _CLUSTER.search(entry["head"])
+    return f"{given[0]} " if given else ""
 
 
 def _keep(new: str, match: re.Match[str]) -> str:

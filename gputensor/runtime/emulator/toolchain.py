@@ -160,7 +160,8 @@ def _build(
         command = [compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK]
         answer = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
         if answer.returncode:
-            log = coverage.explain(answer.stderr, unit) if is_users else answer.stderr
+            log = answer.stderr.replace(f"{folder}/", "")
+            log = coverage.explain(log, unit) if is_users else log
             raise errors.kernel_not_compiled(title, dict(defines), log)
         with open(path, "rb") as file:
             return file.read()

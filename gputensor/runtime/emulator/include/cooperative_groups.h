@@ -132,7 +132,8 @@ template <unsigned N, class Parent = void>
 class thread_block_tile;
 template <unsigned N>
 class thread_block_tile<N, void> : public gputensor_lanes {
-  static_assert(N && N <= 32 && !(N & (N - 1)), "tiles of 1, 2, 4, 8, 16 or 32 threads are covered");
+  static_assert(N <= 32, "'tiles of more than 32 threads'");
+  static_assert(N && !(N & (N - 1)), "a tile has a power of two of threads");
 
  public:
   thread_block_tile() : gputensor_lanes((N == 32 ? ~0u : (1u << N % 32) - 1) << lane() / N * N) {
@@ -165,11 +166,23 @@ inline coalesced_group coalesced_threads(GPUTENSOR_HERE) {
       (unsigned)gputensor_details::meet(gputensor::ACTIVE_MASK, ~0u, 0, file, line));
 }
 
+// The lanes of a group that give the same label, or the same truth.
+template <class Group, class Label>
+coalesced_group labeled_partition(const Group& group, Label label, GPUTENSOR_HERE) {
+  return coalesced_group((unsigned)gputensor_details::meet(
+      gputensor::MATCH_ANY, group.gputensor_mask(), gputensor::as_word(label), file, line));
+}
+template <class Group>
+coalesced_group binary_partition(const Group& group, bool is_true, GPUTENSOR_HERE) {
+  return labeled_partition(group, (int)is_true, file, line);
+}
+
 // Any of them, known when the kernel runs.
 class thread_group {
  public:
   thread_group(const thread_block&) : mask_(0) {}
   thread_group(const gputensor_lanes& lanes) : mask_(lanes.gputensor_mask()) {}
+  unsigned gputensor_mask() const { return mask_; }
   unsigned size() const { return mask_ ? lanes().size() : thread_block::size(); }
   unsigned num_threads() const { return size(); }
   unsigned thread_rank() const { return mask_ ? lanes().thread_rank() : thread_block::thread_rank(); }
@@ -182,6 +195,20 @@ class thread_group {
   gputensor_lanes lanes() const { return gputensor_lanes(mask_); }
   unsigned mask_;  // 0 for the block
 };
+
+// Tiles of consecutive threads of a group, their size known when the kernel runs.
+inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
+  const unsigned lane = gputensor_details::rank_in_block() % 32;
+  const unsigned all = parent.gputensor_mask() ? parent.gputensor_mask()
+                                               : tiled_partition<32>(thread_block()).gputensor_mask();
+  const unsigned rank = (unsigned)__builtin_popcount(all & ((1u << lane) - 1));
+  unsigned mask = 0;
+  for (unsigned n = rank / size * size; n < (rank / size + 1) * size; ++n) {
+    const int member = gputensor_details::nth_lane(all, n);
+    if (member >= 0) mask |= 1u << member;
+  }
+  return gputensor_lanes(mask);
+}
 
 template <class Group>
 void sync(const Group& g, GPUTENSOR_HERE) {

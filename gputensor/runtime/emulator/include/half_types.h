@@ -77,6 +77,10 @@ GPUTENSOR_HALF_FUNCTION float float_of_bf16(unsigned short b) {
     GPUTENSOR_HALF_FUNCTION H(double v) : __x(gputensor_half::OF(gputensor_half::to_odd(v))) {}    \
     GPUTENSOR_HALF_FUNCTION H(int v) : H((double)v) {}                                             \
     GPUTENSOR_HALF_FUNCTION H(unsigned v) : H((double)v) {}                                        \
+    GPUTENSOR_HALF_FUNCTION H(long v) : H((double)v) {}                                            \
+    GPUTENSOR_HALF_FUNCTION H(unsigned long v) : H((double)v) {}                                   \
+    GPUTENSOR_HALF_FUNCTION H(long long v) : H((double)v) {}                                       \
+    GPUTENSOR_HALF_FUNCTION H(unsigned long long v) : H((double)v) {}                              \
     GPUTENSOR_HALF_FUNCTION operator float() const { return gputensor_half::TO(__x); }             \
     GPUTENSOR_HALF_FUNCTION operator RAW() const { return {__x}; }                                 \
     GPUTENSOR_HALF_FUNCTION H& operator+=(H b) { return *this = H((float)*this + (float)b); }      \
