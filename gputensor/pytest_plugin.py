@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--gputensor-sanitize", nargs="?", const="all", default=None, metavar="CHECKS",
-        help="check memory, init and race (all of them where no list is given) on the emulator",
+        help="check memory, init, race and overflow (all where no list is given) on the emulator",
     )  # fmt: skip
     group.addoption(
         "--gputensor-order", choices=("forward", "reversed", "random"), default=None,

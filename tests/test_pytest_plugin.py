@@ -59,7 +59,7 @@ def test_emulator_says_so_and_runs(tmp_path):
 @pytest.mark.emulator
 def test_checks_find_an_overrun_in_the_test_that_made_it(tmp_path):
     status, said = run(tmp_path, "--gputensor=emulator", "--gputensor-sanitize", over=1, GPUTENSOR_EMULATOR_ORDER="lazy")
-    assert "checks init, memory, race" in said
+    assert "checks init, memory, overflow, race" in said
     assert status == 1 and "ERROR test_kernels.py::test_overrun" in said
     assert "twice.cu:3: read 4 B past 'x' (block (0,0,0), thread (5,0,0), index 5 of 5)" in said
 
@@ -87,4 +87,4 @@ def test_the_ini_file_and_wrong_values(tmp_path):
     status, said = run(tmp_path)
     assert status == 4 and "must be one of auto, emulator, required, off (got perhaps)" in said
     status, said = run(tmp_path, "--gputensor-sanitize=everything", "--gputensor=emulator")
-    assert status == 4 and "must be all, or of memory, init, race" in said
+    assert status == 4 and "must be all, or of memory, init, race, overflow" in said

@@ -201,7 +201,7 @@ class Kernel:
     # --- compiling ------------------------------------------------------------------------------
 
     def _function(self, cuda: Any, device_index: int) -> Bound:
-        key = (cuda, device_index, cuda.is_emulated and settings.current().is_instrumented)
+        key = (cuda, device_index, cuda.is_emulated and settings.current().build)
         function = self._functions.get(key)
         if function is None:
             arch = cuda.arch(device_index)

@@ -27,7 +27,7 @@ WRONG = {
     "memcpy past the end": ("if (t == 0) memcpy(x, x + 100, 32 * 4);  // here", r"read 128 B past 'x'"),
     "atomic past the end": ("atomicAdd(count + 1, 1);  // here", r"atomic operation past 'count' .*index 1 of 1\)"),
     "in a function": ("beyond(x);", r"wrote 4 B past 'x'"),
-    "past dynamic shared memory": ("extern __shared__ float s[];\ns[t] = 0;  // here", r"wrote 4 B past dynamic shared memory"),
+    "past dynamic shared memory": ("extern __shared__ float s[];\ns[t] = 0;  // here", r"wrote 4 B past the 64 bytes of dynamic shared memory"),
     "shared memory read first": ("__shared__ float s[64];\nif (t < 32) s[t] = 1;\n__syncthreads();\nx[b * 64 + t] = s[t];  // here", r"read 4 B of shared memory that no thread has written"),
     "another thread's local memory": ("__shared__ float* p;\nfloat own = t;\nif (t == 0) p = &own;\n__syncthreads();\nif (t == 1) x[b] = *p;  // here\n__syncthreads();", r"read 4 B of local memory of another thread"),
     "race in shared memory": ("__shared__ int s[64];\ns[t] = t;\n__syncthreads();\ns[t / 2] += 1;  // here", r"race for shared memory: nothing orders this (read|write) and the (write|read) at k\.cu:\d+ \("),
@@ -47,6 +47,8 @@ RIGHT = {
     "bytes of one word": "((char*)x)[b * 64 + t] = 1;",
     "shared memory reused": "__shared__ int s[64];\nfor (int i = 0; i < 3; ++i) {\n  s[t] = i;\n  __syncthreads();\n  x[b * 64 + t] = s[(t + 1) % 64];\n  __syncthreads();\n}",
     "the last block reads the others' results": "__shared__ bool last;\nif (t == 0) { x[b] = b; __threadfence(); last = atomicAdd(count, 1) == 1; }\n__syncthreads();\nif (last && t == 0) x[2] = x[0] + x[1];",
+    "the last thread reads the others' results": "__shared__ int parts[64], arrived;\nif (t == 0) arrived = 0;\n__syncthreads();\nparts[t] = t;\n__threadfence_block();\nif (atomicAdd(&arrived, 1) == 63) for (int i = 0; i < 64; ++i) x[b] += parts[i];",
+    "integers that wrap where they may": "unsigned h = 2166136261u * (t + 1);\nh ^= h << 13; h *= 2654435761u;\nx[b * 64 + t] = (float)(h >> 8) + (short)(40000 + t);",
     "local arrays": "float a[8];\nfor (int i = 0; i < 8; ++i) a[i] = t * i;\nfloat* p = a + t % 8;\nx[b * 64 + t] = *p;",
     "constants": "const int lookup[4] = {1, 2, 3, 4};\nx[b * 64 + t] = lookup[t % 4] + fixed[t % 2];",
     "parts of words": "__shared__ unsigned char s[64];\ns[t] = t;\n__syncthreads();\nx[b * 64 + t] = *(unsigned*)(s + t / 4 * 4);",
@@ -138,7 +140,7 @@ def test_tensors_are_named_as_numpy_arrays_are(emulated):
 
 
 def test_wrong_settings_are_refused(emulated):
-    with pytest.raises(errors.ArgumentValueError, match="must be all, or of memory, init, race"):
+    with pytest.raises(errors.ArgumentValueError, match="must be all, or of memory, init, race, overflow"):
         with emulator_settings(sanitize="everything"):
             pass
     with pytest.raises(errors.ArgumentValueError, match="must be one of forward, reversed, random"):

@@ -57,9 +57,9 @@ GPUTENSOR_REDUCE(unsigned, __reduce_or_sync, REDUCE_OR)
 GPUTENSOR_REDUCE(unsigned, __reduce_xor_sync, REDUCE_XOR)
 
 #define __activemask() ((unsigned)GPUTENSOR_MEET(ACTIVE_MASK, 0xffffffffu, 0))
-inline void __threadfence() { gputensor::the_engine->fence(); }
-inline void __threadfence_block() {}
-inline void __threadfence_system() { gputensor::the_engine->fence(); }
+inline void __threadfence() { gputensor::the_engine->fence(0); }
+inline void __threadfence_block() { gputensor::the_engine->fence(1); }
+inline void __threadfence_system() { gputensor::the_engine->fence(0); }
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { return (long long)gputensor::the_engine->clock(); }
 inline int clock() { return (int)gputensor::the_engine->clock(); }

@@ -55,7 +55,7 @@ struct engine {
                              int width, const char* file, unsigned line);
   void (*fail)(const char* what, const char* file, unsigned line);
   void (*access)(const void* address, unsigned long long size, access_kind kind, void* pc);
-  void (*fence)();
+  void (*fence)(int is_of_block);
   unsigned long long (*clock)();
 };
 

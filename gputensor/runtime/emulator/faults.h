@@ -72,12 +72,31 @@ void on_signal(int number, siginfo_t* info, void* raw) {
   else if ((unsigned char*)info->si_addr >= stacks &&
            (unsigned char*)info->si_addr < stacks + MAX_THREADS * stack_size)
     snprintf(what, sizeof what, "the thread's stack of %zu KiB is full", stack_size >> 10);
+  else if ((uintptr_t)info->si_addr < 1 << 16)
+    snprintf(what, sizeof what, "null pointer");
   else
     snprintf(what, sizeof what, "illegal address %p", info->si_addr);
   write_report(what, nullptr, 0, *now.m->thread_index);
   // addr2line takes an address for one behind a call, so this one is moved likewise
   fault.pc = (char*)instruction_of((ucontext_t*)raw) + 1;
   siglongjmp(escape, 1);
+}
+
+// SIGINT and SIGALRM end a kernel that runs on for ever; what the signal meant to Python comes after.
+constexpr int STOPS = 2;
+struct sigaction old_stops[STOPS];
+const int stops[STOPS] = {SIGINT, SIGALRM};
+
+void on_stop(int number, siginfo_t* info, void* raw) {
+  if (!inside) {  // another thread got it
+    const struct sigaction& old = old_stops[number == stops[1]];
+    if (old.sa_flags & SA_SIGINFO) old.sa_sigaction(number, info, raw);
+    else if (old.sa_handler != SIG_IGN && old.sa_handler != SIG_DFL) old.sa_handler(number);
+    return;
+  }
+  const unsigned char* pc = (const unsigned char*)instruction_of((ucontext_t*)raw);
+  if (pc >= now.image_begin && pc < now.image_end) stop_here(number, (void*)(pc + 1));
+  stop_asked = number;
 }
 
 alignas(64) unsigned char signal_stack[64 << 10];
@@ -96,6 +115,8 @@ void watch_signals() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   for (int i = 0; i < WATCHED; ++i)
     if (ours(watched[i])) sigaction(watched[i], &action, &old_actions[i]);
+  action.sa_sigaction = on_stop;
+  for (int i = 0; i < STOPS; ++i) sigaction(stops[i], &action, &old_stops[i]);
   inside = 1;
 }
 
@@ -103,6 +124,7 @@ void unwatch_signals() {
   inside = 0;
   for (int i = 0; i < WATCHED; ++i)
     if (ours(watched[i])) sigaction(watched[i], &old_actions[i], nullptr);
+  for (int i = 0; i < STOPS; ++i) sigaction(stops[i], &old_stops[i], nullptr);
   sigaltstack(&old_signal_stack, nullptr);
 }
 

@@ -81,6 +81,10 @@ void write_report(const char* what, const char* file, unsigned line, index3 thre
   fault.thread = thread;
 }
 
+// A signal that asks the kernel to stop; 0 for none. It is heeded here where it came while the engine
+// itself was running, which must not be left half done.
+volatile sig_atomic_t stop_asked;
+
 // memory_check.h
 void join_lanes(unsigned first, unsigned here);
 void pass_block_barrier();
@@ -131,9 +135,18 @@ void fail_here(const char* what, const char* file, unsigned line) {
   leave();
 }
 
+[[noreturn]] void stop_here(int number, void* pc, const char* file = nullptr, unsigned line = 0) {
+  stop_asked = 0;
+  write_report("interrupted", file, line, *now.m->thread_index);
+  fault.pc = pc;
+  fault.kind = number;
+  siglongjmp(escape, 1);
+}
+
 unsigned long long meet(collective what, unsigned mask, unsigned long long value, int argument,
                         int width, const char* file, unsigned line) {
   fiber* self = running;
+  if (stop_asked) stop_here(stop_asked, nullptr, file, line);
   if (!self) {
     const index3& d = *now.m->block_dim;
     if (d.x * d.y * d.z == 1) return what == MATCH_ANY || what == MATCH_ALL || what == ACTIVE_MASK ? 1 : value;
@@ -177,7 +190,7 @@ void resume(fiber& f) {
 
 const char* name_of(collective what) {
   static const char* const names[] = {
-      "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "a vote",
+      "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync or another vote",
       "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync",
       "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
       "__reduce_or_sync", "__reduce_xor_sync", "__activemask", "__syncwarp", "__syncthreads", "__syncthreads_count", "__syncthreads_and",

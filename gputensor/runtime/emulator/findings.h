@@ -32,6 +32,40 @@ GPUTENSOR_FINDING(shift_out_of_bounds, "shift by more bits than the type has",
 GPUTENSOR_FINDING(float_cast_overflow,
                   "a floating-point value outside the range of the integer type that it is cast to",
                   __UINTPTR_TYPE__)
+#ifdef GPUTENSOR_USERS
+extern "C" int snprintf(char*, size_t, const char*, ...) noexcept;
+namespace gputensor {
+struct overflow {
+  source_place place;
+  const struct { unsigned short kind, info; char name[]; }* type;
+
+  long long value(__UINTPTR_TYPE__ bits) const {
+    const int unused = 64 - (1 << (type->info >> 1));
+    return (long long)(bits << unused) >> unused;
+  }
+};
+[[noreturn]] inline void fail_overflow(const overflow& at, const char* sign, __UINTPTR_TYPE__ a,
+                                       __UINTPTR_TYPE__ b) {
+  char what[160];
+  snprintf(what, sizeof what, "%lld %s %lld does not fit in %s", at.value(a), sign, at.value(b),
+           at.type->name);
+  fail(what, at.place.file, at.place.line);
+}
+}  // namespace gputensor
+#define GPUTENSOR_OVERFLOW(name, sign)                                                             \
+  GPUTENSOR_HANDLER void __ubsan_handle_##name##_overflow_abort(                                   \
+      const gputensor::overflow* at, __UINTPTR_TYPE__ a, __UINTPTR_TYPE__ b) {                     \
+    gputensor::fail_overflow(*at, sign, a, b);                                                     \
+  }
+GPUTENSOR_OVERFLOW(add, "+")
+GPUTENSOR_OVERFLOW(sub, "-")
+GPUTENSOR_OVERFLOW(mul, "*")
+GPUTENSOR_OVERFLOW(divrem, "/")
+GPUTENSOR_HANDLER void
+__ubsan_handle_negate_overflow_abort(const gputensor::overflow* at, __UINTPTR_TYPE__ a) {
+  gputensor::fail_overflow(*at, "-", 0, a);
+}
+#endif
 GPUTENSOR_FINDING(pointer_overflow, "pointer arithmetic overflows",
                   __UINTPTR_TYPE__, __UINTPTR_TYPE__)
 GPUTENSOR_FINDING(load_invalid_value, "load of a bool that is neither 0 nor 1", __UINTPTR_TYPE__)

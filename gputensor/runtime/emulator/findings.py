@@ -26,6 +26,7 @@ SHIM_FILES = (
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h layout.cuh half_types.h half_functions.h users_functions.h reduce.h "
     "scan.h"
 ).split()
+_HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
 _NO_THREAD = 2**32 - 1
 
@@ -84,7 +85,8 @@ def sentence(
     if found.size:
         what, more = _access(machine, what, found, params, arguments)
         where += more
-    return f"{place or kernel}: {what} ({', '.join(where)})"
+    hint = _HINT if arguments and not place and found.thread.x == _NO_THREAD else ""
+    return f"{place or kernel}: {what} ({', '.join(where)}){hint}"
 
 
 # --- accesses of memory -------------------------------------------------------------------------
@@ -118,7 +120,12 @@ def _access(
         return f"{did}{amount} of {name or 'memory'} on {device}, which this kernel may not use", index
     if what != "out of bounds":
         return f"{did}{amount} of {what}", index
+    if address < 1 << 16:
+        return f"{did}{amount} through a null pointer", []
     if near is None or not _close(near, address):
+        wrapped = _wrapped(machine, address, params, arguments)
+        if wrapped is not None:
+            return f"{did}{amount} far from {wrapped[0]}", wrapped[1:]
         return f"{did}{amount} at {address:#x}, which lies in no memory of the device", []
     side = "before" if address < (near.begin or 0) else "past"
     if name is not None:
@@ -153,18 +160,42 @@ def _argument(
     return (best[1], best[2]) if best else (None, [])
 
 
-_ALLOCATION = re.compile(r"an allocation of (\d+) bytes at (0x[0-9a-f]+) on device \d+")
+def _wrapped(
+    machine: Machine, address: int, params: bytes, arguments: Arguments
+) -> list[str] | None:
+    """The one argument, and its index, that an address was meant for if 32 bits were too few."""
+    meant = []
+    for name, offset, itemsize in arguments:
+        pointer = int.from_bytes(params[offset : offset + 8], "little")
+        own = machine.find(pointer) if pointer else None
+        if own is None or (address - pointer) % itemsize:
+            continue
+        index, count = (address - pointer) // itemsize, ((own.begin or 0) + own.nbytes - pointer) // itemsize
+        low = (index + (1 << 31)) % (1 << 32) - (1 << 31)
+        if abs(index) < 1 << 33 and -count <= low < 2 * count:
+            meant.append([f"'{name}'", f"index {index} of {count}, which is {low} in 32 bits"])
+    return meant[0] if len(meant) == 1 else None
+
+
+_OVERRUN = re.compile(
+    r"wrote out of bounds: (\d+) bytes (past the end|before the begin) of an allocation of (\d+) "
+    r"bytes at (0x[0-9a-f]+) on device \d+"
+)
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
     """A sentence about an allocation's guards, with the name of the argument that points to it."""
-    match = _ALLOCATION.search(text)
+    match = _OVERRUN.search(text)
     if match is None:
         return text
-    begin, nbytes = int(match[2], 16), int(match[1])
-    for name, offset, _ in arguments:
-        if begin <= int.from_bytes(params[offset : offset + 8], "little") < begin + nbytes:
-            return text.replace(match[0], f"'{name}' ({nbytes} bytes)")
+    begin, nbytes, past = int(match[4], 16), int(match[3]), match[2].startswith("past")
+    address = begin + nbytes + int(match[1]) if past else begin - int(match[1])
+    for name, offset, itemsize in arguments:
+        pointer = int.from_bytes(params[offset : offset + 8], "little")
+        if begin <= pointer < begin + nbytes:
+            index, count = (address - pointer) // itemsize, (begin + nbytes - pointer) // itemsize
+            side = "past" if past else "before"
+            return text.replace(match[0], f"wrote {side} '{name}' (index {index} of {count}){_HINT}")
     return text
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
 from typing import Any
 
@@ -108,6 +109,13 @@ class Loaded:
         return found
 
 
+def _pass_on(number: int, sentence: str) -> None:
+    """Give a signal that ended a launch to Python's own handler."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(sentence)
+    signal.raise_signal(number)
+
+
 class Machine:
     """The engine, loaded once per process."""
 
@@ -137,7 +145,7 @@ class Machine:
             ("allocate", pointer, (size, number)),
             ("drop", None, (pointer,)),
             ("free", number, (pointer, *text)),
-            ("check", number, text),
+            ("check", number, (ctypes.c_char_p, size, *text)),
             ("check_freed", number, text),
             ("find", number, (pointer, found)),
             ("nearest", number, (pointer, found)),
@@ -188,12 +196,12 @@ class Machine:
             at = self._engine.engine_scan(params, len(params), device_index, reachable, found)
         return (at - 1, found) if at else None
 
-    def check(self) -> str | None:
-        """What is wrong with the guards of the memory that is in use."""
+    def check(self, params: bytes = b"") -> str | None:
+        """What is wrong with the guards of the memory in use, first of what a launch was given."""
         if not self.checks:
             return None
         with self.lock:
-            return self._text(self._engine.engine_check(self._error, 2048))
+            return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
         """A write to memory after it was freed, as far as it is still kept."""
@@ -257,10 +265,14 @@ class Machine:
                 image.module, kernel.address, params, Index3(*grid), Index3(*block),
                 shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
+            late = more = self.check(params)
+            while more:  # so that the same launch is not accused twice
+                more = self.check(params)
             if wrong:
-                self.check()  # so that the same write is not told of twice
-                return findings.sentence(self, kernel.name, finding, params, arguments)
-            late = self.check()
+                sentence = findings.sentence(self, kernel.name, finding, params, arguments)
+                if finding.what == b"interrupted":
+                    _pass_on(finding.kind, sentence)
+                return sentence
             return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
 
     def place_of(self, pc: int | None) -> tuple[str, int] | None:

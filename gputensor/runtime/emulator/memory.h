@@ -73,7 +73,7 @@ bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
              "wrote out of bounds: %zu bytes past the end of an allocation of %zu bytes at %p on "
              "device %d",
              i, a.nbytes, (void*)a.begin, a.device);
-    memset((void*)end, GUARDED, width);
+    memset((void*)end, GUARDED, GUARD);  // all of it: the same kernel is not accused twice
     return true;
   }
   if (!filled(a.begin - width, width, GUARDED)) {
@@ -84,7 +84,7 @@ bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
              "wrote out of bounds: %zu bytes before the begin of an allocation of %zu bytes at %p "
              "on device %d",
              i, a.nbytes, (void*)a.begin, a.device);
-    memset(a.begin - width, GUARDED, width);
+    memset(a.begin - GUARD, GUARDED, GUARD);
     return true;
   }
   return false;
@@ -170,8 +170,15 @@ EXPORT int engine_free(void* p, char* error, size_t room) {
   return wrong;
 }
 
-// Looks at the guards of all memory. 1: `error` tells of the first broken one.
-EXPORT int engine_check(char* error, size_t room) {
+// Looks at the guards of all memory: the whole of those around what a launch's parameters point to,
+// else the part nearby. 1: `error` tells of the first broken one.
+EXPORT int engine_check(const void* params, size_t size, char* error, size_t room) {
+  for (size_t at = 0; checks && at + 8 <= size; at += 8) {
+    void* p;
+    memcpy(&p, (const char*)params + at, 8);
+    const allocation* a = table_size && p >= table[0].begin ? find(p) : nullptr;
+    if (a && guard_broken(*a, GUARD, error, room)) return 1;
+  }
   if (checks)
     for (size_t i = 0; i < table_size; ++i)
       if (guard_broken(table[i], NEAR, error, room)) return 1;

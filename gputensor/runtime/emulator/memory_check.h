@@ -222,6 +222,7 @@ void note_atomic(publication& who) {
 
 void access(const void* raw, unsigned long long size, access_kind kind, void* pc) {
   const unsigned char* p = (const unsigned char*)raw;
+  if (stop_asked) stop_here(stop_asked, pc);
   if (pending.active) settle_pending();
   if (kind == ATOMIC) {
     const unsigned t = linear_thread();
@@ -235,8 +236,11 @@ void access(const void* raw, unsigned long long size, access_kind kind, void* pc
   }
   const unsigned char* dynamic = now.m->dynamic_shared;
   if (p >= dynamic && p < dynamic + now.m->dynamic_shared_size) {
-    if (p + size > dynamic + now.shared_bytes)
-      fail_access("past dynamic shared memory", raw, size, kind, pc);
+    if (p + size > dynamic + now.shared_bytes) {
+      char what[80];
+      snprintf(what, sizeof what, "past the %u bytes of dynamic shared memory", now.shared_bytes);
+      fail_access(what, raw, size, kind, pc);
+    }
     access_shared(0, (size_t)(p - dynamic), p, size, kind, pc);
     return;
   }
@@ -280,11 +284,12 @@ void access(const void* raw, unsigned long long size, access_kind kind, void* pc
   }
 }
 
-// __threadfence: what the thread did before it is seen by whoever sees its next atomic operation.
-void fence() {
+// __threadfence: what the thread did before it is seen by whoever sees its next atomic operation;
+// by its own block only, for __threadfence_block.
+void fence(int is_of_block) {
   ++tick;
   of_thread[linear_thread()].fenced = tick;
-  if (of_block) of_block[linear_block].fenced = tick;
+  if (of_block && !is_of_block) of_block[linear_block].fenced = tick;
 }
 
 void begin_checked_launch(unsigned blocks) {

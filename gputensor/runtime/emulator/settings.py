@@ -2,7 +2,7 @@
 
 `GPUTENSOR_EMULATOR_SANITIZE` names what is checked at each access of memory, in a build of its own:
 `memory` (bounds of arguments and of shared memory), `init` (shared memory is read before it is
-written), `race`, or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_SCHEDULE` is the
+written), `race`, `overflow` (of signed integers), or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_SCHEDULE` is the
 order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
 (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU would show some day.
 """
@@ -16,7 +16,8 @@ from contextlib import contextmanager
 
 from gputensor.core import errors
 
-CHECKS = ("memory", "init", "race")
+CHECKS = ("memory", "init", "race", "overflow")
+_BY_THE_ENGINE = CHECKS[:3]  # the compiler puts in the last one
 SCHEDULES = ("forward", "reversed", "random")
 
 
@@ -41,14 +42,14 @@ class Settings:
         self.checks, self.schedule, self.seed = checks, schedule, seed
 
     @property
-    def is_instrumented(self) -> bool:
-        """Whether kernels are built with a call at each access."""
-        return bool(self.checks)
+    def build(self) -> tuple[bool, bool]:
+        """How kernels are built: with a call at each access, with a test of each sum and product."""
+        return not self.checks.isdisjoint(_BY_THE_ENGINE), "overflow" in self.checks
 
     def options(self, device_index: int, reachable: int) -> Options:
         return Options(
             device_index, reachable, SCHEDULES.index(self.schedule), self.seed,
-            *(int(name in self.checks) for name in CHECKS),
+            *(int(name in self.checks) for name in _BY_THE_ENGINE),
         )  # fmt: skip
 
 

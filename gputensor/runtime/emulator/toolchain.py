@@ -29,7 +29,13 @@ _INSTRUMENTED = (
 ).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
 # What C++ leaves undefined and a GPU does in a way of its own: said, not imitated.
-_USERS = "-ftrack-macro-expansion=0 -fsigned-char -fsanitize=shift-exponent,float-cast-overflow -fno-sanitize-recover=all".split()
+_USERS = (
+    "-ftrack-macro-expansion=0 -fsigned-char -fsanitize=shift-exponent,float-cast-overflow "
+    "-fno-sanitize-recover=all"
+).split()
+_OVERFLOW = "-fno-wrapv -fsanitize=signed-integer-overflow -fno-sanitize-recover=all".split()
+# Local variables start as garbage, as registers do.
+_GARBAGE = "-ftrivial-auto-var-init=pattern"
 _SANITIZED = (
     "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
     "-fsanitize-recover=address -fsanitize-sections=gts* "
@@ -57,9 +63,14 @@ def compiler() -> str:
 
 def compiler_name() -> str:
     """`g++ 12`, for people."""
+    return f"{os.path.basename(compiler())} {_major_version() or ''}".strip()
+
+
+def _major_version() -> int:
+    """12 of g++ 12.2; 0 where it does not say."""
     unavailable_reason()
     number = re.search(r"(\d+)\.\d+", (_version or "").rpartition(")")[2])
-    return f"{os.path.basename(compiler())} {number[1] if number else ''}".strip()
+    return int(number[1]) if number else 0
 
 
 def unavailable_reason() -> str | None:
@@ -91,8 +102,11 @@ def _build_options(is_users: bool) -> list[str]:
     elif os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1":
         kind = _DEBUGGED
     else:
-        kind = _INSTRUMENTED if settings.current().is_instrumented else _CHECKED
-    return [*_LANGUAGE, *kind, *(_USERS if is_users else ())]
+        kind = _INSTRUMENTED if settings.current().build[0] else _CHECKED
+    if not is_users:
+        return [*_LANGUAGE, *kind]
+    garbage = [_GARBAGE] if _major_version() >= 12 else []
+    return [*_LANGUAGE, *kind, *_USERS, *garbage, *(_OVERFLOW if settings.current().build[1] else ())]
 
 
 def compile_kernels(
