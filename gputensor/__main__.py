@@ -50,7 +50,9 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `gputensor ops | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if str(stop):  # of a kernel: where it was
+            print(f"gputensor {argv[0]}: {stop}", file=sys.stderr)
         return 130
 
 

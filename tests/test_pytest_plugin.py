@@ -61,6 +61,7 @@ def test_checks_find_an_overrun_in_the_test_that_made_it(tmp_path):
     status, said = run(tmp_path, "--gputensor=emulator", "--gputensor-sanitize", over=1, GPUTENSOR_EMULATOR_ORDER="lazy")
     assert "checks init, memory, overflow, race" in said
     assert status == 1 and "ERROR test_kernels.py::test_overrun" in said
+    assert "queues.py" not in said.partition("short test summary")[0].partition("ERROR at")[2]
     assert "twice.cu:3: read 4 B past 'x' (block (0,0,0), thread (5,0,0), index 5 of 5)" in said
 
 

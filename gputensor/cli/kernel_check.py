@@ -13,7 +13,9 @@ and compares with the reference. Exit status: 0 fine, 1 with the first failure, 
 from __future__ import annotations
 
 import argparse
+import operator
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +77,12 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
 
     try:
         checks = check.checks_of(file, arguments.spec)
+    except check.Mismatch as error:
+        raise Refusal(str(error)) from None
     except (errors.GpuTensorError, SyntaxError, OSError, ValueError, KeyError) as error:
         raise Refusal(f"{file}: {error}") from None
     for one in checks:
-        record: dict[str, Any] = {"file": str(file), "kernel": one.kernel.entry, "architectures": {}, "runs": []}
+        record: dict[str, Any] = {"file": str(file), "kernel": one.kernel.entry, "architectures": {}, "runs": [], "passed": False}
         result["kernels"].append(record)
         if not arguments.no_compile:
             progress(f"{one.kernel.entry}: compiling")
@@ -87,6 +91,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
             for order in arguments.order or (_ORDERS if arguments.on == "emulator" else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
+        record["passed"] = True
 
 
 def _compile(kernel: Any, arguments: Any) -> dict[str, Any]:
@@ -121,9 +126,20 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
             count = check.run(arguments.seed, arguments.cases)
         except errors.GpuTensorError as error:
             raise _Failed(f"{error} [{how}]") from None
+        except Exception as error:  # of the file with the cases
+            raise Refusal(_in_cases(error)) from error
     if count == 0:
         raise _Failed(f"{check.kernel.entry}: its file gives no cases, so nothing was run")
     return {"cases": count, "order": order, "checked": bool(checks_on)}
+
+
+def _in_cases(error: Exception) -> str:
+    """`blur.check.py:12: NameError: …`."""
+    frame = traceback.extract_tb(error.__traceback__)
+    package = str(Path(runtime.__file__).parents[1])
+    own = [f for f in frame if not f.filename.startswith(package)] or frame
+    place = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
+    return f"{place}: {type(error).__name__}: {error}"
 
 
 def _print(result: dict[str, Any], arguments: Any) -> None:
@@ -138,7 +154,7 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
     if rows:
         head = ("kernel", "arch", "registers", "spill B", "shared B", "loads", "stores")
         print(table(head, rows, right=(2, 3, 4)), end="\n\n")
-    for record in result["kernels"]:
+    for record in filter(operator.itemgetter("passed"), result["kernels"]):
         plain = sum(r["cases"] for r in record["runs"] if not r["checked"])
         checked = sum(r["cases"] for r in record["runs"] if r["checked"])
         print(f"{record['kernel']}: {plain} launches equal to the reference, {checked} more with every access checked")

@@ -31,7 +31,7 @@ import numpy as np
 
 from ..core import errors
 from . import text
-from .declaration import kernels_of
+from .declaration import NUMBER, POINTER, kernels_of
 from .kernel import Kernel
 
 Case = Mapping[str, Any]
@@ -67,11 +67,18 @@ def checks_of(path: str | os.PathLike[str], spec: str | os.PathLike[str] | None 
         (p for p in (f"{stem}.check.py", f"{stem}.check.json") if os.path.exists(p)), None
     )  # fmt: skip
     if found is None:
-        raise Mismatch(f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside it")
+        raise Mismatch(
+            f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside it"
+            + skeleton(path)
+        )
     if found.endswith(".json"):
         with open(found, encoding="utf-8") as file:
             given = json.load(file)
-        cases = {name: _json_cases(name, one, os.path.dirname(found)) for name, one in given.items()}
+        for name, one in given.items():
+            missing = [key for key in ("grid", "block", "args", "reference") if key not in one]
+            if missing:
+                raise Mismatch(f"{os.path.basename(found)}: {name}: '{missing[0]}' must be given")
+        cases = {name: _json_cases(one, os.path.dirname(found)) for name, one in given.items()}
         entries = {name: one.get("entry", name) for name, one in given.items()}
         defines = {name: one.get("defines", {}) for name, one in given.items()}
     else:
@@ -84,6 +91,36 @@ def checks_of(path: str | os.PathLike[str], spec: str | os.PathLike[str] | None 
     if not entries:
         raise Mismatch(f"{os.path.basename(found)}: no function has a kernel's name, so nothing would be run")
     return [Check(Kernel(Path(path), entries[n], defines=defines[n]), cases[n]) for n in entries]
+
+
+def skeleton(path: str) -> str:
+    """A file of cases for the first kernel of a text, to fill in; "" where it has none."""
+    source = text.load(Path(path), "check").text
+    name = next((name for name, _ in kernels_of(source)), None)
+    if name is None:
+        return ""
+    made, given, expected = [], [], []
+    try:
+        taken = Kernel(Path(path), name).declaration.taken
+    except errors.KernelError:  # a template: its arguments are not known
+        return ""
+    for parameter in taken:
+        element = parameter.element
+        given.append(parameter.name if parameter.kind == POINTER else "n")
+        if parameter.kind == POINTER and element is not None and element.dtype is not None:
+            kind = element.dtype.name
+            values = f"random.uniform(0, 100, n).astype('{kind}')" if parameter.is_const else f"np.zeros(n, '{kind}')"
+            made.append(f"        {parameter.name} = {values}")
+            if not parameter.is_const:
+                expected.append(f"'{parameter.name}': ...")
+        elif parameter.kind != NUMBER or element is None or element.dtype.is_floating_point:
+            given[-1] = "1.0" if parameter.kind == NUMBER else "None"
+    return "\n".join([
+        f"; write one, such as {Path(path).stem}.check.py:", "", "import numpy as np", "",
+        f"def {name}(random):", "    for n in (1, 33, 1000):", *made,
+        f"        yield {{'grid': -(-n // 256), 'block': 256, 'args': ({', '.join(given)}{',' if len(given) == 1 else ''}),",
+        f"               'expect': {{{', '.join(expected)}}}}}",
+    ])  # fmt: skip
 
 
 def _module(path: str) -> Any:
@@ -165,7 +202,7 @@ def _compare(
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-def _json_cases(name: str, given: Mapping[str, Any], folder: str) -> Callable[..., Iterator[Case]]:
+def _json_cases(given: Mapping[str, Any], folder: str) -> Callable[..., Iterator[Case]]:
     """Cases of a JSON file: every combination of `sizes`, arrays filled at random.
 
         {"scale": {"sizes": {"n": [1, 33, 1000]}, "grid": ["(n + 255) // 256"], "block": [256],

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .report import Report
 
 Dims = int | Sequence[int]
+__tracebackhide__ = errors.is_of_a_kernel
 
 
 class Kernel:
@@ -124,7 +125,7 @@ class Kernel:
 
     def _device_of(self, cuda: Any, found: Mapping[int, operands.Operand]) -> int:
         if not cuda.is_available():
-            raise errors.no_device("cuda", str(cuda.unavailable_reason()))
+            raise errors.no_device_for_kernel(self.entry, str(cuda.unavailable_reason()))
         parameters = self.declaration.parameters
         first: int | None = None
         for number, operand in found.items():

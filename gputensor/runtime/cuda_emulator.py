@@ -31,6 +31,7 @@ from .emulator.queues import Mark, Queue, Scheduler
 
 name = "cuda_emulator"
 is_emulated = True
+__tracebackhide__ = errors.is_of_a_kernel
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)

@@ -43,9 +43,7 @@ def binding() -> Any:
         found.getVersion()
     except Exception as error:  # of many classes where parts of CUDA are absent
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise errors.no_device(
-            "cuda", f"NVRTC is not usable: {reason}; pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
-        ) from error
+        raise errors.no_nvrtc(reason) from error
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,14 +71,44 @@ def test_bad_input(file, tmp_path):
     assert check(tmp_path / "gone.cu")[0] == 2
     (tmp_path / "scale.check.json").unlink()
     status, _, err = check("--no-compile", file)
-    assert status == 2 and "no scale.check.py or .check.json beside it" in err
+    assert status == 2 and err.startswith("gputensor kernel: scale.cu: no scale.check.py or .check.json beside it; write one, such as")
     (tmp_path / "scale.check.py").write_text("def other(random):\n    pass\n")
     status, _, err = check("--no-compile", file)
     assert status == 2 and "no function has a kernel's name" in err
     (tmp_path / "scale.check.py").write_text("def scale(random):\n    return iter(())\n")
     status, out, _ = check("--no-compile", file)
     assert status == 1 and "gives no cases, so nothing was run" in out
-    assert check()[0] == 2
+    (tmp_path / "scale.check.py").write_text("def scale(random):\n    yield missing\n")
+    status, _, err = check("--no-compile", file)
+    assert status == 2 and "scale.check.py:2: NameError: name 'missing' is not defined" in err
+    (tmp_path / "scale.check.py").unlink()
+    (tmp_path / "scale.check.json").write_text('{"scale": {"grid": 1}}')
+    status, _, err = check("--no-compile", file)
+    assert status == 2 and "scale.check.json: scale: 'block' must be given" in err
+    status, _, err = check()
+    assert status == 2 and "FILE.cu (see gputensor kernel check --help)" in err
+
+
+def test_the_file_to_begin_with_runs(file, tmp_path):
+    """What is printed for want of cases is a file of cases, its reference left to write."""
+    (tmp_path / "scale.check.json").unlink()
+    _, _, err = check("--no-compile", file)
+    begun = err.partition("scale.check.py:\n")[2]
+    assert begun.count("...") == 1
+    (tmp_path / "scale.check.py").write_text(begun.replace("...", "x * np.float32(1)"))
+    assert check("--no-compile", "--order", "forward", file)[0] == 0
+    (tmp_path / "scale.check.py").write_text(begun.replace("...", "x * np.float32(2)"))
+    assert check("--no-compile", "--order", "forward", file)[0] == 1
+
+
+def test_the_page_shows_cases_that_pass(tmp_path):
+    page = (ROOT / "docs" / "kernels_without_a_gpu.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    cases = next(b for b in blocks if b.startswith("def axpy(random)"))
+    (tmp_path / "axpy.check.py").write_text(f"import numpy as np\nimport gputensor as gt\n{cases}")
+    (tmp_path / "axpy.cu").write_text(re.search(r'TEXT = r"""\n(.*?)"""', blocks[0], re.DOTALL)[1])
+    status, out, err = check("--no-compile", tmp_path / "axpy.cu")
+    assert status == 0 and "axpy: 72 launches equal to the reference, 72 more" in out, out + err
 
 
 def test_registers_and_spills_without_a_gpu(file):

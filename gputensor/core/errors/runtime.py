@@ -46,6 +46,11 @@ def kernel_finding(sentence: str) -> KernelError:
     return KernelError(sentence)
 
 
+def is_of_a_kernel(found: Any) -> bool:
+    """For `__tracebackhide__`: pytest shows what a kernel did wrong at its launch, not behind it."""
+    return isinstance(found.value, KernelError)
+
+
 def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> KernelError:
     """The compiler's log, under a first line that names the text and its defines."""
     given = "".join(f" -D{name}={value}" for name, value in defines.items())

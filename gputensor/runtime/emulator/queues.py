@@ -19,6 +19,7 @@ from collections.abc import Callable
 from gputensor.core import errors
 
 ORDERS = ("eager", "lazy", "random")
+__tracebackhide__ = errors.is_of_a_kernel
 
 
 class Mark:
