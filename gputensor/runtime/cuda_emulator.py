@@ -25,7 +25,7 @@ from gputensor.core import errors
 from . import kernel_cache
 from .allocator import Allocator, Memory
 from .emulator import settings, toolchain
-from .emulator.machine import MAX_SHARED, MAX_THREADS, Loaded, Machine
+from .emulator.machine import MAX_SHARED, Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
 
@@ -508,21 +508,26 @@ def _check_launch(
         raise fail(kernel.name, "stream", f"be of cuda:{function.device_index}", stream)
     if not all(1 <= n <= most for n, most in zip(grid, _MAX_GRID, strict=True)):
         raise fail(kernel.name, "grid", f"be in [1, {_MAX_GRID}]", grid)
-    threads = block[0] * block[1] * block[2]
-    most_threads = min(kernel.max_threads or MAX_THREADS, MAX_THREADS)
-    if not all(1 <= n <= most for n, most in zip(block, _MAX_BLOCK, strict=True)):
+    if not _within(grid, _MAX_GRID):
+        raise fail(kernel.name, "grid", f"be in [1, {_MAX_GRID}]", grid)
+    if not _within(block, _MAX_BLOCK):
         raise fail(kernel.name, "block", f"be in [1, {_MAX_BLOCK}]", block)
-    if threads > most_threads:
-        raise fail(kernel.name, "block", f"have at most {most_threads} threads", block)
+    if block[0] * block[1] * block[2] > kernel.max_threads:
+        raise fail(kernel.name, "block", f"have at most {kernel.max_threads} threads", block)
     if not 0 <= shared_bytes <= MAX_SHARED:
         raise fail(kernel.name, "shared_bytes", f"be in [0, {MAX_SHARED}]", shared_bytes)
     if len(params) != kernel.params_size:
         raise fail(
             kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes"
         )
-    if offsets != tuple(place[0] for place in kernel.places):
-        places = [place[0] for place in kernel.places]
-        raise fail(kernel.name, "offsets", f"be {places}, as the text declares", list(offsets))
+    if offsets != kernel.offsets:
+        rule = f"be {list(kernel.offsets)}, as the text declares"
+        raise fail(kernel.name, "offsets", rule, list(offsets))
+
+
+def _within(dims: tuple[int, int, int], most: tuple[int, int, int]) -> bool:
+    (x, y, z), (a, b, c) = dims, most
+    return 1 <= x <= a and 1 <= y <= b and 1 <= z <= c
 
 
 def reset_after_fork() -> None:

@@ -36,7 +36,8 @@ gputensor_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmpq *%rcx
 .size gputensor_switch,.-gputensor_switch
 )");
 #endif

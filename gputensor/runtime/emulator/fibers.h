@@ -15,6 +15,8 @@ using namespace gputensor;
 namespace {
 
 constexpr unsigned MAX_THREADS = 1024;
+// Stacks of one size begin in the same few lines of the cache; these bytes keep them apart.
+constexpr size_t STACK_COLOUR = 192, COLOURED = 4096;
 
 enum progress : int { READY, AT_WARP, AT_BLOCK, DONE };
 
@@ -200,7 +202,9 @@ const char* name_of(collective what) {
 
 // Whether two threads stand at the same call. A barrier of a warp may be several calls.
 bool same_call(const fiber& a, const fiber& b) {
-  return a.what == b.what && (a.what == SYNC_WARP || (a.line == b.line && !strcmp(a.file, b.file)));
+  if (a.what != b.what) return false;
+  if (a.what == SYNC_WARP) return true;
+  return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
 }
 
 // The lane that a shuffle reads, as the programming guide says; its own where none is in range.
@@ -361,7 +365,7 @@ bool resolve_block() {
 bool get_stacks() {
   if (stacks) return true;
   const size_t guard = 4096;
-  stack_size = sanitized ? 256 << 10 : 64 << 10;
+  stack_size = sanitized ? 256 << 10 : (64 << 10) + COLOURED;
   void* p = mmap(nullptr, MAX_THREADS * stack_size, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return false;
@@ -374,11 +378,12 @@ void run_block_in_fibers() {
   const index3 d = *now.m->block_dim;
   for (unsigned i = 0; i < thread_count; ++i) {
     unsigned char* stack = stacks + i * stack_size;
+    const size_t colour = sanitized ? 0 : i * STACK_COLOUR % COLOURED;
     fiber& f = fibers[i];
     f.index = {i % d.x, i / d.x % d.y, i / d.x / d.y};
     f.where = READY;
     if (sanitized) __asan_unpoison_memory_region(stack + 4096, stack_size - 4096);
-    begin_context(f.c, stack, stack_size, fiber_main);
+    begin_context(f.c, stack, stack_size - colour, fiber_main);
   }
   const unsigned warp_count = (thread_count + 31) / 32;
   unsigned warps[MAX_THREADS / 32], lanes[32];

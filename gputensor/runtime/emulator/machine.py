@@ -83,11 +83,12 @@ class _Image:
 class Loaded:
     """One entry of one variant in a loaded shared object.
 
-    places: offset and size of each parameter in the bytes of a launch.
+    places: offset and size of each parameter in the bytes of a launch; offsets: the former.
     """
 
     __slots__ = (
-        "address", "has_collectives", "image", "max_threads", "name", "params_size", "places",
+        "address", "has_collectives", "image", "max_threads", "name", "offsets", "params_size",
+        "places",
     )  # fmt: skip
 
     def __init__(self, image: _Image, entry: _Entry) -> None:
@@ -95,10 +96,11 @@ class Loaded:
         self.address = ctypes.addressof(entry)
         self.name = entry.name.decode()
         self.has_collectives = bool(entry.has_collectives)
-        self.max_threads = entry.max_threads
+        self.max_threads = min(entry.max_threads or MAX_THREADS, MAX_THREADS)
         self.params_size = entry.params_size
         places = (entry.places[i] for i in range(entry.place_count))
         self.places = tuple((place.offset, place.size) for place in places)
+        self.offsets = tuple(offset for offset, _ in self.places)
 
     def symbols(self) -> dict[str, tuple[int, int]]:
         """Address and bytes of each __constant__ and __device__ variable of the text."""

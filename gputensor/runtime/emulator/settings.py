@@ -36,21 +36,23 @@ class Options(ctypes.Structure):
 class Settings:
     """What holds for launches from now on. Immutable: a launch that waits keeps its own."""
 
-    __slots__ = ("checks", "schedule", "seed")
+    __slots__ = ("_options", "build", "checks", "schedule", "seed")
 
     def __init__(self, checks: frozenset[str], schedule: str, seed: int) -> None:
         self.checks, self.schedule, self.seed = checks, schedule, seed
-
-    @property
-    def build(self) -> tuple[bool, bool]:
-        """How kernels are built: with a call at each access, with a test of each sum and product."""
-        return not self.checks.isdisjoint(_BY_THE_ENGINE), "overflow" in self.checks
+        # how kernels are built: with a call at each access, with a test of each sum and product
+        self.build = not checks.isdisjoint(_BY_THE_ENGINE), "overflow" in checks
+        self._options: dict[tuple[int, int], Options] = {}
 
     def options(self, device_index: int, reachable: int) -> Options:
-        return Options(
-            device_index, reachable, SCHEDULES.index(self.schedule), self.seed,
-            *(int(name in self.checks) for name in _BY_THE_ENGINE),
-        )  # fmt: skip
+        """These settings for the engine, which only reads them."""
+        known = self._options.get((device_index, reachable))
+        if known is None:
+            known = self._options[device_index, reachable] = Options(
+                device_index, reachable, SCHEDULES.index(self.schedule), self.seed,
+                *(int(name in self.checks) for name in _BY_THE_ENGINE),
+            )  # fmt: skip
+        return known
 
 
 _now: Settings | None = None
