@@ -225,6 +225,8 @@ def element_of(name: str) -> Element | None:
     if pair is not None:
         element, code = _NUMBERS[pair]
         return Element(name, element, code, 2, 4)
+    if name == "dim3":
+        return Element(name, dtypes.uint32, "I", 3, 4)
     vector = _VECTOR.fullmatch(name)
     if vector is None:
         return None

@@ -3,7 +3,7 @@
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)
 
-Arrays may be gputensor's, CuPy's, torch's, or NumPy's where CUDA is emulated. What the declaration
+Arrays may be gputensor's, CuPy's or torch's; where CUDA is emulated, also NumPy's and torch's on the CPU. What the declaration
 says is checked: dtypes against pointers, and that an array is contiguous unless the kernel takes a
 Layout of it. Device and stream are the arguments'. It computes nothing and allocates nothing on a GPU.
 """
@@ -139,7 +139,7 @@ class Kernel:
                 continue
             if cuda.is_emulated and operand.library != operands.TENSOR:
                 raise errors.must(
-                    self.entry, name, "be of gputensor or NumPy where CUDA is emulated",
+                    self.entry, name, "be of gputensor, or in host memory, where CUDA is emulated",
                     errors.Got(str(operand)), kind=errors.DeviceError,
                 )  # fmt: skip
             if first is None:

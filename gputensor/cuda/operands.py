@@ -24,7 +24,10 @@ NUMPY, TENSOR, TORCH, INTERFACE = "numpy", "gputensor", "torch", "cuda_array_int
 class Operand:
     """An array. dtype: None for a NumPy structured dtype. device_index: -1 for host memory."""
 
-    __slots__ = ("_dense", "device_index", "dtype", "itemsize", "keep", "library", "ptr", "shape", "stride_bytes")
+    __slots__ = (
+        "_dense", "device_index", "dtype", "is_writable", "itemsize", "keep", "library", "ptr", "shape",
+        "stride_bytes",
+    )  # fmt: skip
 
     def __init__(
         self, library: str, keep: Any, ptr: int, device_index: int, element: Any, itemsize: int,
@@ -34,6 +37,7 @@ class Operand:
         self.dtype, self.itemsize = element, itemsize
         self.shape, self.stride_bytes = shape, stride_bytes
         self._dense: bool | None = None
+        self.is_writable = True
 
     @property
     def numel(self) -> int:
@@ -100,7 +104,9 @@ def _of_tensor(entry: str, arg: str, value: Tensor) -> Operand:
 def _of_numpy(value: np.ndarray[Any, Any]) -> Operand:
     pointer = value.__array_interface__["data"][0]
     element = dtypes.from_numpy(value.dtype)
-    return Operand(NUMPY, value, pointer, -1, element, value.itemsize, value.shape, value.strides)
+    made = Operand(NUMPY, value, pointer, -1, element, value.itemsize, value.shape, value.strides)
+    made.is_writable = value.flags.writeable
+    return made
 
 
 def _of_torch(entry: str, arg: str, value: Any) -> Operand:
@@ -129,10 +135,12 @@ def _of_interface(value: Any) -> Operand:
         from .. import runtime
 
         index = runtime.cuda().current_device()
-    return Operand(
+    made = Operand(
         INTERFACE, value, given["data"][0], int(index), dtypes.from_numpy(element_type),
         element_type.itemsize, shape, tuple(strides),
     )  # fmt: skip
+    made.is_writable = not given["data"][1]
+    return made
 
 
 def _row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -28,6 +28,11 @@ def check_pointer(entry: str, parameter: Parameter, operand: Operand, has_layout
     assert element is not None
     if element.dtype is not None and element.name != "a pointer":
         _check_dtype(entry, parameter, operand)
+    if not parameter.is_const and not operand.is_writable:
+        raise errors.must(
+            entry, parameter.name, f"be writable, as {parameter.text} is",
+            errors.Got(f"{operand}, read-only"), kind=errors.ArgumentValueError,
+        )  # fmt: skip
     if element.lanes > 1:
         own = element.size
         if operand.ptr % element.alignment or operand.numel * operand.itemsize % own:

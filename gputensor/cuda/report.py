@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?(?:[^\n]*?(\d+) bytes cmem\[0\])?")
-_ACCESS = re.compile(r"\b(ld|st)\.(?:volatile\.|relaxed\.\w+\.|weak\.)?(global|shared)((?:\.\w+)*?)(?:\.v(\d))?\.[busf](\d+)\b")
+_ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)\b")
 
 
 class Row:
@@ -96,8 +96,11 @@ def row(kernel: Kernel, arch: str) -> Row:
 
 def _count_accesses(result: Row, ptx: str, name: str) -> None:
     match = re.search(rf"\.entry\s+{re.escape(name)}\s*\(.*?^\}}", ptx, re.DOTALL | re.MULTILINE)
-    for kind, space, _, lanes, bits in _ACCESS.findall(match[0] if match else ""):
+    for kind, words, lanes, bits in _ACCESS.findall(match[0] if match else ""):
+        spaces = set(re.findall(r"\w+", words))
+        if spaces & {"param", "local", "const"}:
+            continue
         width = int(bits) // 8 * int(lanes or 1)
-        prefix = "shared_" if space == "shared" else ""
+        prefix = "shared_" if "shared" in spaces else ""  # else global, or a pointer to either
         counts = getattr(result, prefix + ("loads" if kind == "ld" else "stores"))
         counts[width] = counts.get(width, 0) + 1

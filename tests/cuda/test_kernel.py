@@ -123,11 +123,14 @@ def test_a_kernel_in_unreadable_words_is_named():
 # --- arguments ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["tensor", "numpy"])
+@pytest.fixture(params=["tensor", "numpy", "torch"])
 def given(request, emulated):
     """Makes an array of the library under test, and reads one."""
     if request.param == "numpy":
         return lambda a: a, lambda a: a
+    if request.param == "torch":
+        torch = pytest.importorskip("torch")
+        return torch.from_numpy, lambda t: t.numpy()
     return lambda a: gt.from_numpy(np.ascontiguousarray(a)).to("cuda:1"), lambda t: t.cpu().numpy()
 
 
@@ -153,6 +156,7 @@ WRONG = {
     "number for pointer": (lambda x, y: (4, y, 1.0, 4), errors.ArgumentTypeError, "'x' must be an array of gputensor, CuPy, torch or NumPy"),
     "too few": (lambda x, y: (x, y, 1.0), errors.KernelError, "'args' must be 4: x, y, factor, n \\(got 3\\)"),
     "two devices": (lambda x, y: (gt.ones(4, device="cuda:0"), gt.ones(4, device="cuda:1"), 1.0, 4), errors.DeviceError, "'y' must be on the device of 'x', cuda:0 \\(got f32\\[4\\] cuda:1\\)"),
+    "read-only": (lambda x, y: (x, np.broadcast_to(y, 4), 1.0, 4), errors.ArgumentValueError, "'y' must be writable, as float\\* is \\(got f32\\[4\\] host, read-only\\)"),
     "reversed": (lambda x, y: (x[::-1], y, 1.0, 4), errors.ArgumentValueError, "'x' must have no negative strides"),
 }  # fmt: skip
 
@@ -241,6 +245,26 @@ class TestLaunches:
         with pytest.raises(errors.ArgumentTypeError, match="'p' must be the 16 bytes of a Pair"):
             Kernel(text, "k")[1, 1](out, True, -5, 0, 0.1, 1.01, (1, 2.5), b"12", None)
 
+    def test_torch_counts_a_write_and_its_views_need_a_layout(self, emulated):
+        torch = pytest.importorskip("torch")
+        x, y = torch.arange(6.0).reshape(2, 3).t(), torch.zeros(3, 2)
+        before = y._version
+        Kernel(SCALE, "strided")[1, 32](x, y, 2.0)
+        assert torch.equal(y, 2 * x) and y._version == before + 1
+        with pytest.raises(errors.ArgumentValueError, match=r"'x' must be contiguous.*\(got f32\[3,2\] host with strides \(4, 12\) bytes\)"):
+            Kernel(SCALE, "dense")[1, 32](x, y, 2.0, 6)
+        with pytest.raises(errors.DtypeError, match="'x' must be float32"):
+            Kernel(SCALE, "dense")[1, 32](x.double().t(), y, 2.0, 6)
+
+    def test_a_dim3_and_a_struct_with_a_pointer(self, emulated):
+        text = """struct P { const float* p; int n; };
+        __global__ void k(dim3 d, P p, float* out) { out[0] = d.x * 100 + d.z; out[1] = p.p[p.n]; }"""
+        x, out = gt.arange(5, dtype=gt.float32, device="cuda"), gt.zeros(2, device="cuda")
+        p = np.zeros((), np.dtype([("p", "u8"), ("n", "i4")], align=True))
+        p["p"], p["n"] = x.data_ptr(), 3
+        Kernel(text, "k")[1, 1]((1, 2, 3), p, out)
+        assert out.cpu().numpy().tolist() == [103, 3]
+
     def test_half_arrays_and_vectors(self, emulated):
         text = """
         #include <cuda_fp16.h>
@@ -325,6 +349,14 @@ extern "C" __global__ void f(const float4* a, float4* b, const short* s, int* q)
   q[i] = t[63 - i];
 }
 template <class T> __global__ void g(T* p) { p[threadIdx.x] += 1; }
+extern "C" __global__ void generic(float2** table, volatile double* q, const uint4* __restrict__ r, uint4* s) {
+  __shared__ float2* p;
+  p = table[threadIdx.x];
+  __syncthreads();
+  *p = make_float2(1, 2);
+  *q = 1;
+  s[0] = __ldg(r);
+}
 """
 
 
@@ -346,6 +378,8 @@ def test_a_report_needs_no_gpu():
     assert row.loads == {16: 1, 2: 1} and row.stores == {16: 1, 4: 1}
     assert str(report).splitlines()[0].split()[:2] == ["arch", "registers"]
     assert Kernel(REPORTED, "g<double>").report(["sm_80"])["sm_80"].loads == {8: 1}
+    row = Kernel(REPORTED, "generic").report(["sm_90"])["sm_90"]
+    assert row.loads == {8: 1, 16: 1} and row.stores == {8: 2, 16: 1} and row.shared_loads == row.shared_stores == {8: 1}
     with pytest.raises(errors.KernelError, match=r"f\.cu\(2\): error"):
         Kernel('extern "C" __global__ void f(int n) {\n int x = missing; }', "f").report(["sm_80"])
 
