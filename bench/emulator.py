@@ -135,7 +135,9 @@ def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] 
             i += 256
         cuda.syncthreads()
         if top + ty < n and left + tx < n:
-            around = tile[ty + 1, tx] + tile[ty + 1, tx + 2] + tile[ty, tx + 1] + tile[ty + 2, tx + 1]
+            around = (
+                tile[ty + 1, tx] + tile[ty + 1, tx + 2] + tile[ty, tx + 1] + tile[ty + 2, tx + 1]
+            )
             y[top + ty, left + tx] = around
 
     @jit
@@ -158,7 +160,9 @@ def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] 
     blocks = BLUR_SIZE // 16
     sides: dict[str, Side] = {
         "nothing": lambda: nothing[1, 1](x["axpy"]),
-        "axpy": lambda: axpy[AXPY_THREADS // 256, 256](x["axpy"], y["axpy"], np.float32(2), AXPY_THREADS),
+        "axpy": lambda: axpy[AXPY_THREADS // 256, 256](
+            x["axpy"], y["axpy"], np.float32(2), AXPY_THREADS
+        ),
         "cross": lambda: cross[(blocks, blocks), (16, 16)](x["cross"], y["cross"], BLUR_SIZE),
         "block_sum": lambda: block_sum[1, SUM_THREADS](x["block_sum"], y["block_sum"]),
     }
@@ -226,5 +230,7 @@ def failures(record: dict[str, Any]) -> list[str]:
         theirs = case["ns"].get("numba")
         is_kernel = case["threads"] > 1
         if is_kernel and theirs is not None and theirs / case["ns"]["gputensor"] < BUDGET_TIMES:
-            found.append(f"{case['name']}: {theirs / case['ns']['gputensor']:.0f} times faster than numba's simulator, below {BUDGET_TIMES:.0f}")
+            found.append(
+                f"{case['name']}: {theirs / case['ns']['gputensor']:.0f} times faster than numba's simulator, below {BUDGET_TIMES:.0f}"
+            )
     return found

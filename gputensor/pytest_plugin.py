@@ -64,7 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def _mode_given(config: pytest.Config) -> str | None:
     mode = config.getoption("gputensor") or config.getini("gputensor") or None
     if mode is not None and mode not in MODES:
-        raise pytest.UsageError(f"gputensor: the ini value must be one of {', '.join(MODES)} (got {mode})")
+        raise pytest.UsageError(
+            f"gputensor: the ini value must be one of {', '.join(MODES)} (got {mode})"
+        )
     return mode
 
 

@@ -7,7 +7,8 @@ gputensor kernel check *.cu --max-registers 64 --max-spill 0
 It compiles each kernel for five architectures and prints registers, spills, shared memory and the
 widths of loads and stores; then it runs the cases on the emulator, plainly and with every access
 checked (bounds, uninitialised shared memory, races, overflow of integers), threads in each order,
-and compares with the reference. Exit status: 0 fine, 1 with the first failure, 2 bad input, 3 without NVRTC or g++.
+and compares with the reference. Exit status: 0 fine, 1 with the first failure, 2 bad input, 3
+without NVRTC or g++.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ from typing import Any
 from gputensor import runtime
 from gputensor.core import errors
 
-from .output import CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table
+from .output import (
+    CHECK_FAILED,
+    DEVICE_ABSENT,
+    FINE,
+    Arguments,
+    Progress,
+    Refusal,
+    print_json,
+    table,
+)
 
 # The first five that NVRTC knows.
 _ARCHITECTURES = (80, 90, 120, 75, 86, 89, 100, 70)
@@ -38,15 +48,25 @@ def main(argv: list[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (__doc__ or "").split("\n\n", 1)[1]
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.cu")
-    parser.add_argument("--spec", type=Path, help="the file with the cases (default: FILE.check.py or .json)")
-    parser.add_argument("--arch", action="append", metavar="sm_90", help="compile for these architectures")
+    parser.add_argument(
+        "--spec", type=Path, help="the file with the cases (default: FILE.check.py or .json)"
+    )
+    parser.add_argument(
+        "--arch", action="append", metavar="sm_90", help="compile for these architectures"
+    )
     parser.add_argument("--no-compile", action="store_true", help="do not compile for GPUs")
     parser.add_argument("--max-registers", type=int, help="fail where a kernel needs more")
-    parser.add_argument("--max-spill", type=int, metavar="BYTES", help="fail where a kernel spills more")
-    parser.add_argument("--order", action="append", choices=_ORDERS, help="orders of threads (default: all)")
+    parser.add_argument(
+        "--max-spill", type=int, metavar="BYTES", help="fail where a kernel spills more"
+    )
+    parser.add_argument(
+        "--order", action="append", choices=_ORDERS, help="orders of threads (default: all)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the cases and of random orders")
     parser.add_argument("--cases", type=int, help="run at most so many cases of each kernel")
-    parser.add_argument("--on", choices=("emulator", "gpu"), default="emulator", help="where the cases run")
+    parser.add_argument(
+        "--on", choices=("emulator", "gpu"), default="emulator", help="where the cases run"
+    )
     arguments = parser.parse_args(argv)
     missing = next((f for f in arguments.files if not f.is_file()), None)
     if missing is not None:
@@ -82,13 +102,23 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
     except (errors.GpuTensorError, SyntaxError, OSError, ValueError, KeyError) as error:
         raise Refusal(f"{file}: {error}") from None
     for one in checks:
-        record: dict[str, Any] = {"file": str(file), "kernel": one.kernel.entry, "architectures": {}, "runs": [], "passed": False}
+        record: dict[str, Any] = {
+            "file": str(file),
+            "kernel": one.kernel.entry,
+            "architectures": {},
+            "runs": [],
+            "passed": False,
+        }
         result["kernels"].append(record)
         if not arguments.no_compile:
             progress(f"{one.kernel.entry}: compiling")
             record["architectures"] = _compile(one.kernel, arguments)
-        for checks_on in ("all", "") if arguments.on == "emulator" else ("",):  # a finding says more
-            for order in arguments.order or (_ORDERS if arguments.on == "emulator" else ("forward",)):
+        for checks_on in (
+            ("all", "") if arguments.on == "emulator" else ("",)
+        ):  # a finding says more
+            for order in arguments.order or (
+                _ORDERS if arguments.on == "emulator" else ("forward",)
+            ):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
         record["passed"] = True
@@ -102,7 +132,9 @@ def _compile(kernel: Any, arguments: Any) -> dict[str, Any]:
     except errors.GpuTensorError as error:
         raise Refusal(f"{error}; --no-compile leaves this out", DEVICE_ABSENT) from None
     known = set(binding.getSupportedArchs())
-    archs = arguments.arch or [f"sm_{n}" for n in sorted([n for n in _ARCHITECTURES if n in known][:5])]
+    archs = arguments.arch or [
+        f"sm_{n}" for n in sorted([n for n in _ARCHITECTURES if n in known][:5])
+    ]
     try:
         report = kernel.report(archs)
     except errors.GpuTensorError as error:
@@ -147,7 +179,15 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
         print_json(result)
         return
     rows = [
-        (r["kernel"], arch, f["registers"], f["spill_bytes"], f["shared_bytes"], _widths(f["loads"]), _widths(f["stores"]))
+        (
+            r["kernel"],
+            arch,
+            f["registers"],
+            f["spill_bytes"],
+            f["shared_bytes"],
+            _widths(f["loads"]),
+            _widths(f["stores"]),
+        )
         for r in result["kernels"]
         for arch, f in r["architectures"].items()
     ]
@@ -157,7 +197,9 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
     for record in filter(operator.itemgetter("passed"), result["kernels"]):
         plain = sum(r["cases"] for r in record["runs"] if not r["checked"])
         checked = sum(r["cases"] for r in record["runs"] if r["checked"])
-        print(f"{record['kernel']}: {plain} launches equal to the reference, {checked} more with every access checked")
+        print(
+            f"{record['kernel']}: {plain} launches equal to the reference, {checked} more with every access checked"
+        )
     if result["failure"]:
         print(f"FAILED  {result['failure']}")
 

@@ -98,9 +98,17 @@ def _index(device: Any, op: str) -> int:
             raise errors.must(op, "device", "be a CUDA device", str(device))
         device = cuda.current_device() if device.index is None else device.index
     if isinstance(device, bool) or not isinstance(device, int):
-        raise errors.must(op, "device", "be an index, a string or a device", device, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            op, "device", "be an index, a string or a device", device, kind=errors.ArgumentTypeError
+        )
     if cuda.is_available() and not 0 <= device < cuda.device_count():
-        raise errors.must(op, "device", f"be below the device count, {cuda.device_count()}", device, kind=errors.DeviceError)
+        raise errors.must(
+            op,
+            "device",
+            f"be below the device count, {cuda.device_count()}",
+            device,
+            kind=errors.DeviceError,
+        )
     return device
 
 

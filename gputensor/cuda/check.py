@@ -47,7 +47,9 @@ class Check:
 
     __slots__ = ("cases", "kernel")
 
-    def __init__(self, kernel: Kernel, cases: Callable[[np.random.Generator], Iterable[Case]]) -> None:
+    def __init__(
+        self, kernel: Kernel, cases: Callable[[np.random.Generator], Iterable[Case]]
+    ) -> None:
         self.kernel, self.cases = kernel, cases
 
     def run(self, seed: int = 0, limit: int | None = None) -> int:
@@ -59,7 +61,9 @@ class Check:
         return count
 
 
-def checks_of(path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None) -> list[Check]:
+def checks_of(
+    path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
+) -> list[Check]:
     """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch if there is none."""
     path = os.fspath(path)
     stem = path.removesuffix(".cu")
@@ -89,7 +93,9 @@ def checks_of(path: str | os.PathLike[str], spec: str | os.PathLike[str] | None 
         cases = {name: getattr(module, name) for name in entries}
         defines = dict.fromkeys(entries, getattr(module, "defines", {}))
     if not entries:
-        raise Mismatch(f"{os.path.basename(found)}: no function has a kernel's name, so nothing would be run")
+        raise Mismatch(
+            f"{os.path.basename(found)}: no function has a kernel's name, so nothing would be run"
+        )
     return [Check(Kernel(Path(path), entries[n], defines=defines[n]), cases[n]) for n in entries]
 
 
@@ -109,7 +115,11 @@ def skeleton(path: str) -> str:
         given.append(parameter.name if parameter.kind == POINTER else "n")
         if parameter.kind == POINTER and element is not None and element.dtype is not None:
             kind = element.dtype.name
-            values = f"random.uniform(0, 100, n).astype('{kind}')" if parameter.is_const else f"np.zeros(n, '{kind}')"
+            values = (
+                f"random.uniform(0, 100, n).astype('{kind}')"
+                if parameter.is_const
+                else f"np.zeros(n, '{kind}')"
+            )
             made.append(f"        {parameter.name} = {values}")
             if not parameter.is_const:
                 expected.append(f"'{parameter.name}': ...")
@@ -139,21 +149,25 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
     """Launch once, on copies of the case's arrays, and compare."""
     unknown = set(case) - _KEYS
     if unknown:
-        raise Mismatch(f"{kernel.entry}: {title}: unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}")
+        raise Mismatch(
+            f"{kernel.entry}: {title}: unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}"
+        )
     taken = kernel.declaration.taken
-    args = [np.array(a, order="K", copy=True) if isinstance(a, np.ndarray) else a for a in case["args"]]
+    args = [
+        np.array(a, order="K", copy=True) if isinstance(a, np.ndarray) else a for a in case["args"]
+    ]
     for name, values in case.get("symbols", {}).items():
         kernel.set(name, values)
     given, back = _placed(args)
-    kernel.launch(
-        *given, grid=case["grid"], block=case["block"], shared=int(case.get("shared", 0))
-    )
+    kernel.launch(*given, grid=case["grid"], block=case["block"], shared=int(case.get("shared", 0)))
     back()
     results = {p.name: a for p, a in zip(taken, args) if isinstance(a, np.ndarray)}
     expect = case.get("expect", {})
     for name, wanted in expect.items():
         if name not in results:
-            raise Mismatch(f"{kernel.entry}: {title}: no array parameter '{name}' ({', '.join(results)})")
+            raise Mismatch(
+                f"{kernel.entry}: {title}: no array parameter '{name}' ({', '.join(results)})"
+            )
         _compare(kernel.entry, title, name, results[name], np.asarray(wanted), case, results)
 
 
@@ -180,14 +194,18 @@ def _compare(
     entry: str, title: str, name: str, got: Any, wanted: Any, case: Case, arrays: Mapping[str, Any]
 ) -> None:
     if got.shape != wanted.shape:
-        raise Mismatch(f"{entry}: {title}: the reference of '{name}' must have its shape {got.shape} (got {wanted.shape})")
+        raise Mismatch(
+            f"{entry}: {title}: the reference of '{name}' must have its shape {got.shape} (got {wanted.shape})"
+        )
     rtol, atol = case.get("rtol", 0), case.get("atol", 0)
     exact = got.dtype.kind not in "fcV" or not (rtol or atol)
     if exact:
         same = (got == wanted) | ((got != got) & (wanted != wanted))
     else:
         wide = np.float64 if got.dtype.kind != "c" else np.complex128
-        same = np.isclose(got.astype(wide), wanted.astype(wide), rtol=rtol, atol=atol, equal_nan=True)
+        same = np.isclose(
+            got.astype(wide), wanted.astype(wide), rtol=rtol, atol=atol, equal_nan=True
+        )
     if np.all(same):
         return
     at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(same))[0])[: got.ndim]
@@ -265,6 +283,8 @@ def _evaluated(given: Any, names: Mapping[str, int]) -> Any:
             return _OPERATORS[type(node.op)](value(node.left), value(node.right))
         if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
             return _OPERATORS[type(node.op)](value(node.operand))
-        raise Mismatch(f"{given!r} must be arithmetic of numbers and {', '.join(names) or 'no sizes'}")
+        raise Mismatch(
+            f"{given!r} must be arithmetic of numbers and {', '.join(names) or 'no sizes'}"
+        )
 
     return value(ast.parse(str(given).strip(), mode="eval").body)

@@ -41,7 +41,9 @@ _VECTOR_BASES = {
     "int": "int", "uint": "unsigned", "long": "long", "ulong": "unsigned long",
     "longlong": "long long", "ulonglong": "unsigned long long", "float": "float", "double": "double",
 }  # fmt: skip
-_VECTOR = re.compile(r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])")
+_VECTOR = re.compile(
+    r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])"
+)
 _HALF_PAIRS = {"half2": "__half", "nv_bfloat162": "__nv_bfloat16"}
 _INTEGER_WORDS = frozenset("signed unsigned char short int long".split())
 _QUALIFIERS = re.compile(
@@ -90,7 +92,9 @@ class Declaration:
 
     __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
 
-    def __init__(self, entry: str, name: str, has_c_name: bool, line: int, parameters: Sequence[Parameter]) -> None:
+    def __init__(
+        self, entry: str, name: str, has_c_name: bool, line: int, parameters: Sequence[Parameter]
+    ) -> None:
         self.entry, self.name, self.has_c_name, self.line = entry, name, has_c_name, line
         self.parameters = tuple(parameters)
         # what a caller gives: everything but the Layouts
@@ -129,7 +133,9 @@ def read(
     if match is None:
         _check_readable(bare, entry, name)
         known = ", ".join(found for found, _ in kernels_of(text)) or "none"
-        raise errors.cannot_launch(entry, "entry", f"be a __global__ function of the text ({known})", entry)
+        raise errors.cannot_launch(
+            entry, "entry", f"be a __global__ function of the text ({known})", entry
+        )
     words = _names_in(bare, defines)
     if match["template"]:
         words |= _template_arguments(match["arguments"], given.rstrip().removesuffix(">"), entry)
@@ -137,14 +143,18 @@ def read(
     sizes = _Structs(bare, words)
     parameters = []
     list_text = match["parameters"] if signature is None else signature
-    parts = [p for p in source.split_arguments(" ".join(list_text.split())) if p not in ("", "void")]
+    parts = [
+        p for p in source.split_arguments(" ".join(list_text.split())) if p not in ("", "void")
+    ]
     for number, part in enumerate(parts):
         parameters.append(_parameter(part, number, words, has_layout, sizes, entry))
     _bind_layouts(parameters, entry)
     _place(parameters)
     before = bare[max(0, match.start() - 40) : match.start()]
     has_c_name = bool(re.search(r'extern\s*"C"\s*$', before)) or _in_c_block(bare, match.start())
-    return Declaration(entry, name, has_c_name and not match["template"], _line(bare, match.start()), parameters)
+    return Declaration(
+        entry, name, has_c_name and not match["template"], _line(bare, match.start()), parameters
+    )
 
 
 def _check_readable(text: str, entry: str, name: str) -> None:
@@ -173,7 +183,10 @@ def _in_c_block(text: str, position: int) -> bool:
 
 def _names_in(text: str, defines: Mapping[str, object]) -> dict[str, str]:
     """What a word stands for: macros without arguments, typedefs, and the defines given."""
-    words = {m[1]: m[2].strip() for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)}
+    words = {
+        m[1]: m[2].strip()
+        for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)
+    }
     for m in re.finditer(r"\btypedef\s+([\w\s:]+?)\s+(\w+)\s*;", text):
         words[m[2]] = m[1]
     for m in re.finditer(r"\busing\s+(\w+)\s*=\s*([\w\s:]+?)\s*;", text):
@@ -208,8 +221,18 @@ def _canonical(name: str) -> str:
     if not parts or not set(parts) <= _INTEGER_WORDS:
         return name
     if "char" in parts:
-        return "unsigned char" if "unsigned" in parts else "signed char" if "signed" in parts else "char"
-    size = "long long" if parts.count("long") == 2 else next((w for w in ("long", "short") if w in parts), "")
+        return (
+            "unsigned char"
+            if "unsigned" in parts
+            else "signed char"
+            if "signed" in parts
+            else "char"
+        )
+    size = (
+        "long long"
+        if parts.count("long") == 2
+        else next((w for w in ("long", "short") if w in parts), "")
+    )
     if "unsigned" in parts:
         return f"unsigned {size}".strip()
     return size or "int"
@@ -240,7 +263,12 @@ def element_of(name: str) -> Element | None:
 
 
 def _parameter(
-    part: str, number: int, words: Mapping[str, str], has_layout: bool, structs: _Structs, entry: str
+    part: str,
+    number: int,
+    words: Mapping[str, str],
+    has_layout: bool,
+    structs: _Structs,
+    entry: str,
 ) -> Parameter:
     text = _QUALIFIERS.sub(" ", part)
     text = re.sub(r"__align__\s*\(\s*\w+\s*\)", " ", text)
@@ -248,8 +276,10 @@ def _parameter(
     head, name = text, f"argument {number}"
     if named is not None:
         before = text[: named.start()].strip()
-        if before and before not in ("const", "unsigned", "signed", "long", "long long", "short") or (
-            before and element_of(_resolved(f"{before} {named[1]}", words)) is None
+        if (
+            before
+            and before not in ("const", "unsigned", "signed", "long", "long long", "short")
+            or (before and element_of(_resolved(f"{before} {named[1]}", words)) is None)
         ):
             head, name = before, named[1]
         if named[2]:
@@ -288,7 +318,12 @@ def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
         elif parameter.kind == LAYOUT:
             named = [n for n in free if parameter.name == f"{parameters[n].name}_layout"]
             if not free:
-                raise errors.cannot_launch(entry, parameter.name, "follow the pointer that it is the layout of", repr(parameter))
+                raise errors.cannot_launch(
+                    entry,
+                    parameter.name,
+                    "follow the pointer that it is the layout of",
+                    repr(parameter),
+                )
             parameter.of = named[0] if named else free[-1]
             free.remove(parameter.of)
 
@@ -310,7 +345,10 @@ class _Structs:
 
     def of(self, name: str) -> tuple[int, int]:
         """(size, alignment); zeros where the text does not tell them plainly."""
-        match = re.search(rf"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?{re.escape(name)}\s*\{{([^{{}}]*)\}}", self.text)
+        match = re.search(
+            rf"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?{re.escape(name)}\s*\{{([^{{}}]*)\}}",
+            self.text,
+        )
         if match is None:
             return 0, 0
         size, most = 0, int(match[1] or match[2] or 1)
@@ -320,13 +358,22 @@ class _Structs:
                 continue
             if "(" in field:
                 return 0, 0
-            kind = re.match(r"(?:const\s+)?((?:unsigned |signed |long |short )*\w+)\s+(?=[\w*])|(?:const\s+)?(\w+)\s*(?=\*)", field)
+            kind = re.match(
+                r"(?:const\s+)?((?:unsigned |signed |long |short )*\w+)\s+(?=[\w*])|(?:const\s+)?(\w+)\s*(?=\*)",
+                field,
+            )
             if kind is None:
                 return 0, 0
             for item in field[kind.end() :].split(","):
                 is_pointer = "*" in item
                 element = element_of(kind[1] or kind[2])
-                inner = (8, 8) if is_pointer else (element.size, element.alignment) if element else self.of(kind[1] or kind[2])
+                inner = (
+                    (8, 8)
+                    if is_pointer
+                    else (element.size, element.alignment)
+                    if element
+                    else self.of(kind[1] or kind[2])
+                )
                 if not inner[0]:
                     return 0, 0
                 count = 1

@@ -13,8 +13,8 @@ def emulator_settings(
 ) -> AbstractContextManager[Any]:
     """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` for its block.
 
-    sanitize: `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for none. schedule: `forward`,
-    `reversed` or `random`, the order of blocks and of threads between barriers. None keeps what is
-    set. On a real GPU it changes nothing.
+    sanitize: `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for none.
+    schedule: `forward`, `reversed` or `random`, the order of blocks and of threads between barriers.
+    None keeps what is set. On a real GPU it changes nothing.
     """
     return settings.using(sanitize, schedule, seed)

@@ -8,7 +8,9 @@ from typing import Any
 from ..core import errors
 
 
-def grid_for(elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1) -> tuple[int, ...]:
+def grid_for(
+    elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1
+) -> tuple[int, ...]:
     """The grid whose threads cover `elements`, each thread `per_thread` of them.
 
     elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns) with

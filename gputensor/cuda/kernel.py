@@ -1,11 +1,12 @@
-"""Kernel: CUDA C of the user's own, for a GPU, for the emulator, and compiled for any GPU without one.
+"""Kernel: CUDA C of the user's own, on a GPU, on the emulator, or compiled for a GPU elsewhere.
 
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)
 
-Arrays may be gputensor's, CuPy's or torch's; where CUDA is emulated, also NumPy's and torch's on the CPU. What the declaration
-says is checked: dtypes against pointers, and that an array is contiguous unless the kernel takes a
-Layout of it. Device and stream are the arguments'. It computes nothing and allocates nothing on a GPU.
+Arrays may be gputensor's, CuPy's or torch's; where CUDA is emulated, also NumPy's and torch's on
+the CPU. What the declaration says is checked: dtypes against pointers, and that an array is
+contiguous unless the kernel takes a Layout of it. Device and stream are the arguments'. It computes
+nothing and allocates nothing on a GPU.
 """
 
 from __future__ import annotations
@@ -75,14 +76,18 @@ class Kernel:
         """`kernel[grid, block]`, `kernel[grid, block, shared_bytes]`, `kernel[…, stream]`."""
         given = configuration if isinstance(configuration, tuple) else (configuration,)
         if not 2 <= len(given) <= 4:
-            raise errors.cannot_launch(self.entry, "[...]", "be [grid, block, shared bytes, stream]", given)
+            raise errors.cannot_launch(
+                self.entry, "[...]", "be [grid, block, shared bytes, stream]", given
+            )
         return Launcher(self, *given)
 
     def launch(
         self, *args: Any, grid: Dims, block: Dims, shared: int = 0, stream: Any = None
     ) -> None:
         """Queue one launch: `kernel[grid, block, shared, stream](*args)`."""
-        self._launch(args, _dims(self.entry, "grid", grid), _dims(self.entry, "block", block), shared, stream)
+        self._launch(
+            args, _dims(self.entry, "grid", grid), _dims(self.entry, "block", block), shared, stream
+        )
 
     def _launch(
         self, args: Sequence[Any], grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, stream: Any
@@ -93,7 +98,9 @@ class Kernel:
         own = cuda.current_stream(device_index)
         stream = self._stream(cuda, device_index, found, own, stream)
         pointers = {number: operand.ptr for number, operand in found.items()}
-        regions = host_memory.to_device(cuda, device_index, stream, found, self.declaration.written, pointers)
+        regions = host_memory.to_device(
+            cuda, device_index, stream, found, self.declaration.written, pointers
+        )
         params = self._pack(args, found, pointers)
         cuda.launch(function.loaded, grid, block, int(shared), stream, params, function.offsets)
         host_memory.to_host(cuda, device_index, stream, regions)
@@ -110,7 +117,9 @@ class Kernel:
         entry, declared = self.entry, self.declaration
         if len(args) != len(declared.taken):
             names = ", ".join(p.name for p in declared.taken)
-            raise errors.cannot_launch(entry, "args", f"be {len(declared.taken)}: {names}", f"{len(args)}")
+            raise errors.cannot_launch(
+                entry, "args", f"be {len(declared.taken)}: {names}", f"{len(args)}"
+            )
         found: dict[int, operands.Operand] = {}
         at = 0
         for number, parameter in enumerate(declared.parameters):
@@ -152,7 +161,12 @@ class Kernel:
         return int(cuda.current_device()) if first is None else found[first].device_index
 
     def _stream(
-        self, cuda: Any, device_index: int, found: Mapping[int, operands.Operand], own: Any, given: Any
+        self,
+        cuda: Any,
+        device_index: int,
+        found: Mapping[int, operands.Operand],
+        own: Any,
+        given: Any,
     ) -> Any:
         if given is None:
             return operands.stream_of(found, cuda, device_index, own)
@@ -165,12 +179,17 @@ class Kernel:
         return cuda.external_stream(device_index, handle)
 
     def _pack(
-        self, args: Sequence[Any], found: Mapping[int, operands.Operand], pointers: Mapping[int, int]
+        self,
+        args: Sequence[Any],
+        found: Mapping[int, operands.Operand],
+        pointers: Mapping[int, int],
     ) -> bytes:
         parameters = self.declaration.parameters
         layouts = {}
         if self.declaration.bound:
-            ordered = {p.of: (parameters[p.of], found[p.of]) for p in parameters if p.kind == LAYOUT}
+            ordered = {
+                p.of: (parameters[p.of], found[p.of]) for p in parameters if p.kind == LAYOUT
+            }
             layouts = packing.layouts(self.entry, ordered)
         parts, at = [], 0
         values = iter(args)
@@ -234,20 +253,29 @@ class Kernel:
         if places is None:
             unknown = next((p for p in parameters if p.kind == STRUCT and not p.size), None)
             if unknown is not None and len(parameters) > 1:
-                rule = "have a struct type that the text defines plainly, or a signature= without it"
+                rule = (
+                    "have a struct type that the text defines plainly, or a signature= without it"
+                )
                 raise errors.cannot_launch(self.entry, unknown.name, rule, unknown.text)
             return
         if len(places) != len(parameters):
-            raise errors.cannot_launch(self.entry, "signature", f"have {len(places)} parameters", len(parameters))
+            raise errors.cannot_launch(
+                self.entry, "signature", f"have {len(places)} parameters", len(parameters)
+            )
         for parameter, (offset, size) in zip(parameters, places):
             if parameter.kind != STRUCT and (parameter.size, parameter.offset) != (size, offset):
                 if parameter.size != size:
                     raise errors.cannot_launch(
-                        self.entry, parameter.name, f"have {size} bytes, as it is compiled", parameter.text
+                        self.entry,
+                        parameter.name,
+                        f"have {size} bytes, as it is compiled",
+                        parameter.text,
                     )
             parameter.offset, parameter.size = offset, size
         loaded.arguments = tuple(
-            (p.name, p.offset, p.element.size) for p in parameters if p.kind == POINTER and p.element
+            (p.name, p.offset, p.element.size)
+            for p in parameters
+            if p.kind == POINTER and p.element
         )
 
     def set(self, name: str, values: Any, device: Any = None) -> None:
@@ -264,7 +292,13 @@ class Kernel:
         address, nbytes = self._function(cuda, index).loaded.symbol(name)
         data = np.ascontiguousarray(values)
         if nbytes is not None and data.nbytes != nbytes:
-            raise errors.must(self.entry, "values", f"be the {nbytes} bytes of '{name}'", errors.Got(f"{data.nbytes} bytes of {data.dtype}"), kind=errors.ArgumentValueError)
+            raise errors.must(
+                self.entry,
+                "values",
+                f"be the {nbytes} bytes of '{name}'",
+                errors.Got(f"{data.nbytes} bytes of {data.dtype}"),
+                kind=errors.ArgumentValueError,
+            )
         stream = cuda.current_stream(index)
         if cuda.is_emulated:
             cuda.write_symbol(address, data.tobytes(), stream)
@@ -303,7 +337,9 @@ class Launcher:
 
     __slots__ = ("block", "grid", "kernel", "shared", "stream")
 
-    def __init__(self, kernel: Kernel, grid: Dims, block: Dims, shared: int = 0, stream: Any = None) -> None:
+    def __init__(
+        self, kernel: Kernel, grid: Dims, block: Dims, shared: int = 0, stream: Any = None
+    ) -> None:
         self.kernel, self.shared, self.stream = kernel, shared, stream
         self.grid = _dims(kernel.entry, "grid", grid)
         self.block = _dims(kernel.entry, "block", block)

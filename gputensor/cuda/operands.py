@@ -88,7 +88,9 @@ def describe(entry: str, arg: str, value: Any) -> Operand:
 
 def _of_tensor(entry: str, arg: str, value: Tensor) -> Operand:
     if value._keys & LAZY:
-        raise errors.must(entry, arg, "have its elements in memory as they are", value, remedy="use .clone()")
+        raise errors.must(
+            entry, arg, "have its elements in memory as they are", value, remedy="use .clone()"
+        )
     geometry, place = value._geometry, value._device
     if place.type not in ("cuda", "cpu"):
         raise errors.must(entry, arg, "be on a CUDA device", value, kind=errors.DeviceError)
@@ -113,13 +115,27 @@ def _of_torch(entry: str, arg: str, value: Any) -> Operand:
     name = str(value.dtype).removeprefix("torch.")
     element = next((d for d in dtypes.ALL if d.name == name), None)
     if value.device.type not in ("cuda", "cpu"):
-        raise errors.must(entry, arg, "be on a CUDA device", errors.Got(f"torch {value.device}"), kind=errors.DeviceError)
+        raise errors.must(
+            entry,
+            arg,
+            "be on a CUDA device",
+            errors.Got(f"torch {value.device}"),
+            kind=errors.DeviceError,
+        )
     if value.is_conj() or value.is_neg():
-        raise errors.must(entry, arg, "have its elements in memory as they are", errors.Got("a lazy torch view"), remedy="use .clone()")
+        raise errors.must(
+            entry,
+            arg,
+            "have its elements in memory as they are",
+            errors.Got("a lazy torch view"),
+            remedy="use .clone()",
+        )
     size = value.element_size()
     index = value.device.index if value.device.type == "cuda" else -1
     strides = tuple(s * size for s in value.stride())
-    return Operand(TORCH, value, value.data_ptr(), index, element, size, tuple(value.shape), strides)
+    return Operand(
+        TORCH, value, value.data_ptr(), index, element, size, tuple(value.shape), strides
+    )
 
 
 def _of_interface(value: Any) -> Operand:

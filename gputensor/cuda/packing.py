@@ -37,9 +37,22 @@ def check_pointer(entry: str, parameter: Parameter, operand: Operand, has_layout
         own = element.size
         if operand.ptr % element.alignment or operand.numel * operand.itemsize % own:
             rule = f"be aligned to {element.alignment} bytes and a multiple of {own} bytes long, as {parameter.text} needs"
-            raise errors.must(entry, parameter.name, rule, errors.Got(f"{operand} at {operand.ptr:#x}"), kind=errors.ArgumentValueError)
+            raise errors.must(
+                entry,
+                parameter.name,
+                rule,
+                errors.Got(f"{operand} at {operand.ptr:#x}"),
+                kind=errors.ArgumentValueError,
+            )
     if any(s < 0 for s, n in zip(operand.stride_bytes, operand.shape) if n > 1):
-        raise errors.must(entry, parameter.name, "have no negative strides", errors.Got(str(operand)), kind=errors.ArgumentValueError, remedy="use a contiguous copy")
+        raise errors.must(
+            entry,
+            parameter.name,
+            "have no negative strides",
+            errors.Got(str(operand)),
+            kind=errors.ArgumentValueError,
+            remedy="use a contiguous copy",
+        )
     if not has_layout and not operand.is_contiguous:
         raise errors.must(
             entry, parameter.name, "be contiguous, since the kernel takes no Layout of it",
@@ -71,7 +84,11 @@ def _check_dtype(entry: str, parameter: Parameter, operand: Operand) -> None:
 def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
     """What packs one parameter that is no pointer: at once where it is a plain number."""
     element = parameter.element
-    if parameter.kind != NUMBER or element is None or element.dtype in (dtypes.bfloat16, dtypes.bool_):
+    if (
+        parameter.kind != NUMBER
+        or element is None
+        or element.dtype in (dtypes.bfloat16, dtypes.bool_)
+    ):
         return lambda value: value_bytes(entry, parameter, value)
     pack = Struct("<" + element.format).pack
     takes = (int,) if not element.dtype.is_floating_point else (float, int)
@@ -99,7 +116,9 @@ def value_bytes(entry: str, parameter: Parameter, value: Any) -> bytes:
         except TypeError:
             parts = []
         if len(parts) != element.lanes:
-            raise _wrong(entry, parameter, f"be {element.lanes} numbers, as {parameter.text} says", value)
+            raise _wrong(
+                entry, parameter, f"be {element.lanes} numbers, as {parameter.text} says", value
+            )
         return b"".join(_number(entry, parameter, part) for part in parts)
     try:
         data = value if isinstance(value, bytes) else bytes(memoryview(value))
@@ -107,7 +126,12 @@ def value_bytes(entry: str, parameter: Parameter, value: Any) -> bytes:
         rule = f"be the bytes of a {parameter.text}, or a NumPy scalar of that layout"
         raise _wrong(entry, parameter, rule, value) from None
     if parameter.size and len(data) != parameter.size:
-        raise _wrong(entry, parameter, f"be the {parameter.size} bytes of a {parameter.text}", f"{len(data)} bytes")
+        raise _wrong(
+            entry,
+            parameter,
+            f"be the {parameter.size} bytes of a {parameter.text}",
+            f"{len(data)} bytes",
+        )
     return data
 
 

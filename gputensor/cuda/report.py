@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?(?:[^\n]*?(\d+) bytes cmem\[0\])?")
+_USED = re.compile(
+    r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?(?:[^\n]*?(\d+) bytes cmem\[0\])?"
+)
 _ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)\b")
 
 
@@ -66,12 +68,16 @@ class Report:
             figures = (r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes)
             lines.append((r.arch, *map(str, figures), _widths(r.loads), _widths(r.stores)))
         sizes = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        return "\n".join("  ".join(c.ljust(n) for c, n in zip(line, sizes)).rstrip() for line in lines)
+        return "\n".join(
+            "  ".join(c.ljust(n) for c, n in zip(line, sizes)).rstrip() for line in lines
+        )
 
 
 def _widths(counts: dict[int, int]) -> str:
     """`2x16 B, 1x4 B`, the widest first."""
-    return ", ".join(f"{counts[width]}x{width} B" for width in sorted(counts, reverse=True)) or "none"
+    return (
+        ", ".join(f"{counts[width]}x{width} B" for width in sorted(counts, reverse=True)) or "none"
+    )
 
 
 def row(kernel: Kernel, arch: str) -> Row:
@@ -91,7 +97,9 @@ def row(kernel: Kernel, arch: str) -> Row:
         result.shared_bytes = int(used[2] or 0)
         _count_accesses(result, image.ptx, name)
         return result
-    raise errors.kernel_failed(kernel.entry, f"ptxas says nothing about it for {arch}:\n{image.log}")
+    raise errors.kernel_failed(
+        kernel.entry, f"ptxas says nothing about it for {arch}:\n{image.log}"
+    )
 
 
 def _count_accesses(result: Row, ptx: str, name: str) -> None:

@@ -415,7 +415,9 @@ class Function:
         symbols = self.loaded.symbols()
         if name not in symbols:
             known = ", ".join(symbols) or "none"
-            raise errors.cannot_launch(self.name, "name", f"be a variable of the text ({known})", name)
+            raise errors.cannot_launch(
+                self.name, "name", f"be a variable of the text ({known})", name
+            )
         return symbols[name]
 
 

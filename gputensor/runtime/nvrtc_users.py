@@ -85,7 +85,9 @@ def compile_text(
 
 @cache
 def _standard_header() -> str:
-    return resources.files(__package__).joinpath("emulator/include/gputensor/standard.h").read_text()
+    return (
+        resources.files(__package__).joinpath("emulator/include/gputensor/standard.h").read_text()
+    )
 
 
 @cache
@@ -155,7 +157,9 @@ def _build(
     finally:
         binding.destroyProgram(program)
     head = json.dumps(facts).encode()
-    return len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"  # CuPy strips the last byte
+    return (
+        len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"
+    )  # CuPy strips the last byte
 
 
 def _text(given: Any) -> str:

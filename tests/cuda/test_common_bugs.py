@@ -128,7 +128,9 @@ def test_a_bug_is_named_and_its_repair_is_not_accused(emulated, name, order):
     body, *_, sentence, expected = BUGS[name]
     lines = [n for n, text in enumerate(text_of(body, False).splitlines(), 1) if " here" in text]
     with emulator_settings(sanitize="all", schedule=order, seed=4):
-        with pytest.raises(errors.KernelError, match=rf"^k\.cu:({'|'.join(map(str, lines))}): .*({sentence})"):
+        with pytest.raises(
+            errors.KernelError, match=rf"^k\.cu:({'|'.join(map(str, lines))}): .*({sentence})"
+        ):
             launch(name, repaired=False)
         assert launch(name, repaired=True).tolist() == list(expected(line(BUGS[name][1][0])))
 
@@ -159,7 +161,10 @@ def test_a_kernel_is_accused_once(emulated):
 
 def test_null_pointers_are_called_so(emulated):
     for sanitize, said in (("", "null pointer"), ("all", "read 4 B through a null pointer")):
-        with emulator_settings(sanitize=sanitize), pytest.raises(errors.KernelError, match=rf"^k\.cu:3: {said} \(block"):
+        with (
+            emulator_settings(sanitize=sanitize),
+            pytest.raises(errors.KernelError, match=rf"^k\.cu:3: {said} \(block"),
+        ):
             Kernel(HEAD + "  out[i] = in[i];\n}", "k")[1, 1](None, np.zeros(1, F), 1)
 
 
@@ -169,7 +174,10 @@ def test_local_variables_start_as_garbage(emulated):
     if toolchain._major_version() < 12:
         pytest.skip("g++ before 12 cannot fill them")
     out = np.zeros(2, F)
-    text = HEAD + "  float sum, a[8];\n  for (int j = 1; j < n; ++j) a[j] = sum += in[j];\n  out[0] = sum; out[1] = a[0];\n}"
+    text = (
+        HEAD
+        + "  float sum, a[8];\n  for (int j = 1; j < n; ++j) a[j] = sum += in[j];\n  out[0] = sum; out[1] = a[0];\n}"
+    )
     Kernel(text, "k")[1, 1](line(8), out, 8)
     assert (out < -1e30).all()
 
@@ -182,30 +190,44 @@ OVERFLOWS = {
 
 @pytest.mark.parametrize("expression", OVERFLOWS)
 def test_signed_overflow_is_a_finding_of_its_own_check(emulated, expression):
-    text = HEAD.replace("float*", "int*") + f"  out[0] = (int)({expression});\n  unsigned u = 4000000000u * n; out[0] += (int)(u * u);\n}}"
+    text = (
+        HEAD.replace("float*", "int*")
+        + f"  out[0] = (int)({expression});\n  unsigned u = 4000000000u * n; out[0] += (int)(u * u);\n}}"
+    )
     launch = Kernel(text, "k")[1, 1]
     given = np.zeros(1, np.int32), np.zeros(1, np.int32), 1
     for sanitize in ("", "memory,init,race"):
         with emulator_settings(sanitize=sanitize):
             launch(*given)
     for sanitize in ("overflow", "all"):
-        with emulator_settings(sanitize=sanitize), pytest.raises(
-            errors.KernelError, match=rf"^k\.cu:3: .*{OVERFLOWS[expression].replace('+', chr(92) + '+')} does not fit in '(int|long long int)' \(block \(0,0,0\), thread \(0,0,0\)\)"
+        with (
+            emulator_settings(sanitize=sanitize),
+            pytest.raises(
+                errors.KernelError,
+                match=rf"^k\.cu:3: .*{OVERFLOWS[expression].replace('+', chr(92) + '+')} does not fit in '(int|long long int)' \(block \(0,0,0\), thread \(0,0,0\)\)",
+            ),
         ):
             launch(*given)
 
 
-ENDLESS = HEAD.replace("const float* in", "volatile float* in").replace("float* out", "int* out") + "  if (t == 3)\n    while («») { }\n  out[1] = 1;\n}"
+ENDLESS = (
+    HEAD.replace("const float* in", "volatile float* in").replace("float* out", "int* out")
+    + "  if (t == 3)\n    while («») { }\n  out[1] = 1;\n}"
+)
 
 
 @pytest.mark.parametrize("sanitize", ["", "all"])
-@pytest.mark.parametrize("condition", ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() != 0"])
+@pytest.mark.parametrize(
+    "condition", ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() != 0"]
+)
 def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sanitize):
     kernel = Kernel(ENDLESS.replace("«»", condition), "k")[1, 32]
     with emulator_settings(sanitize=sanitize):
         kernel(np.ones(1, F), np.ones(2, np.int32), 1)  # compiled by now
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt, match=r"^k\.cu:4: interrupted \(block \(0,0,0\), thread \(3,0,0\)\)"):
+        with pytest.raises(
+            KeyboardInterrupt, match=r"^k\.cu:4: interrupted \(block \(0,0,0\), thread \(3,0,0\)\)"
+        ):
             kernel(np.zeros(1, F), np.zeros(2, np.int32), 1)
 
 

@@ -179,7 +179,11 @@ def tables() -> str:
     lines = ["| covered | constructs | |", "|---|---|---|"]
     for group, (words, note) in COVERED.items():
         lines.append(f"| {group} | {_code(words)} | {note} |")
-    lines += ["", "| not covered: a compile error with its name and line | among them |", "|---|---|"]
+    lines += [
+        "",
+        "| not covered: a compile error with its name and line | among them |",
+        "|---|---|",
+    ]
     for group, words in NOT_COVERED.items():
         lines.append(f"| {group} | {_code(words)} |")
     return "\n".join(lines)

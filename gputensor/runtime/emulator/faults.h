@@ -82,7 +82,7 @@ void on_signal(int number, siginfo_t* info, void* raw) {
   siglongjmp(escape, 1);
 }
 
-// SIGINT and SIGALRM end a kernel that runs on for ever; what the signal meant to Python comes after.
+// SIGINT and SIGALRM end a kernel that runs on for ever; what they mean to Python comes after it.
 constexpr int STOPS = 2;
 struct sigaction old_stops[STOPS];
 const int stops[STOPS] = {SIGINT, SIGALRM};

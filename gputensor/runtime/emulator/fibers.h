@@ -83,8 +83,8 @@ void write_report(const char* what, const char* file, unsigned line, index3 thre
   fault.thread = thread;
 }
 
-// A signal that asks the kernel to stop; 0 for none. It is heeded here where it came while the engine
-// itself was running, which must not be left half done.
+// A signal that asks the kernel to stop; 0 for none. Set where it came while the engine itself ran,
+// which must not be left half done.
 volatile sig_atomic_t stop_asked;
 
 // memory_check.h
@@ -151,7 +151,8 @@ unsigned long long meet(collective what, unsigned mask, unsigned long long value
   if (stop_asked) stop_here(stop_asked, nullptr, file, line);
   if (!self) {
     const index3& d = *now.m->block_dim;
-    if (d.x * d.y * d.z == 1) return what == MATCH_ANY || what == MATCH_ALL || what == ACTIVE_MASK ? 1 : value;
+    const bool wants_mask = what == MATCH_ANY || what == MATCH_ALL || what == ACTIVE_MASK;
+    if (d.x * d.y * d.z == 1) return wants_mask ? 1 : value;
     fail_here("a barrier or shuffle in a kernel that was taken for one without", file, line);
   }
   const bool block_wide = what >= SYNC_BLOCK;
@@ -192,10 +193,12 @@ void resume(fiber& f) {
 
 const char* name_of(collective what) {
   static const char* const names[] = {
-      "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync or another vote",
+      "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync",
+      "__ballot_sync or another vote",
       "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync",
       "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
-      "__reduce_or_sync", "__reduce_xor_sync", "__activemask", "__syncwarp", "__syncthreads", "__syncthreads_count", "__syncthreads_and",
+      "__reduce_or_sync", "__reduce_xor_sync", "__activemask", "__syncwarp",
+      "__syncthreads", "__syncthreads_count", "__syncthreads_and",
       "__syncthreads_or"};
   return names[what];
 }

@@ -23,8 +23,8 @@ Arguments = tuple[tuple[str, int, int], ...]
 # Our own headers, which a place in a user's text is never in.
 SHIM_FILES = (
     "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
-    "cuda_fp16.h cuda_bf16.h cooperative_groups.h layout.cuh half_types.h half_functions.h users_functions.h reduce.h "
-    "scan.h"
+    "users_functions.h half_types.h half_functions.h cuda_fp16.h cuda_bf16.h layout.cuh "
+    "cooperative_groups.h reduce.h scan.h"
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
@@ -117,7 +117,10 @@ def _access(
         return f"{did}{amount} {what}", []
     if what == "memory of another device":
         device = f"device {near.device}" if near is not None else "another device"
-        return f"{did}{amount} of {name or 'memory'} on {device}, which this kernel may not use", index
+        return (
+            f"{did}{amount} of {name or 'memory'} on {device}, which this kernel may not use",
+            index,
+        )
     if what != "out of bounds":
         return f"{did}{amount} of {what}", index
     if address < 1 << 16:
@@ -170,7 +173,10 @@ def _wrapped(
         own = machine.find(pointer) if pointer else None
         if own is None or (address - pointer) % itemsize:
             continue
-        index, count = (address - pointer) // itemsize, ((own.begin or 0) + own.nbytes - pointer) // itemsize
+        index, count = (
+            (address - pointer) // itemsize,
+            ((own.begin or 0) + own.nbytes - pointer) // itemsize,
+        )
         low = (index + (1 << 31)) % (1 << 32) - (1 << 31)
         if abs(index) < 1 << 33 and -count <= low < 2 * count:
             meant.append([f"'{name}'", f"index {index} of {count}, which is {low} in 32 bits"])
@@ -195,7 +201,9 @@ def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
         if begin <= pointer < begin + nbytes:
             index, count = (address - pointer) // itemsize, (begin + nbytes - pointer) // itemsize
             side = "past" if past else "before"
-            return text.replace(match[0], f"wrote {side} '{name}' (index {index} of {count}){_HINT}")
+            return text.replace(
+                match[0], f"wrote {side} '{name}' (index {index} of {count}){_HINT}"
+            )
     return text
 
 

@@ -2,9 +2,9 @@
 
 `GPUTENSOR_EMULATOR_SANITIZE` names what is checked at each access of memory, in a build of its own:
 `memory` (bounds of arguments and of shared memory), `init` (shared memory is read before it is
-written), `race`, `overflow` (of signed integers), or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_SCHEDULE` is the
-order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
-(`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU would show some day.
+written), `race`, `overflow` (of signed integers), or `all`; `1` is libasan (sanitizer.py).
+`GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
+`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU would show some day.
 """
 
 from __future__ import annotations

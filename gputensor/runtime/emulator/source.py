@@ -42,8 +42,11 @@ _DECLARED = re.compile(
 _GLOBAL = re.compile(r"\b__global__\b([^;{]*)([;{])")
 _ALIGNED = r"(?:__align__\s*\(\s*\w+\s*\)\s+|alignas\s*\(\s*\w+\s*\)\s+)?"
 _DYNAMIC_SHARED = re.compile(
-    r"\b(?:volatile\s+)?extern\s+(?:volatile\s+)?" + _ALIGNED + r"__shared__\s+" + _ALIGNED +
-    r"(?P<type>[\w:][\w:\s<>,]*?)\s*(?P<name>\w+|##\s*\w+)\s*\[\s*\]"
+    r"\b(?:volatile\s+)?extern\s+(?:volatile\s+)?"
+    + _ALIGNED
+    + r"__shared__\s+"
+    + _ALIGNED
+    + r"(?P<type>[\w:][\w:\s<>,]*?)\s*(?P<name>\w+|##\s*\w+)\s*\[\s*\]"
 )
 _STATIC_SHARED = re.compile(
     r"\bstatic\s+(?=__shared__)|"
@@ -101,7 +104,7 @@ def translation_unit(
     undefine = "".join(f"#undef {name}\n" for name in sorted(set(_DEFINED.findall(body))))
     parts = [*adapt.includes(ours=False)]
     if entries is not None:
-        parts.append('#define GPUTENSOR_USERS 1\n')
+        parts.append("#define GPUTENSOR_USERS 1\n")
     parts.append('#include "cuda_on_cpu.h"\n')
     if entries is not None:
         parts.append('#include "users_functions.h"\n')
@@ -159,7 +162,9 @@ class _Adapter:
         text = _C_LINKAGE_BLOCK.sub(lambda m: _keep("inline namespace c_linkage {", m), text)
         text = _C_LINKAGE.sub(lambda m: _keep("", m), text)
         text = _DYNAMIC_SHARED.sub(
-            lambda m: _keep(f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m),
+            lambda m: _keep(
+                f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m
+            ),
             text,
         )
         text = _STATIC_SHARED.sub(lambda m: m["kept"] or "", text)
@@ -224,7 +229,9 @@ class _Adapter:
     def _declared(self, match: re.Match[str]) -> str:
         template, parameters = match["template"] or "", " ".join(match["parameters"].split())
         static = "" if template and not match["list"] else "static "
-        return _keep(f"{template}{static}void {match['name']}{match['values'] or ''}({parameters});", match)
+        return _keep(
+            f"{template}{static}void {match['name']}{match['values'] or ''}({parameters});", match
+        )
 
     def _check_all_readable(self, text: str) -> None:
         read = [m.span() for m in ENTRY.finditer(text)]

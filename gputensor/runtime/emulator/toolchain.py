@@ -106,7 +106,13 @@ def _build_options(is_users: bool) -> list[str]:
     if not is_users:
         return [*_LANGUAGE, *kind]
     garbage = [_GARBAGE] if _major_version() >= 12 else []
-    return [*_LANGUAGE, *kind, *_USERS, *garbage, *(_OVERFLOW if settings.current().build[1] else ())]
+    return [
+        *_LANGUAGE,
+        *kind,
+        *_USERS,
+        *garbage,
+        *(_OVERFLOW if settings.current().build[1] else ()),
+    ]
 
 
 def compile_kernels(
