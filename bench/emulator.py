@@ -1,4 +1,4 @@
-"""What the CUDA emulator costs: a launch, a thread with and without barriers; against numba's simulator.
+"""What the CUDA emulator costs: a launch, a thread with and without barriers, an edit.
 
 numba's simulator runs kernels written in Python, a thread of the operating system for each CUDA
 thread; it is left out where numba cannot be imported. The kernels do the same work on both sides, and
@@ -8,9 +8,11 @@ their results are compared before anything is timed. On the CPU: this says nothi
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,13 +171,15 @@ def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] 
     return sides, {name: (lambda out=out: out) for name, out in y.items()}
 
 
-def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
+def run(
+    device: str = "cpu", rounds: int = 11, libraries: Sequence[str] = ("numba",)
+) -> dict[str, Any]:
     """Measure everything; returns the record that `bench run` prints and writes."""
     os.environ["GPUTENSOR_CUDA"] = "emulator"
     runtime.choose_again()
     inputs = _inputs()
     sides = {"gputensor": _ours(inputs)}
-    theirs = _numbas(inputs)
+    theirs = _numbas(inputs) if "numba" in libraries else None
     if theirs is not None:
         sides["numba"] = theirs
     for library, (calls, results) in sides.items():
@@ -191,8 +195,15 @@ def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
             "ns": {library: s.median_ns for library, s in zip(sides, samples)},
             "quartiles_ns": {library: s.quartiles_ns for library, s in zip(sides, samples)},
         })  # fmt: skip
-    cases.append(_checked(inputs))
-    return {"benchmark": NAME, "device": "emulator", "cases": cases, "peers": list(sides)[1:]}
+    cases += [_checked(inputs), _edited(inputs)]
+    return {"benchmark": NAME, "device": "cpu", "cases": cases, "peers": list(sides)[1:]}
+
+
+def _case(name: str, threads: int, barriers: int, sample: timing.Sample) -> dict[str, Any]:
+    return {
+        "name": name, "threads": threads, "barriers": barriers,
+        "ns": {"gputensor": sample.median_ns}, "quartiles_ns": {"gputensor": sample.quartiles_ns},
+    }  # fmt: skip
 
 
 def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
@@ -200,8 +211,28 @@ def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
     with gt.cuda.emulator_settings(sanitize="all"):
         calls, _ = _ours(inputs)
         (sample,) = timing.alternate([calls["block_sum"]])
-    return {"name": "block_sum, every access checked", "threads": SUM_THREADS, "barriers": 8,
-            "ns": {"gputensor": sample.median_ns}, "quartiles_ns": {"gputensor": sample.quartiles_ns}}  # fmt: skip
+    return _case("block_sum, every access checked", SUM_THREADS, 8, sample)
+
+
+def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
+    """From an edited text to its result: g++ and the launch, in a cache of its own."""
+    given, _ = inputs["block_sum"]
+    numbers = itertools.count()
+
+    def edit_and_run() -> None:
+        kernel = gt.cuda.Kernel(f"{TEXT}#define EDIT {next(numbers)}\n", "block_sum")
+        kernel[1, SUM_THREADS](given, np.zeros(1, np.float32))
+
+    kept = os.environ.get("GPUTENSOR_CACHE_DIR")
+    with tempfile.TemporaryDirectory(prefix="gputensor-") as folder:
+        os.environ["GPUTENSOR_CACHE_DIR"] = folder
+        try:
+            (sample,) = timing.alternate([edit_and_run], rounds=5)
+        finally:
+            del os.environ["GPUTENSOR_CACHE_DIR"]
+            if kept is not None:
+                os.environ["GPUTENSOR_CACHE_DIR"] = kept
+    return _case("block_sum, from an edit to the result", SUM_THREADS, 8, sample)
 
 
 def report(record: dict[str, Any]) -> str:

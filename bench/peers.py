@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import importlib
 import os
 from collections.abc import Callable
@@ -67,4 +68,6 @@ def versions() -> dict[str, str]:
         module = _import(name)
         if module is not None:
             found[name] = str(module.__version__)
+    if "numba" in sys.modules:  # a peer of the emulator alone, and slow to import
+        found["numba"] = str(sys.modules["numba"].__version__)
     return found

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import gputensor as gt
+from gputensor import runtime
 from bench import __main__ as command
-from bench import compare, layout, layout_sides, overhead, pack, peers, plots, record, timing
+from bench import compare, emulator, layout, layout_sides, overhead, pack, peers, plots, record, timing
 from bench.environment import environment
 from bench.layout_cases import CASES
 from bench.places import POISON, Host, WrongResult, pattern
+
+from ..cuda.support import requires_emulator
 
 ROOT = Path(__file__).parents[2]
 SOME = (1, 6, 14, 18, 33, 36, 37)
@@ -32,6 +35,24 @@ def data():
 @pytest.fixture(scope="module")
 def made(data):
     return record.build(data, environment("cpu"))
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_the_emulator_has_a_record_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("GPUTENSOR_CUDA", "emulator")
+    monkeypatch.setattr(runtime, "_chosen", runtime.cuda())
+    data = emulator.run(rounds=2, libraries=())
+    record.write(record.build(data, environment("cpu")), tmp_path / "emulator-cpu.json")
+    kept = record.read(tmp_path / "emulator-cpu.json")
+    names = [case["name"] for case in kept["cases"]]
+    assert names[:4] == ["nothing", "axpy", "cross", "block_sum"] and "from an edit to the result" in names[-1]
+    assert kept["environment"]["missing"] is not None and "numba cannot be imported" in emulator.report(kept)
+    assert emulator.failures(kept) == []
+    fast = kept["cases"][1]["ns"] | {"numba": kept["cases"][1]["ns"]["gputensor"] * 49}
+    assert emulator.failures({"cases": [kept["cases"][1] | {"ns": fast}]})[0].startswith("axpy: 49 times faster")
+    assert os.environ["GPUTENSOR_CACHE_DIR"] == str(tmp_path / "cache")
 
 
 def test_there_are_38_cases_and_they_say_what_they_are():
