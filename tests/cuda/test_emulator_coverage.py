@@ -16,6 +16,7 @@ import pytest
 
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
+from gputensor.runtime import nvrtc_users
 from gputensor.runtime.emulator import coverage
 
 from .support import requires_emulator
@@ -191,8 +192,13 @@ extern "C" __global__ void __launch_bounds__(64, 1) others(
 """
 
 
-def scalar_text() -> str:
-    lines = "".join(f"  out[{i}] = (double)({e});\n" for i, (e, _) in enumerate(SCALARS))
+# Overloads for integers that nvcc takes from the host's headers, and NVRTC does not have.
+BY_NVCC = {"pow(2, 10)", "sqrt(16)"}
+
+
+def scalar_text(left_out: frozenset[str] | set[str] = frozenset()) -> str:
+    kept = ((i, e) for i, (e, _) in enumerate(SCALARS) if e not in left_out)
+    lines = "".join(f"  out[{i}] = (double)({e});\n" for i, e in kept)
     return HEAD + 'extern "C" __global__ void scalars(double* out) {\n  float s, c;\n' + lines + "}\n"
 
 
@@ -246,6 +252,27 @@ def test_other_constructs(emulated, capfd):
     Kernel(HEAD + OTHERS, "others")[1, 1](x, out, told, 1)
     assert told.tolist() == [1, 8] and out.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0, 1, 2, 3]
     assert capfd.readouterr().out == "told 8\n"
+
+
+def own_half_types(monkeypatch) -> None:
+    """As where CUDA's headers are not installed."""
+    monkeypatch.setattr(nvrtc_users, "cuda_headers", tuple)
+
+
+@pytest.mark.parametrize("text", ["scalars", "threads", "atomic3", "others", "scalars, our half types"])
+def test_nvrtc_takes_the_same_texts(text, monkeypatch):
+    """So that what is covered is CUDA's, by CUDA's names."""
+    entry, _, is_ours = text.partition(",")
+    texts = {"scalars": scalar_text(BY_NVCC), "threads": thread_text(), "atomic3": atomic_text(), "others": HEAD + OTHERS}
+    if is_ours:  # groups and math_constants.h are CUDA's own
+        own_half_types(monkeypatch)
+        texts[entry] = re.sub(r"#include <(coop|math_c).*\n|namespace cg.*\n|.*CUDART.*\n", "", texts[entry])
+        texts[entry] = re.sub(r"__host__ .*?\n}\n__device__ int after_sync.*?\n}\n", "", texts[entry], flags=re.DOTALL)
+    try:
+        nvrtc_users.binding()
+    except errors.GpuTensorError as error:
+        pytest.skip(str(error))
+    assert Kernel(texts[entry], entry).report(["sm_80"])["sm_80"].registers > 0
 
 
 def test_the_table_lists_what_these_texts_use():
