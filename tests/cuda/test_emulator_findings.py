@@ -228,5 +228,36 @@ def test_a_sanitized_run_reports_file_line_block_and_thread(tmp_path):
     assert lines[4:] == ["nothing found", "16.0"]
 
 
+USERS = """
+import numpy as np
+import gputensor as gt
+text = '''extern "C" __global__ void k(const float* in, float* out) {
+  __shared__ float s[32];
+  s[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = s[31 - threadIdx.x];
+}'''
+kernel = gt.cuda.Kernel(text, "k")[1, 32]
+for n in (32, 30):
+    try:
+        y = gt.zeros(n, device="cuda")
+        kernel(gt.ones(32, device="cuda"), y)
+        print(y.cpu().numpy().sum())
+    except gt.GpuTensorError as error:
+        print(error)
+"""
+
+
+def test_a_users_kernel_under_libasan():
+    settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": "1"}
+    answer = subprocess.run(
+        [sys.executable, "-c", USERS], env={**os.environ, **settings}, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines() == [
+        "32.0", "k.cu:5: heap-buffer-overflow, write of 4 bytes (block (0,0,0), thread (30,0,0))"
+    ]  # fmt: skip
+
+
 def test_every_list_of_cases_has_cases():
     assert FINDINGS

@@ -31,9 +31,11 @@ _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover
 # What C++ leaves undefined and a GPU does in a way of its own: said, not imitated.
 _USERS = (
     "-ftrack-macro-expansion=0 -fsigned-char -fsanitize=shift-exponent,float-cast-overflow "
-    "-fno-sanitize-recover=all"
+    "-fno-sanitize-recover=shift-exponent,float-cast-overflow"
 ).split()
-_OVERFLOW = "-fno-wrapv -fsanitize=signed-integer-overflow -fno-sanitize-recover=all".split()
+_OVERFLOW = (
+    "-fno-wrapv -fsanitize=signed-integer-overflow -fno-sanitize-recover=signed-integer-overflow"
+).split()
 # Local variables start as garbage, as registers do.
 _GARBAGE = "-ftrivial-auto-var-init=pattern"
 _SANITIZED = (
