@@ -7,18 +7,19 @@ brings zero-copy out-of-band buffers along.
 
 from __future__ import annotations
 
+import copy
 import copyreg
 from typing import Any
 
 import numpy as np
 
+from . import subclass
 from ._generated import calls
 from .core import errors
 from .core.device import CPU, META, device
 from .core.dtype import dtype, uint8
 from .core.geometry import contiguous_geometry, geometry
 from .dispatch.backend_select import TENSOR_KEYS
-from .dispatch.keys import ZERO
 from .storage import Storage, allocate_storage
 from .tensor import Tensor, from_storage, materialised
 
@@ -41,20 +42,19 @@ def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
 
 
 def reduce(tensor: Tensor) -> tuple[Any, ...]:
-    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it."""
+    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it.
+
+    Of a subclass the type and its `__dict__` are kept too; the class itself is found by its name.
+    """
     if not tensor.is_leaf:
         raise errors.must("pickle", "self", "be a leaf", tensor, remedy="use .detach()")
-    requires_grad = tensor.requires_grad
-    tensor = materialised(tensor)
-    shape = tensor._geometry
-    return _rebuild, (
-        tensor._get_storage(),
-        tensor._offset,
-        shape.sizes,
-        shape.strides,
-        shape.dtype,
-        requires_grad,
-    )
+    kind, requires_grad = type(tensor), tensor.requires_grad
+    source = materialised(tensor)
+    shape = source._geometry
+    parts = (source._get_storage(), source._offset, shape.sizes, shape.strides, shape.dtype, requires_grad)
+    if kind is Tensor:
+        return _rebuild, parts
+    return _rebuild_subclass, (kind, *parts), getattr(tensor, "__dict__", None)
 
 
 def _rebuild(
@@ -66,14 +66,21 @@ def _rebuild(
     return made.requires_grad_() if requires_grad else made
 
 
+def _rebuild_subclass(kind: type, *parts: Any) -> Any:
+    *layout, requires_grad = parts
+    made = subclass.of(kind, _rebuild(*layout))
+    return made.requires_grad_() if requires_grad else made
+
+
 def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    data = None if storage.device is META else host_bytes(storage)
+    has_bytes = storage.device is not META and storage.data is not None  # wrappers have none
+    data = host_bytes(storage) if has_bytes else None
     return _rebuild_storage, (data, storage.nbytes, storage.device)
 
 
 def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: device) -> Storage:
     if data is None:
-        return allocate_storage(nbytes, place)
+        return Storage(None, nbytes, place)
     # Out-of-band buffers may be read-only; an unpickled tensor is not.
     return storage_from(data if data.flags.writeable else data.copy(), place)
 
@@ -88,7 +95,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     storage = tensor._get_storage()
     twin = memo.get(id(storage))
     if twin is None:
-        if tensor._keys & ZERO:  # has no memory to copy
+        if storage.data is None:  # an efficient zero or a wrapper: no memory to copy
             twin = Storage(None, storage.nbytes, storage.device)
         else:
             twin = allocate_storage(storage.nbytes, storage.device)
@@ -96,8 +103,14 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
     made = from_storage(twin, tensor._offset, tensor._geometry, tensor._keys)
+    kind = type(tensor)
+    if kind is not Tensor:
+        made = subclass.of(kind, made)
+        memo[id(tensor)] = made
+        if hasattr(tensor, "__dict__"):
+            made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
     if tensor.requires_grad:
         made.requires_grad_()
         if tensor.grad is not None:
-            made.grad = deepcopy(tensor.grad, memo)
+            made.grad = copy.deepcopy(tensor.grad, memo)
     return made

@@ -31,7 +31,7 @@ class Arguments(argparse.ArgumentParser):
         self.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
 
     def error(self, message: str) -> NoReturn:
-        raise Refusal(f"{message} (see gputensor {self.prog.split()[-1]} --help)")
+        raise Refusal(f"{message} (see {self.prog} --help)")
 
 
 def print_json(value: Any) -> None:

@@ -82,7 +82,16 @@ def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Calla
             raise errors.wrong_return(operator, kernel.site, result) from None
         return result
 
-    return simple
+    # Two operands are written out: `*args` twice costs 60 of 370 ns (bench/dispatch.py).
+    def simple_of_two(key_set: int, x: Any, y: Any) -> Any:
+        result = function(x, y)
+        try:
+            result._keys  # noqa: B018
+        except AttributeError:
+            raise errors.wrong_return(operator, kernel.site, result) from None
+        return result
+
+    return simple_of_two if len(signature.names) == 2 and with_lists is None else simple
 
 
 def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:

@@ -33,9 +33,12 @@ def test_nothing_stays_registered(measured: Any) -> None:
 
 
 def test_calls_take_the_way_that_their_names_say() -> None:
-    keys = ["AutogradCPU", "ADInplaceOrView", "BackendSelect", "CPU"]
+    deep = ["AutogradCPU", "ADInplaceOrView", "BackendSelect", "CPU"]
     with dispatch._cases(gt, "cpu") as calls:
-        for name, served in (("two tensors, three redispatches", keys), (dispatch.TWO, ["CPU"])):
+        for name, served in (
+            ("two tensors, three redispatches", deep), (dispatch.TWO, ["AutogradCPU", "CPU"]),
+            ("two tensors, no Autograd keys", ["CPU"]),
+        ):  # fmt: skip
             with gt.dispatch.trace() as lines:
                 calls[name][0]()
             assert [line.partition("key=")[2].strip("[]") for line in lines] == served

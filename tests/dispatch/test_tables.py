@@ -29,7 +29,7 @@ def register(lib: Library, at: str, name: str = "f(Tensor x) -> Tensor") -> None
 def owner(lib: Library, key: str) -> str:
     """Whose kernel serves the slot: the registered key's name, or the rule's label."""
     found, why = dispatch.find(f"{lib.ns}::f").table.slot(keys.runtime_key(key))
-    if found is None or found.function is None:
+    if found is None or found.function is None or why == "backend fallback":
         return why
     return found.function.__name__
 

@@ -279,6 +279,13 @@ def runs_on_the_cpu(operator: Any, place: Any, nbytes: int) -> FallbackWarning:
     )
 
 
+def composite_falls_back(argument: str, name: str) -> GpuTensorError:
+    return must(
+        "enable_cpu_fallback", argument, "name operators that a device has kernels of", name,
+        remedy="this one is made of others on every device; name those (gputensor trace shows them)",
+    )  # fmt: skip
+
+
 def fallback_denied(operator: Any, key: str) -> DispatchError:
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key}, and the CPU fallback is denied to it "
@@ -301,8 +308,8 @@ def no_derivative(operator: Any) -> DispatchError:
 
 def derivative_warning(operator: Any) -> FallbackWarning:
     return FallbackWarning(
-        f"{operator.qualified_name}: an operand requires grad and the operator has no derivative, so its "
-        "result is taken for a constant"
+        f"{operator.qualified_name}: backward came to a result of an operator that has no derivative, so "
+        "gradients may be missing or wrong; register a kernel at Autograd, or call it under no_grad()"
     )
 
 
