@@ -96,7 +96,7 @@ def test_10_autograd_is_used_where_a_backend_kernel_is(lib: Library) -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("CIA", "QuantizedCPU"))))
-def test_11_autograd_other_is_ambiguous_in_either_order(lib: Library, order: tuple[str, ...]) -> None:
+def test_11_b_autograd_other_is_ambiguous_in_either_order(lib: Library, order: tuple[str, ...]) -> None:
     """PyTorch leaves the slot stale when the backend kernel comes last (section 0b)."""
     register(lib, " ".join(order))
     assert owners(lib, "AutogradOther AutogradCPU QuantizedCPU") == [
