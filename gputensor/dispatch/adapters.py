@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
+from . import keys, precedence
 from .keys import KeySet
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 def _ambiguous(table: Table) -> Callable[..., Any]:
     def ambiguous(key_set: int, *args: Any) -> Any:
-        raise errors.ambiguous_autograd_other(table.operator)
+        raise errors.ambiguous_autograd_other(
+            table.operator, keys.CompositeImplicitAutograd, precedence.claimants_of_autograd_other(table.kernels)
+        )
 
     return ambiguous
