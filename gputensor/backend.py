@@ -190,7 +190,10 @@ class Backend:
         return _backends.get(self.name) is self
 
     def remove(self) -> None:
-        """Undo it all; tensors that are left can be dropped and nothing else. Safe to call twice."""
+        """Undo it all; tensors that are left can be dropped and nothing else. Safe to call twice.
+
+        The device stays away until somebody registers it again: its entry point is for a first use.
+        """
         with dispatcher.lock:
             while self._undos:
                 self._undos.pop()()
