@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .operator import Definition, Kernel, Key, Operator
 
 
-def check(operator: Operator, definition: Definition, kernel: Kernel, key: Key) -> None:
+def check(operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None) -> None:
     """Raises: RegistrationError naming operator, schema, signature, key, both sites and the difference."""
     reason = _mismatch(definition, kernel)
     if reason is not None:

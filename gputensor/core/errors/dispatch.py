@@ -196,10 +196,10 @@ def may_not_override(operator: Any, key: Any, before: str, after: str) -> Regist
 def kernel_does_not_fit(
     operator: Any, definition: Any, kernel: Any, key: Any, signature: str, reason: str
 ) -> RegistrationError:
-    name = getattr(kernel.function, "__name__", "kernel")
+    name, at = getattr(kernel.function, "__name__", "kernel"), "" if key is None else f" for {key}"
     return RegistrationError(
         f"{operator.qualified_name}: the schema {definition.schema} registered at {definition.site} and the "
-        f"kernel {name}{signature} registered for {key} at {kernel.site} must agree: {reason}"
+        f"kernel {name}{signature} registered{at} at {kernel.site} must agree: {reason}"
     )
 
 
