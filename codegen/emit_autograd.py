@@ -75,6 +75,11 @@ def recorded(model: Model) -> list[Op]:
     return [op for op in model.ops if not op.is_implicit and _role(op)]
 
 
+def passed_over(model: Model) -> list[Op]:
+    """Operators that no Autograd kernel serves, nor a composite that is made of others."""
+    return [op for op in model.ops if not op.is_implicit and not _role(op)]
+
+
 def _role(op: Op) -> str:
     if op.derivatives:
         return "differentiable"

@@ -26,6 +26,11 @@ HELPERS = '''def impl(operator: Any, keys: str, kernel: Any) -> None:
             _note(operator, kernel.__module__, "", kernel, site)
 
 
+def pass_over(operator: Any) -> None:
+    """Let calls go past the autograd keys, where others meet the fallback for a missing derivative."""
+    _register_kernel(operator, _key("Autograd"), None, "fallthrough", _caller_site())
+
+
 def bind(operator: Any, factory: Any, loop: str) -> None:
     """Register what a family's factory makes: a kernel for all devices, or (CPU's, others')."""
     site = _caller_site()
@@ -64,6 +69,9 @@ def register(model: Model) -> str:
     lines.append("    # --- Autocast ---")
     for op, kernel, keys in emit_autocast.registered(model):
         lines += indent(_impl(op, keys, f"autocast.{kernel}"))
+    lines.append("    # --- Autograd has nothing to do: no result has a derivative ---")
+    for op in emit_autograd.passed_over(model):
+        lines.append(f"    pass_over(_ops.{op.identifier})")
     families = sorted({op.family for op in model.ops if _own(op)})
     imports = "\n".join(wrap("from ..native import (", families, ")"))
     return module(DOC, HEAD.format(families=imports), HELPERS, "\n".join(lines))

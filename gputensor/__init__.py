@@ -23,6 +23,7 @@ from .autograd import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )  # fmt: skip
+from .autograd.not_implemented import set_autograd_fallback_mode as _set_autograd_fallback_mode
 from .construct import as_tensor, tensor
 from .core.device import device
 from .core.dtype import (
@@ -78,4 +79,5 @@ def __getattr__(name: str) -> object:
 _register.install()
 _lazy_views.install()
 _modes.install()
+_set_autograd_fallback_mode("warn")
 _start_trace()

@@ -52,7 +52,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names whose entry point was loaded: once, whether it worked or not.
+# Names whose entry point was loaded, whether it worked or not, or needs not be: once.
 _loaded: set[str] = set()
 
 
@@ -70,7 +70,7 @@ def register(
     Raises: RegistrationError if the key is taken or the runtime lacks something.
     """
     site = caller_site()
-    _check_name(name, generate_methods)
+    check_name(name, generate_methods)
     if backend not in BACKENDS:
         raise errors.must("register", "backend", f"be one of {', '.join(BACKENDS)}", backend)
     with dispatcher.lock:
@@ -88,12 +88,14 @@ def register(
         return made
 
 
-def _check_name(name: Any, generate_methods: bool) -> None:
+def check_name(name: Any, generate_methods: bool = True) -> None:
+    """Raises: ArgumentError if no device can be called so, or something else is."""
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
         raise errors.must("register", "name", "be a lower-case identifier", name)
     is_taken = name in vars(sys.modules["gputensor"])
+    is_taken |= name in backend_select.BACKEND_OF_TYPE
     if is_taken or generate_methods and (hasattr(Tensor, name) or hasattr(Tensor, f"is_{name}")):
-        raise errors.must("register", "name", "not be an operator, a method or a module of ours", name)
+        raise errors.must("register", "name", "not be an operator, a method, a module or a device of ours", name)
 
 
 class Backend:
@@ -203,7 +205,10 @@ class Backend:
         return _backends.get(self.name) is self
 
     def remove(self) -> None:
-        """Undo it all; tensors that are left can be dropped and nothing else. Safe to call twice."""
+        """Undo it all; tensors that are left can be dropped and nothing else. Safe to call twice.
+
+        The device stays away until somebody registers it again: its entry point is for a first use.
+        """
         with dispatcher.lock:
             while self._undos:
                 self._undos.pop()()
@@ -244,6 +249,7 @@ class Backend:
             undo(_set_attribute(Tensor, f"is_{self.name}", _is_on(self.name, "_device")))
             undo(_set_attribute(Storage, f"is_{self.name}", _is_on(self.name, "device")))
         _backends[self.name] = self
+        _loaded.add(self.name)  # once removed it stays away: the entry point is for a first use
         undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type, return-value]
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:

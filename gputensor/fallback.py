@@ -5,36 +5,46 @@
     Library("_", "IMPL").fallback(gt.fallback.cpu_fallback, "PrivateUse1", boxed=True)
     lib.impl("scale", gt.fallback.not_implemented, "Meta", boxed=True)
 
-`library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in `lazy_views.py`.
-Source: aten/src/ATen/native/CPUFallback.cpp, autograd/autograd_not_implemented_fallback.cpp. Other
-than there, operands that share memory share it on the CPU too, and views come back as views.
+`library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in `lazy_views.py`,
+the one without a derivative in `autograd/not_implemented.py`.
+Source: aten/src/ATen/native/CPUFallback.cpp. Other than there, operands that share memory share it on
+the CPU too, and views come back as views.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ._generated import operators as _ops
-from .autograd.modes import is_grad_enabled
-from .autograd.variable import warn_in_backward
+from .autograd.not_implemented import (
+    AUTOGRAD_MODES, autograd_fallback_mode, autograd_not_implemented, set_autograd_fallback_mode,
+)  # fmt: skip
 from .core import errors
 from .core.device import CPU, device
 from .core.dtype import uint8
 from .core.geometry import contiguous_geometry
-from .dispatch import dispatcher, keys, tls
+from .dispatch import dispatcher, keys
 from .dispatch.backend_select import TENSOR_KEYS, resolve, user_name
 from .dispatch.dispatcher import Handle
 from .dispatch.keys import BELOW_ADINPLACEORVIEW
-from .dispatch.operator import Operator, Table
+from .dispatch.operator import Operator
 from .dispatch.tls import AutoDispatchBelowADInplaceOrView
 from .native import resize
 from .storage import Storage
 from .tensor import Tensor, from_storage, view_of
 
+__all__ = [
+    "AUTOGRAD_MODES", "autograd_fallback_mode", "autograd_not_implemented", "cpu_fallback", "enable_cpu_fallback",
+    "not_implemented", "set_autograd_fallback_mode",
+]  # fmt: skip
+
 Stack = list[Any]
 
+_PACKAGE = os.path.dirname(__file__) + os.sep
 _CPU_KEYS = keys.key_set(("CPU",))
 
 
@@ -103,8 +113,16 @@ def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
     if operator in _warned:
         return
     nbytes = sum(t._geometry.nbytes for t in _tensors(given) if t._device is not CPU)
-    warnings.warn(errors.runs_on_the_cpu(operator, place, nbytes), stacklevel=2)
+    warnings.warn(errors.runs_on_the_cpu(operator, place, nbytes), stacklevel=_levels_to_the_program())
     _warned.add(operator)
+
+
+def _levels_to_the_program() -> int:
+    """The stacklevel of the innermost frame outside this package: the line that called the operator."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class _Region:
@@ -221,8 +239,10 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
     """Let operators that have no kernel at a backend's key run on the CPU, until `remove` or the end of `with`.
 
     key: the backend, "CUDA" or "PrivateUse1". ops: those to serve, by name ("mm") or overload
-    ("aten::add.out"); None for all. deny: those that must not fall back.
-    Raises: RegistrationError if the backend has a fallback already.
+    ("aten::add.out"); None for all. deny: those that must not fall back. An operator that has a
+    kernel of the backend keeps it.
+    Raises: RegistrationError if the backend has a fallback already; ArgumentError for an operator
+    that is made of others on every device, since it is those that fall back.
     """
 
     __slots__ = ("_handles",)
@@ -233,7 +253,7 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
             raise errors.must("enable_cpu_fallback", "key", "be the key of a device other than cpu and meta", key)
         _warned.clear()
         self._handles: list[Handle] = []
-        denied = frozenset(o for name in deny for o in _named(name))
+        denied = frozenset(o for name in deny for o in _named(name, found, "deny"))
         if ops is None:
 
             def serve(operator: Operator, key_set: int, stack: Stack) -> None:
@@ -243,7 +263,7 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 
             self._handles.append(dispatcher.register_fallback(found, serve, "boxed"))
         else:
-            chosen = {o: None for name in ops for o in _named(name) if o not in denied}
+            chosen = {o: None for name in ops for o in _named(name, found, "ops") if o not in denied}
             for operator in chosen:
                 if operator.table.slot(found)[0] is None:
                     self._handles.append(dispatcher.register_kernel(operator, found, cpu_fallback, "boxed"))
@@ -260,89 +280,11 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
         self.remove()
 
 
-def _named(name: str) -> list[Operator]:
+def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
     """The operators of a name, all overloads, or of one overload. Raises: DispatchError for none."""
     full = name if "::" in name else f"aten::{name}"
     found = [o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)]
-    return found or [dispatcher.find(full)]
-
-
-# --- without a derivative ---------------------------------------------------------------------------
-
-AUTOGRAD_MODES = ("nothing", "warn", "error")
-_mode = "nothing"
-_serving: Handle | None = None
-_BELOW_AUTOGRAD = keys.below("AutogradOther")
-# attach(operator, inputs, results): give results that depend on inputs which require grad a node that
-# warns when backward reaches it. Without it "warn" warns at the call.
-_attach: Callable[[Operator, list[Tensor], Any], None] | None = warn_in_backward
-
-
-def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
-    """Makes the kernel of an operator at its autograd keys that knows no derivative.
-
-    By `autograd_fallback_mode`: "nothing" goes on below, and results do not require grad; "warn"
-    gives results a node that warns when backward comes to it; "error" refuses operands that require
-    grad while gradients are recorded. To register for one operator, pass it with the convention
-    "maker". An operand that requires no grad costs one look at its `_autograd`.
-    """
-    operator = table.operator
-    places = [n for n, a in enumerate(table.signature.schema.arguments) if a.type.has_tensor]
-
-    def without_derivative(key_set: int, *args: Any) -> Any:
-        inputs = [
-            x for n in places for x in (args[n] if isinstance(args[n], (list, tuple)) else (args[n],))
-            if getattr(x, "_autograd", None) is not None
-        ]  # fmt: skip
-        key_set &= _BELOW_AUTOGRAD
-        mode = _mode
-        if not inputs or mode == "nothing" or not _records(inputs):
-            return operator.redispatch_table[key_set](key_set, *args)
-        if mode == "error":
-            raise errors.no_derivative(operator)
-        if _attach is None:
-            warnings.warn(errors.derivative_warning(operator), stacklevel=2)
-        with tls.AutoDispatchBelowAutograd():
-            result = operator.redispatch_table[key_set](key_set, *args)
-        if _attach is not None:
-            _attach(operator, inputs, result)
-        return result
-
-    return without_derivative
-
-
-def _records(inputs: list[Tensor]) -> bool:
-    return _is_recording() and any(x.requires_grad for x in inputs)
-
-
-_is_recording: Callable[[], bool] = is_grad_enabled
-
-
-def on_missing_derivative(
-    attach: Callable[[Operator, list[Tensor], Any], None], is_recording: Callable[[], bool]
-) -> None:
-    """Change how "warn" marks results, and who says whether gradients are recorded now."""
-    global _attach, _is_recording
-    _attach, _is_recording = attach, is_recording
-
-
-def set_autograd_fallback_mode(mode: str) -> None:
-    """What operators without a derivative do, for the whole process: "nothing", "warn" or "error".
-
-    "nothing" is a fallthrough: those operators then pay nothing for autograd.
-    """
-    global _mode, _serving
-    if mode not in AUTOGRAD_MODES:
-        raise errors.must("set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode)
-    with dispatcher.lock:
-        _mode = mode
-        if mode != "nothing" and _serving is None:
-            _serving = dispatcher.replace_fallback(keys.Autograd, autograd_not_implemented, "maker")
-        elif mode == "nothing" and _serving is not None:
-            _serving.remove()
-            _serving = None
-
-
-def autograd_fallback_mode() -> str:
-    """What operators without a derivative do."""
-    return _mode
+    found = found or [dispatcher.find(full)]
+    if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):
+        raise errors.composite_falls_back(argument, name)
+    return found

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import Any
 
+from .autograd.modes import DEFAULT, unrecorded
 from .core import errors
 from .dispatch import dispatcher, keys, tls
 from .dispatch.keys import PYTHON
@@ -54,10 +55,12 @@ class DispatchMode:
         include, keep = tls.state.get()
         tokens = _modes.set((*_modes.get(), self)), tls.state.set((include | PYTHON, keep))
         self._tokens.append(tokens)
+        unrecorded.append(DEFAULT)
         return self
 
     def __exit__(self, *exc: object) -> None:
         assert self._tokens
+        unrecorded.pop()
         modes, state = self._tokens.pop()
         _modes.reset(modes)
         tls.state.reset(state)

@@ -1187,7 +1187,8 @@ class GeneratedMethods:
         memory_format=None,
     ):
         """self with another dtype, device or memory format, itself where nothing changes:
-        to(dtype), to(device, dtype) or to(other).
+        to(dtype), to(device, dtype) or to(other). A memory_format that the strides suggest
+        already changes nothing; contiguous() promises one.
 
         Args:
             self: (*).

@@ -23,6 +23,11 @@ def impl(operator: Any, keys: str, kernel: Any) -> None:
             _note(operator, kernel.__module__, "", kernel, site)
 
 
+def pass_over(operator: Any) -> None:
+    """Let calls go past the autograd keys, where others meet the fallback for a missing derivative."""
+    _register_kernel(operator, _key("Autograd"), None, "fallthrough", _caller_site())
+
+
 def bind(operator: Any, factory: Any, loop: str) -> None:
     """Register what a family's factory makes: a kernel for all devices, or (CPU's, others')."""
     site = _caller_site()
@@ -494,3 +499,46 @@ def install() -> None:
     impl(_ops.sum_dim_IntList, "AutocastCUDA", autocast.sum_dim_IntList)
     impl(_ops.mm, "AutocastCPU, AutocastCUDA", autocast.mm)
     impl(_ops.matmul, "AutocastCPU, AutocastCUDA", autocast.matmul)
+    # --- Autograd has nothing to do: no result has a derivative ---
+    pass_over(_ops.view_dtype)
+    pass_over(_ops.detach)
+    pass_over(_ops.empty_memory_format)
+    pass_over(_ops.empty_strided)
+    pass_over(_ops.empty_permuted)
+    pass_over(_ops.empty_like)
+    pass_over(_ops.new_empty)
+    pass_over(_ops.new_empty_strided)
+    pass_over(_ops.zeros)
+    pass_over(_ops.zeros_like)
+    pass_over(_ops.new_zeros)
+    pass_over(_ops.ones)
+    pass_over(_ops.ones_like)
+    pass_over(_ops.new_ones)
+    pass_over(_ops.full)
+    pass_over(_ops.full_like)
+    pass_over(_ops.new_full)
+    pass_over(_ops.scalar_tensor)
+    pass_over(_ops._efficientzerotensor)
+    pass_over(_ops.arange)
+    pass_over(_ops.arange_start)
+    pass_over(_ops.arange_start_step)
+    pass_over(_ops.linspace)
+    pass_over(_ops.eye)
+    pass_over(_ops.eye_m)
+    pass_over(_ops.rand)
+    pass_over(_ops.rand_like)
+    pass_over(_ops._copy_from)
+    pass_over(_ops._copy_from_and_resize)
+    pass_over(_ops._local_scalar_dense)
+    pass_over(_ops.eq_Tensor)
+    pass_over(_ops.ne_Tensor)
+    pass_over(_ops.lt_Tensor)
+    pass_over(_ops.le_Tensor)
+    pass_over(_ops.gt_Tensor)
+    pass_over(_ops.ge_Tensor)
+    pass_over(_ops.any)
+    pass_over(_ops.any_dim)
+    pass_over(_ops.any_dims)
+    pass_over(_ops.all)
+    pass_over(_ops.all_dim)
+    pass_over(_ops.all_dims)

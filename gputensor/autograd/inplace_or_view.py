@@ -41,13 +41,13 @@ _TRACKED = tls.AD_INPLACE_OR_VIEW
 
 def track_view(source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None) -> Tensor:
     """Note that `result` is a view of `source`. replay: makes it from source where as_strided cannot."""
+    if result is source or result._storage is not source._storage:
+        return result  # a mode, or the handler of a subclass, answered with something else
     creation = grad_mode.get() if creation is None else creation
     known = source._autograd
     if not creation and replay is None and (known is None or type(known) is Tensor):
         result._autograd = source if known is None else known
         return result
-    if result._storage is not source._storage:
-        return result  # the handler of a subclass answered with something else
     view = variable.view_of(source)
     version = result._storage.version  # type: ignore[union-attr]
     if not source._keys & _TRACKED:

@@ -21,7 +21,7 @@ from ..tensor import Tensor
 from . import anomaly, inplace_or_view
 from .modes import DEFAULT, grad_mode
 from .node import (
-    AccumulateGrad, Edge, HookDict, Node, RemovableHandle, WarnNotImplementedNode, _numbers,
+    AccumulateGrad, Edge, HookDict, Node, RemovableHandle, _numbers,
     add_output, hooks_of, version_of,
 )  # fmt: skip
 from .streams import current_stream
@@ -265,16 +265,6 @@ def move_retained(x: Tensor, before: Edge | None, after: Edge) -> None:
         if before is not None and before[0].hooks is not None:
             before[0].hooks.retained.pop(before[1], None)
         hooks_of(after[0]).retained[after[1]] = ref(x)
-
-
-def warn_in_backward(operator: Any, inputs: list[Tensor], results: Any) -> None:
-    """Let backward warn when it comes to an operator that has no derivative; for `fallback.py`."""
-    node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))
-    node.operator = operator
-    for x in results if isinstance(results, (list, tuple)) else [results]:
-        is_input = any([x is given for given in inputs])
-        if isinstance(x, Tensor) and not is_input and x._geometry.dtype.category >= FLOATING:
-            with_edge(x, (node, add_output(node, x)))
 
 
 def check_resize(op: str, *operands: Any) -> None:

@@ -5,11 +5,11 @@ The text is in backend_template/; `examples/openreg` is what it gives for the na
 
 from __future__ import annotations
 
-import keyword
 from importlib.resources import files
 from pathlib import Path
 
-from gputensor.backend import BACKENDS
+from gputensor.backend import BACKENDS, check_name
+from gputensor.core import errors
 
 from .output import FINE, Arguments, Refusal, print_json
 
@@ -31,8 +31,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--into", metavar="DIR", help="the folder to make (default: ./NAME)")
     arguments = parser.parse_args(argv)
     name = arguments.name
-    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
-        raise Refusal(f"'name' must be a lower-case identifier (got {name!r})")
+    try:
+        check_name(name)
+    except errors.ArgumentError as error:
+        raise Refusal(str(error)) from None
     folder = Path(arguments.into or name)
     if folder.exists():
         raise Refusal(f"'--into' must be a new folder (got {folder}, which exists)")

@@ -252,7 +252,12 @@ def _call(arguments: Any) -> int:
         raise Refusal(f"'operator' must be a call (got {code!r}: {error.msg})") from None
     if not isinstance(tree.body, ast.Call):
         raise Refusal(f"'operator' must be a call (got {code!r})")
-    names = {"gt": gt, **{name: found for name in _called(tree) if (found := getattr(gt, name, None))}}
+    names: dict[str, Any] = {"gt": gt}
+    for name in _called(tree):
+        found = getattr(gt, name, None)
+        if not callable(found):
+            raise Refusal(f"'operator' must call functions of gputensor (got {name})")
+        names[name] = found
     operands: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in names:
@@ -266,8 +271,9 @@ def _call(arguments: Any) -> int:
     if arguments.json:
         print_json({"call": code, "operands": given, "trace": lines, "result": errors.describe(made)})
         return FINE
-    print("\n".join(f"{name}: {text}" for name, text in given.items()))
-    print("\n" + "\n".join(lines).replace(f"{_FOLDER}/", ""))
+    if given:
+        print("".join(f"{name}: {text}\n" for name, text in given.items()))
+    print("\n".join(lines).replace(f"{_FOLDER}/", ""))
     print(f"\nresult: {errors.describe(made)}")
     return FINE
 

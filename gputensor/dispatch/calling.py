@@ -27,12 +27,12 @@ class Signature:
     """One schema, ready to be called.
 
     n_tensors: the number of arguments if all are plain tensors, else -1. is_simple: a schema of
-    positional arguments without lists that returns one tensor.
+    positional arguments that returns one tensor.
     """
 
     __slots__ = (
         "schema", "names", "n_positional", "n_tensors", "is_simple", "returns_fit", "has_lists",
-        "_takes", "_convert", "_defaults",
+        "_lists", "_takes", "_convert", "_defaults",
     )  # fmt: skip
 
     def __init__(self, schema: FunctionSchema) -> None:
@@ -46,12 +46,11 @@ class Signature:
         self._takes = tuple(_how_to_take(a.type) for a in declared)
         self._convert = tuple(conversions.converter(a.type, takes_numbers) for a in declared)
         self._defaults = tuple(map(_default, declared, self._convert))
-        self.has_lists = any(a.type.required.is_list for a in declared)
+        self._lists = tuple(n for n, a in enumerate(declared) if a.type.required.is_list)
+        self.has_lists = bool(self._lists)
         self.returns_fit = conversions.checker_of([r.type for r in schema.returns])
-        self.is_simple = (
-            self.n_positional == len(declared) and not self.has_lists
-            and [r.type.name for r in schema.returns] == ["Tensor"]
-        )  # fmt: skip
+        returns = [r.type.name for r in schema.returns]
+        self.is_simple = self.n_positional == len(declared) and returns == ["Tensor"]
 
     def arrange(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -128,9 +127,10 @@ class Signature:
 
     def with_lists(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | list[Any]:
         """Tuples as lists: inside the package lists are tuples, users know them as PyTorch's lists."""
-        if not self.has_lists:
-            return arguments
-        return [list(value) if type(value) is tuple else value for value in arguments]
+        for number in self._lists:
+            if type(arguments[number]) is tuple:
+                return [list(value) if type(value) is tuple else value for value in arguments]
+        return arguments
 
     def without_defaults(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
         """(positional, keywords) without trailing arguments that equal their defaults.

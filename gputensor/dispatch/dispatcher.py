@@ -147,9 +147,9 @@ def define(
         definition = Definition(schema_text, site or caller_site(), tags, alias_analysis)
         if operator.definition is not None:
             raise errors.defined_twice(operator, definition.site)
-        for stack in operator.kernels.values():
+        for key, stack in operator.kernels.items():
             for kernel in stack:
-                _check_signature(operator, definition, kernel)
+                _check_signature(operator, definition, kernel, key)
         operator.definition = definition
         _commit(operator)
     for hook in definition_hooks:
@@ -179,7 +179,7 @@ def register_kernel(
     with lock:
         target = _get_or_make(operator) if isinstance(operator, str) else operator
         if target.definition is not None:
-            _check_signature(target, target.definition, kernel)
+            _check_signature(target, target.definition, kernel, key)
         target.kernels = {**target.kernels, key: (kernel, *target.kernels.get(key, ()))}
         _commit(target)
 
@@ -192,11 +192,11 @@ def register_kernel(
     return Handle(undo)
 
 
-def _check_signature(operator: Operator, definition: Definition, kernel: Kernel) -> None:
+def _check_signature(operator: Operator, definition: Definition, kernel: Kernel, key: Key) -> None:
     if kernel.convention not in ("native", "fallthrough"):
         from . import kernel_signature
 
-        kernel_signature.check(operator, definition, kernel)
+        kernel_signature.check(operator, definition, kernel, key)
 
 
 def register_fallback(

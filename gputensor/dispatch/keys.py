@@ -223,6 +223,9 @@ def describe(bits: int) -> str:
     return "{" + ", ".join(names) + "}"
 
 
+_and = int.__and__
+
+
 class KeySet(int):
     """A key set for people: it prints its keys, and compares, pickles and combines as the int it is.
 
@@ -247,7 +250,9 @@ class KeySet(int):
         return KeySet(int(self) | bits_of(other))
 
     def __and__(self, other: int | str | DispatchKey) -> KeySet:
-        return KeySet(int(self) & bits_of(other))
+        if not isinstance(other, int):
+            other = bits_of(other)
+        return KeySet(_and(self, other))  # kernels mask before every redispatch (bench/dispatch.py)
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:
         """Set difference; a per-backend key takes its functionality along and leaves the backend."""

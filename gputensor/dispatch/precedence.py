@@ -66,5 +66,11 @@ def compute_slot(
     return None, "missing"
 
 
+def claimants_of_autograd_other(kernels: Kernels) -> list[DispatchKey]:
+    """The backend keys whose kernels make AutogradOther ambiguous beside a composite kernel."""
+    (key,) = (k for k in _BACKENDS_OF if k.functionality == "AutogradOther")
+    return [backend for backend in _BACKENDS_OF[key] if kernels.get(backend)]
+
+
 def _ambiguous(kernel: Kernel) -> Kernel:
     return type(kernel)(None, "ambiguous", kernel.site)

@@ -62,6 +62,9 @@ def test_what_new_writes_passes_its_own_tests_and_the_check(
 @pytest.mark.parametrize("arguments, sentence", [
     (["new", "Toy"], "must be a lower-case identifier"),
     (["new", "class"], "must be a lower-case identifier"),
+    (["new", "cuda"], "must not be an operator, a method, a module or a device of ours"),
+    (["new", "privateusetwo"], "must not be an operator"),
+    (["new"], "(see gputensor backend new --help)"),
     (["new", "toy", "--into", "."], "must be a new folder"),
     (["new", "toy", "--key", "CUDA"], "invalid choice"),
     (["check", "acme", "--op", "nop"], "must name operators that have tests (got nop)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,26 @@ def test_the_first_use_of_its_name_loads_it(installed: Path, use: str) -> None:
     )
     done = python("-c", code, path=installed)
     assert done.returncode == 0, done.stderr
+
+
+def test_its_own_tests_pass_on_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_openreg.py").write_text((EXAMPLE / "tests" / "test_openreg.py").read_text())
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", path=installed, cwd=tmp_path)
+    assert done.returncode == 0 and re.match(r"\.+ .*\d\d passed", done.stdout, re.DOTALL), done.stdout + done.stderr
+
+
+def test_what_was_removed_stays_away(installed: Path) -> None:
+    code = (
+        "import gputensor as gt\n"
+        "gt.backend.get('openreg').remove()\n"
+        "try: gt.device('openreg')\n"
+        "except gt.GpuTensorError as error: print(error)\n"
+        "from gputensor_openreg import bring_up\n"
+        "bring_up('PrivateUse2')\n"
+        "assert 'PrivateUse2' in gt.dispatch.key_set(gt.ones(2, device='openreg'))\n"
+    )
+    done = python("-c", code, path=installed)
+    assert done.returncode == 0 and "'type' must be one of" in done.stdout, done.stderr
 
 
 def test_loading_can_be_switched_off(installed: Path) -> None:

@@ -99,6 +99,7 @@ BAD = [
     (("explain", "dispatch", "no_such"), "no such operator"),
     (("explain", "dispatch", "add(x, "), "must be a call"),
     (("explain", "dispatch", "add(x, 'a')"), "add(x, 'a') raised"),
+    (("explain", "dispatch", "nope(x)"), "must call functions of gputensor (got nope)"),
     (("explain", "dispatch", "clone", "--device", "tpu"), "device"),
     (("explain", "nothing"), "invalid choice"),
     (("trace", "x ="), "must be Python"),

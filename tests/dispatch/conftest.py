@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,18 @@ def lib() -> Iterator[Library]:
         yield made
 
 
+def installed() -> dict[str, Any]:
+    """Which function serves which key as a fallback."""
+    return {key.name: (kernel.function, kernel.convention) for key, kernel in dispatcher.fallbacks().items()}
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """Every test undoes what it registers, and every table follows from what is registered."""
     before = {o.qualified_name: o.kernels for o in dispatcher.operators()}
-    state, fallbacks = tls.state.get(), dict(dispatcher.fallbacks())
+    state, fallbacks = tls.state.get(), installed()
     yield
     dispatch.check_invariants()
     assert {o.qualified_name: o.kernels for o in dispatcher.operators()} == before
-    assert dict(dispatcher.fallbacks()) == fallbacks
+    assert installed() == fallbacks
     assert tls.state.get() == state

@@ -249,3 +249,59 @@ def test_only_who_is_in_a_mode_pays(lib: Library) -> None:
             gt.ones(2) + 1
     assert plain.items() <= add.table.items()
     assert all(key_set & keys.PYTHON for key_set in set(add.table) - set(plain))
+
+
+# --- views that are none ----------------------------------------------------------------------------
+
+
+class Answer(gt.DispatchMode):
+    """Answers t() with what `make` says."""
+
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+    def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.make(args[0]) if op.name == "aten::t" else op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_view_operator_answered_with_other_memory_is_no_view(requires_grad: bool) -> None:
+    leaf = gt.ones(2, 3, requires_grad=requires_grad)
+    x = leaf * 1
+    with Answer(lambda x: x.detach().t().clone()):
+        y = x.t()
+    assert not y._is_view() and y._base is None
+    y.mul_(5)
+    assert x._version == 0 and x.tolist() == [[1] * 3] * 2
+    if requires_grad:
+        x.sum().backward()
+        assert leaf.grad.tolist() == [[1] * 3] * 2  # the write to y was none to x
+
+
+def test_a_view_operator_answered_with_the_operand_itself() -> None:
+    x = gt.ones(2, 2)
+    with Answer(lambda x: x):
+        assert x.t() is x
+    assert not x._is_view()
+
+
+def test_views_in_a_mode_are_views() -> None:
+    x = gt.ones(2, 3)
+    with Answer(lambda x: x.t()):
+        y = x.t()
+    assert y._base is x
+    y.add_(1)
+    assert x._version == 1 and x.tolist() == [[2] * 3] * 2
+
+
+def test_modes_and_grad_modes_end_in_any_order() -> None:
+    from gputensor.autograd.modes import unrecorded
+
+    before = list(unrecorded)
+    mode, nothing = Answer(lambda x: x), gt.no_grad()
+    with mode, nothing, mode:
+        pass
+    with nothing:
+        with mode:
+            assert len(unrecorded) == len(before) + 2
+    assert unrecorded == before

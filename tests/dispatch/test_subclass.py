@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -227,3 +229,60 @@ def test_gradients_pass_through_wrappers() -> None:
     x.requires_grad_()
     (x * 3).t().sum().backward()
     assert type(x.grad) is Wrapper and x.grad.inner.tolist() == [[3] * 3] * 2
+
+
+# --- copies -----------------------------------------------------------------------------------------
+
+
+class Tagged(gt.Tensor):
+    """Has memory of its own, attributes, and no handler."""
+
+
+class Boxed(gt.Tensor):
+    """A wrapper: what it holds is in an attribute."""
+
+    @classmethod
+    def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        inner = [x.inner if isinstance(x, Boxed) else x for x in args]
+        return boxed(op(*inner, **(kwargs or {})))
+
+
+def boxed(inner: Any) -> Any:
+    made = gt.Tensor._make_wrapper_subclass(Boxed, inner.size(), dtype=inner.dtype)
+    made.inner = inner
+    return made
+
+
+COPIES = {
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)), "deepcopy": copy.deepcopy, "copy": copy.copy,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_copies_keep_type_and_attributes(way: str) -> None:
+    x = gt.arange(6).float().reshape(2, 3).t().as_subclass(Tagged)
+    x.tag = ["a"]
+    made = COPIES[way](x)
+    assert type(made) is Tagged and made.tag == ["a"] and made.stride() == (1, 3)
+    assert made.tolist() == x.tolist() and (made.tag is x.tag) is (way == "copy")
+    made.add_(1)
+    assert (made.tolist() == x.tolist()) is (way == "copy")  # a shallow copy shares memory
+
+
+def test_copies_of_leaves_are_leaves() -> None:
+    x = gt.ones(2).as_subclass(Tagged).requires_grad_()
+    (x * 3).sum().backward()
+    for way in ("pickle", "deepcopy"):
+        made = COPIES[way](x)
+        assert type(made) is Tagged and made.requires_grad and made.is_leaf
+    assert copy.deepcopy(x).grad.tolist() == [3, 3]
+
+
+def test_a_tensor_that_holds_itself_is_copied_once() -> None:
+    x = gt.ones(2).as_subclass(Tagged)
+    x.me = x
+    made = copy.deepcopy(x)
+    assert made.me is made and made is not x
+    views = copy.deepcopy([x, x[:1].as_subclass(Tagged)])
+    views[0].zero_()
+    assert views[1].tolist() == [0]  # they still share memory

@@ -39,15 +39,19 @@ def random_set(rng: random.Random) -> list[str]:
     return [key + ("=fallthrough" if rng.random() < 0.15 else "") for key in chosen]
 
 
+def torch_slots(torch: Any, name: str) -> dict[str, str]:
+    """key -> kind of slot, of PyTorch's operator, for keys that we have too; "missing" is left out."""
+    found = map(_LINE.fullmatch, torch._C._dispatch_dump_table(name).splitlines())
+    return {m[1]: m[3] + (" fallthrough" if m[2] else "") for m in found if m and m[1] in OURS}
+
+
 def torch_lines(torch: Any, name: str) -> list[str]:
-    """The slots of PyTorch's operator that we have too, as the golden file writes them."""
+    """The same as the golden file writes it: without the fallbacks."""
     labels: dict[str, list[str]] = {}
-    found = {m[1]: (m[2], m[3]) for m in map(_LINE.fullmatch, torch._C._dispatch_dump_table(name).splitlines()) if m}
+    found = torch_slots(torch, name)
     for key in keys.RUNTIME_KEYS:
-        if key.name in found:
-            fallthrough, why = found[key.name]
-            if why != "backend fallback":
-                labels.setdefault(why + (" fallthrough" if fallthrough else ""), []).append(key.name)
+        if not found.get(key.name, "backend fallback").startswith("backend fallback"):
+            labels.setdefault(found[key.name], []).append(key.name)
     return [f"{label}: {' '.join(labels[label])}" for label in sorted(labels)]
 
 

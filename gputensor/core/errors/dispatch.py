@@ -31,7 +31,8 @@ def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
 
 def schema_missing(operator: Any) -> DispatchError:
     return DispatchError(
-        f"{operator.qualified_name}: a kernel is registered but no schema; define it with Library.define"
+        f"{operator.qualified_name}: kernels are registered but no schema ({_sites(operator, operator.kernels)}); "
+        "define it with Library.define"
     )
 
 
@@ -94,17 +95,28 @@ def _registered_at(operator: Any) -> str:
     return ", ".join(str(k) for k in operator.kernels) or "none"
 
 
+def _sites(operator: Any, chosen: Any) -> str:
+    """`CPU at <file:line>` for the active kernel of each key."""
+    kernels = operator.kernels
+    return ", ".join(f"{key} at {kernels[key][0].site}" for key in chosen) or "none is left"
+
+
 def _table_of(operator: Any, table: str) -> str:
-    schema = operator.definition.schema if operator.definition else "(none)"
+    schema = _schema_of(operator)
     site = operator.definition.site if operator.definition else "nowhere"
     return f"\nschema: {schema}, registered at {site}\n{table.rstrip()}"
 
 
-def ambiguous_autograd_other(operator: Any) -> DispatchError:
+def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> DispatchError:
+    """composite, backends: the keys whose kernels both claim the slot."""
     return DispatchError(
-        f"{operator.short_name}: AutogradOther is ambiguous between CompositeImplicitAutograd and a "
-        "backend kernel; register a kernel at AutogradOther"
+        f"{operator.short_name}: AutogradOther is ambiguous between {_sites(operator, [composite])} and "
+        f"{_sites(operator, backends)}; register a kernel at AutogradOther; schema {_schema_of(operator)}"
     )
+
+
+def _schema_of(operator: Any) -> Any:
+    return operator.definition.schema if operator.definition else "(none)"
 
 
 def wrong_stack(operator: Any, expected: int, got: int) -> DispatchError:
@@ -168,27 +180,26 @@ class OverrideWarning(UserWarning):
 
 
 def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
-    schema = operator.definition.schema if operator.definition else "(none)"
     return OverrideWarning(
         f"{operator.qualified_name}: the kernel for {key} registered at {before} is overridden by the one "
-        f"registered at {after}; schema {schema}"
+        f"registered at {after}; schema {_schema_of(operator)}"
     )
 
 
 def may_not_override(operator: Any, key: Any, before: str, after: str) -> RegistrationError:
     return RegistrationError(
         f"{operator.qualified_name}: a kernel for {key} is registered at {before}, and allow_override=False "
-        f"at {after}"
+        f"at {after}; schema {_schema_of(operator)}"
     )
 
 
 def kernel_does_not_fit(
-    operator: Any, definition: Any, kernel: Any, signature: str, reason: str
+    operator: Any, definition: Any, kernel: Any, key: Any, signature: str, reason: str
 ) -> RegistrationError:
-    name = getattr(kernel.function, "__name__", "kernel")
+    name, at = getattr(kernel.function, "__name__", "kernel"), "" if key is None else f" for {key}"
     return RegistrationError(
         f"{operator.qualified_name}: the schema {definition.schema} registered at {definition.site} and the "
-        f"kernel {name}{signature} registered at {kernel.site} must agree: {reason}"
+        f"kernel {name}{signature} registered{at} at {kernel.site} must agree: {reason}"
     )
 
 
@@ -279,6 +290,13 @@ def runs_on_the_cpu(operator: Any, place: Any, nbytes: int) -> FallbackWarning:
     )
 
 
+def composite_falls_back(argument: str, name: str) -> GpuTensorError:
+    return must(
+        "enable_cpu_fallback", argument, "name operators that a device has kernels of", name,
+        remedy="this one is made of others on every device; name those (gputensor trace shows them)",
+    )  # fmt: skip
+
+
 def fallback_denied(operator: Any, key: str) -> DispatchError:
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key}, and the CPU fallback is denied to it "
@@ -301,8 +319,8 @@ def no_derivative(operator: Any) -> DispatchError:
 
 def derivative_warning(operator: Any) -> FallbackWarning:
     return FallbackWarning(
-        f"{operator.qualified_name}: an operand requires grad and the operator has no derivative, so its "
-        "result is taken for a constant"
+        f"{operator.qualified_name}: backward came to a result of an operator that has no derivative, so "
+        "gradients may be missing or wrong; register a kernel at Autograd, or call it under no_grad()"
     )
 
 

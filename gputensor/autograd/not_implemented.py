@@ -1,0 +1,146 @@
+"""The kernel at the autograd keys of operators that have no derivative, and what it does about it.
+
+One mode serves the process. "warn", as at the start: the operator runs, and where backward comes to
+its results it warns. "error" refuses operands that require grad; "nothing" is a fallthrough, and
+results are constants unless the operator's own kernel was made of differentiable ones. Shipped
+operators without a derivative (comparisons, factories) are passed over in every mode.
+Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp, where "error" is not there yet.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core import errors
+from ..core.dtype import FLOATING
+from ..dispatch import dispatcher, keys
+from ..dispatch.dispatcher import Handle
+from ..dispatch.operator import Operator, Table
+from ..tensor import Tensor
+from . import variable
+from .modes import is_grad_enabled
+from .node import WarnNotImplementedNode, add_output
+
+AUTOGRAD_MODES = ("nothing", "warn", "error")
+_mode = "nothing"
+_serving: Handle | None = None
+_BELOW = keys.below("AutogradOther")
+
+
+def set_autograd_fallback_mode(mode: str) -> None:
+    """What operators without a derivative do, for the whole process: "warn" (the default), "error" or "nothing".
+
+    Raises: ArgumentError for any other mode.
+    """
+    global _mode, _serving
+    if mode not in AUTOGRAD_MODES:
+        raise errors.must("set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode)
+    with dispatcher.lock:
+        _mode = mode
+        if mode != "nothing" and _serving is None:
+            _serving = dispatcher.replace_fallback(keys.Autograd, autograd_not_implemented, "maker")
+        elif mode == "nothing" and _serving is not None:
+            _serving.remove()
+            _serving = None
+
+
+def autograd_fallback_mode() -> str:
+    """What operators without a derivative do."""
+    return _mode
+
+
+def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
+    """Makes the kernel of one operator; to register it for one alone, use the convention "maker".
+
+    An operand that requires no grad costs one look at its `_autograd`. The operator runs with
+    recording on, so a kernel that is made of differentiable operators keeps its gradients.
+    """
+    operator = table.operator
+    declared = table.signature.schema.arguments
+    places = [n for n, a in enumerate(declared) if a.type.has_tensor]
+    reads = [n for n in places if not declared[n].is_write]
+
+    def without_derivative(key_set: int, *args: Any) -> Any:
+        mode, inputs = _mode, [] if _is_plain(places, args) else _recorded(places, args)
+        if inputs and mode == "error":
+            raise errors.no_derivative(operator)
+        key_set &= _BELOW
+        result = operator.redispatch_table[key_set](key_set, *args)
+        if inputs and mode == "warn":
+            untouched = [x for n in reads for x in _listed(args[n])]
+            _warn_in_backward(operator, inputs, result, untouched)
+        return result
+
+    # Every operator of users without a derivative comes by, so the commonest forms are written out
+    # (0.8x a call, bench/dispatch.py).
+    def of_one(key_set: int, x: Any) -> Any:
+        try:
+            is_plain = x._autograd is None
+        except AttributeError:
+            is_plain = False
+        if is_plain:
+            key_set &= _BELOW
+            return operator.redispatch_table[key_set](key_set, x)
+        return without_derivative(key_set, x)
+
+    def of_two(key_set: int, x: Any, y: Any) -> Any:
+        try:
+            is_plain = x._autograd is None and y._autograd is None
+        except AttributeError:
+            is_plain = False
+        if is_plain:
+            key_set &= _BELOW
+            return operator.redispatch_table[key_set](key_set, x, y)
+        return without_derivative(key_set, x, y)
+
+    return {1: of_one, 2: of_two}.get(table.n_tensors, without_derivative)
+
+
+def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
+    """True where no operand can require grad: the quick look."""
+    try:
+        for n in places:
+            value = args[n]
+            if type(value) is list or type(value) is tuple:
+                for x in value:
+                    if x._autograd is not None:
+                        return False
+            elif value._autograd is not None:
+                return False
+    except AttributeError:  # None, or a number
+        return False
+    return True
+
+
+def _recorded(places: Sequence[int], args: tuple[Any, ...]) -> list[Tensor]:
+    """The operands that require grad, if operations are recorded now."""
+    if not is_grad_enabled():
+        return []
+    return [
+        x for n in places for x in _listed(args[n])
+        if getattr(x, "_autograd", None) is not None and x.requires_grad
+    ]  # fmt: skip
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _warn_in_backward(operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]) -> None:
+    """Results that the kernel's own operators recorded warn on the way; others are constants that do.
+
+    untouched: operands that are not written; where one of them comes back, it stays as it is.
+    """
+    node = WarnNotImplementedNode(tuple([variable.gradient_edge(x) for x in inputs]))
+    node.operator = operator
+    for x in _listed(results):
+        if not isinstance(x, Tensor) or x._geometry.dtype.category < FLOATING:
+            continue
+        if any([x is given for given in untouched]):
+            continue
+        if not x.requires_grad:
+            variable.with_edge(x, (node, add_output(node, x)))
+        elif not x.is_leaf:
+            variable.register_hook(x, lambda grad: warnings.warn(errors.derivative_warning(operator), stacklevel=2))
