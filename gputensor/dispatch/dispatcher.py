@@ -242,6 +242,12 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
     return Handle(undo)
 
 
+def refresh(operator: Operator) -> None:
+    """Let an operator's slots be computed again: what its makers decide by has changed."""
+    with lock:
+        _swap(operator)
+
+
 def forget_plans() -> None:
     """Give every operator a new table, because what its plans were bound to has changed."""
     with lock:
