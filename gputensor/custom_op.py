@@ -34,6 +34,7 @@ from .library import Library
 
 Function = Callable[..., Any]
 DeviceTypes = str | Sequence[str] | None
+_Registration = tuple[Key, Function, str, str]  # key, function, convention, site
 
 # Qualified name -> definition. Held here, since `gt.ops` finds operators that nobody else holds.
 _definitions: dict[str, CustomOpDef] = {}
@@ -77,14 +78,17 @@ def custom_op(
         parsed = schemas.parse(text)
         _check_schema(name, parsed, written if schema is not None else None, tags)
         with dispatcher.lock:
-            before = _definitions.get(name)
+            before, made = _definitions.get(name), None
             if before is not None:
                 before._destroy()
             try:
                 made = CustomOpDef(name, text, function, tags, site)
                 made._register_kernel(device_types, function, site)
             except BaseException:
-                _restore(before)
+                if made is not None:
+                    made._destroy()
+                if before is not None:
+                    before._again()
                 raise
             _definitions[name] = made
         return made
@@ -101,12 +105,6 @@ def _check_schema(name: str, schema: FunctionSchema, mutates_args: Any, tags: Se
             raise errors.keyword_only_tensor(name, argument.name, schema)
 
 
-def _restore(before: CustomOpDef | None) -> None:
-    """Put a definition back whose successor failed."""
-    if before is not None:
-        before._again()
-
-
 class CustomOpDef:
     """An operator made of functions; `custom_op` makes them. Called like the function.
 
@@ -118,8 +116,8 @@ class CustomOpDef:
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
         self._disabled: set[str | None] = set()
-        # What was registered, in order: (key, function, convention, site) and the handle that undoes it.
-        self._registered: list[tuple[tuple[Key, Function, str, str], Handle]] = []
+        # What was registered, in order, and the handles that undo it.
+        self._registered: list[tuple[_Registration, Handle]] = []
         self._define()
 
     def _define(self) -> None:
@@ -139,13 +137,17 @@ class CustomOpDef:
             self._impl(kernels.AD_INPLACE_OR_VIEW, kernels.versions, self._site)
 
     def _impl(self, key: Key, make: Function, site: str) -> Handle:
-        handle = dispatcher.register_kernel(self._opoverload, key, make, "maker", site)
-        self._registered.append(((key, make, "maker", site), handle))
+        return self._register((key, make, "maker", site))
+
+    def _register(self, what: _Registration) -> Handle:
+        handle = dispatcher.register_kernel(self._opoverload, *what)
+        self._registered.append((what, handle))
         return handle
 
     def _destroy(self) -> None:
         """Take back the operator and all that was registered for it here."""
         with dispatcher.lock:
+            self._registered = [(what, handle) for what, handle in self._registered if handle.is_active]
             for _, handle in reversed(self._registered):
                 handle.remove()
             self._definition.remove()
@@ -153,12 +155,11 @@ class CustomOpDef:
                 del _definitions[self._qualname]
 
     def _again(self) -> None:
-        """Register once more what `_destroy` took back."""
+        """Register once more what `_destroy` took back, because what came after it failed."""
         former, self._registered = self._registered, []
         self._define()
-        known = len(self._registered)
-        for (key, make, _, site), _ in former[known:]:
-            self._impl(key, make, site)
+        for what, _ in former[len(self._registered) :]:
+            self._register(what)
         _definitions[self._qualname] = self
 
     def __repr__(self) -> str:
@@ -230,9 +231,7 @@ class CustomOpDef:
 
     def _register_fake(self, fn: Function, site: str) -> Handle:
         _check_function(self._opoverload, fn, site)
-        handle = dispatcher.register_kernel(self._opoverload, kernels.META, fn, "user", site)
-        self._registered.append(((kernels.META, fn, "user", site), handle))
-        return handle
+        return self._register((kernels.META, fn, "user", site))
 
     def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> Handle:
         """Register the derivative; returns a handle that undoes it.

@@ -267,31 +267,29 @@ def _with_history(
     inputs = [x for x in leaves if x is not None]
     flat: list[Any] = []
     shape: list[int | None] = []
-
-    def wrapped(type: Type, value: Any) -> Any:
-        if type.name == "tuple":
-            return tuple([wrapped(part, x) for part, x in zip(type.parts, value)])
-        if isinstance(value, (list, tuple)):
-            shape.append(len(value))
-            made = [leaf(x) for x in value]
-            return made if isinstance(value, list) else tuple(made)
-        shape.append(None)
-        return leaf(value)
-
-    def leaf(value: Any) -> Any:
-        if isinstance(value, Tensor) and any([value is x for x in inputs]):
-            made = value  # written to, and returned
-        else:
-            made = _wrap(context, value, inputs, node)
-        flat.append(made)
-        return made
-
     returns = schema.returns
+    # No functions in here: one that knows itself would be a cycle that keeps the graph alive.
+    given = (node, context, inputs, flat, shape)
     if len(returns) == 1:
-        result = wrapped(returns[0].type, result)
+        result = _wrapped(returns[0].type, result, *given)
     elif returns:
-        result = tuple([wrapped(r.type, x) for r, x in zip(returns, result)])
+        result = tuple([_wrapped(r.type, x, *given) for r, x in zip(returns, result)])
     node.returned = tuple(shape)
     context._dirty = context._not_differentiable = ()
     _save(context, tuple(flat), node)
     return result
+
+
+def _wrapped(type: Type, value: Any, *given: Any) -> Any:
+    """One result with its history; its structure goes to `shape`, its tensors to `flat`."""
+    node, context, inputs, flat, shape = given
+    if type.name == "tuple":
+        return tuple([_wrapped(part, x, *given) for part, x in zip(type.parts, value)])
+    is_list = isinstance(value, (list, tuple))
+    made = []
+    for x in value if is_list else [value]:
+        is_written = isinstance(x, Tensor) and any([x is y for y in inputs])
+        made.append(x if is_written else _wrap(context, x, inputs, node))
+    flat += made
+    shape.append(len(made) if is_list else None)
+    return made[0] if not is_list else made if isinstance(value, list) else tuple(made)

@@ -52,6 +52,11 @@ class Handle:
     def __init__(self, undo: Callable[[], None]) -> None:
         self._undo: Callable[[], None] | None = undo
 
+    @property
+    def is_active(self) -> bool:
+        """False once it was removed."""
+        return self._undo is not None
+
     def remove(self) -> None:
         """Take the registration back; the newest of those that remain serves again."""
         with lock:

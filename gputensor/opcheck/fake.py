@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
 from ..autograd.modes import no_grad
 from ..core import errors
 from ..core.device import META, device
 from ..dispatch import keys
-from ..dispatch.backend_select import DENSE_KEYS
+from ..dispatch.backend_select import DENSE_KEYS, TENSOR_KEYS
 from ..operator_kernels import tensors_of
-from ..tensor import Tensor
+from ..storage import Storage, allocate_storage
+from ..tensor import Tensor, from_storage
 from .call import Call
 
 
@@ -19,9 +19,8 @@ def check(call: Call) -> None:
     """Run the call on copies, and on tensors of device meta. Raises: OpCheckError."""
     operator = call.operator
     with no_grad():
-        real = call.copied()
+        real, metas = call.copied(), _on_meta(call)
         expected = real.results(real.run())
-        metas = real.mapped(_on_meta)
         try:
             result = metas.run() if metas.tensors() else _at_meta(metas)
         except errors.GpuTensorError as error:
@@ -37,13 +36,23 @@ def check(call: Call) -> None:
             _compare(call, number, y, meta)
 
 
-def _on_meta(value: Any) -> Any:
-    if isinstance(value, device):
-        return META
-    if not isinstance(value, Tensor):
-        return value
-    shape = value._geometry
-    return calls.empty_strided(shape.sizes, shape.strides, shape.dtype, None, META, None)
+def _on_meta(call: Call) -> Call:
+    """The call with tensors and devices of meta; what shares memory shares it there."""
+    storages: dict[int, Storage] = {}
+
+    def storage(of: Storage) -> Storage:
+        return storages.setdefault(id(of), allocate_storage(of.nbytes, META))
+
+    def change(value: Any) -> Any:
+        if isinstance(value, device):
+            return META
+        if isinstance(value, Storage):
+            return storage(value)
+        if not isinstance(value, Tensor):
+            return value
+        return from_storage(storage(value._get_storage()), value._offset, value._geometry, TENSOR_KEYS["meta"])
+
+    return call.mapped(change)
 
 
 def _at_meta(call: Call) -> Any:
@@ -63,7 +72,7 @@ def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:
         )  # fmt: skip
     for what, mine, other in (
         ("sizes", tuple(y.shape), tuple(meta.shape)), ("dtype", y.dtype, meta.dtype),
-        ("strides", _strides(y), _strides(meta)),
+        ("strides", _strides(y), _strides(meta)), ("storage_offset", y._offset, meta._offset),
     ):  # fmt: skip
         if mine != other:
             raise _differs(call, number, f"{what} {mine}", f"{other}")
