@@ -65,7 +65,11 @@ def _backward(call: Call) -> bool:
     random = np.random.default_rng(0)
     grads = [_tensor(_draw(random, y), y) for y in recorded]
     before = [_array(g) for g in grads]
-    engine.grad(recorded, _inputs(made), grads, allow_unused=True)
+    try:
+        engine.grad(recorded, _inputs(made), grads, allow_unused=True)
+    except Exception as error:
+        remedy = "correct the backward that register_autograd was given"
+        raise errors.opcheck_raises(call.operator, "backward", error, remedy) from error
     if any(not np.array_equal(a, _array(g), equal_nan=True) for a, g in zip(before, grads)):
         raise errors.opcheck_found(
             call.operator, "its backward writes to the gradient that it is given", "write to a clone of it"

@@ -15,13 +15,13 @@ from gputensor.library import custom_op
 def through_numpy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
     """What NumPy makes of tensors, on the first one's device."""
     made = function(*[x.cpu().numpy() for x in tensors])
-    return gt.from_numpy(np.ascontiguousarray(made)).to(tensors[0].device)
+    return gt.from_numpy(np.asarray(made, order="C")).to(tensors[0].device)
 
 
 def write(x: Tensor, values: Any) -> None:
     """Put values into a tensor's memory, as a kernel does: nobody is told."""
     with gt.dispatch.AutoDispatchBelowADInplaceOrView():
-        x.copy_(gt.from_numpy(np.ascontiguousarray(values)))
+        x.copy_(gt.from_numpy(np.asarray(values, order="C")))
 
 
 def cube(name: str = "t::cube", **kwargs: Any) -> Any:

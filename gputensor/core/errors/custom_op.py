@@ -72,10 +72,14 @@ def result_is_not_argument(operator: Any, site: str, argument: str, number: int)
     )
 
 
-def no_fake(operator: Any) -> DispatchError:
-    return DispatchError(
+class MissingFake(DispatchError):
+    """No kernel for Meta, and no way to do without."""
+
+
+def no_fake(operator: Any) -> MissingFake:
+    return MissingFake(
         f"{operator.short_name}: no kernel for Meta, which would say the result's shape without data; register one "
-        f"with register_fake"
+        "with register_fake"
     )
 
 
@@ -110,6 +114,11 @@ class OpCheckError(GpuTensorError, AssertionError):
 def opcheck_found(operator: Any, what: str, remedy: str) -> OpCheckError:
     """One sentence of what is wrong, and what to do about it."""
     return OpCheckError(f"{operator.qualified_name}: {what}; {remedy}")
+
+
+def opcheck_raises(operator: Any, what: str, error: BaseException, remedy: str) -> OpCheckError:
+    said = str(error).partition("\n")[0]
+    return opcheck_found(operator, f"its {what} raises {type(error).__name__} ({said})", remedy)
 
 
 def opcheck_failed(operator: Any, test: str, error: BaseException) -> OpCheckError:
