@@ -82,19 +82,23 @@ def _general(table: Table, site: str, function: Function) -> Function:
     keywords = signature.names[positional:]
     returns = [r.type for r in schema.returns]
     handed_back = [_argument_of(schema.arguments, t) for t in returns]
-    has_results = any(t.has_tensor for t in returns)
+    is_handed_back = any(place is not None for place in handed_back)
+    places = [n for n, a in enumerate(schema.arguments) if a.type.has_tensor]
+    outputs = [n for n, t in enumerate(returns) if t.has_tensor]
 
     def general(key_set: int, *args: Any) -> Any:
         given = signature.with_lists(args)
         result = function(*given[:positional], **dict(zip(keywords, given[positional:])))
         if not fits(result):
             raise errors.wrong_return(operator, site, result)
-        if has_results:
+        if outputs:
             values = (result,) if len(returns) == 1 else result
-            for number, (place, value) in enumerate(zip(handed_back, values)):
-                if place is not None and schema.arguments[place].is_write and value is not args[place]:
-                    raise errors.result_is_not_argument(operator, site, schema.arguments[place].name, number)
-            _refuse_alias(operator, site, args, values, handed_back)
+            if is_handed_back:
+                for number, (place, value) in enumerate(zip(handed_back, values)):
+                    if place is not None and schema.arguments[place].is_write and value is not args[place]:
+                        raise errors.result_is_not_argument(operator, site, schema.arguments[place].name, number)
+            if _may_alias([args[n] for n in places], [values[n] for n in outputs]):
+                _refuse_alias(operator, site, args, values, handed_back)
         return result
 
     return general
@@ -106,6 +110,21 @@ def _argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
         return None
     names = set(returned.alias.before)
     return next((n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None)
+
+
+def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
+    """False if all results are tensors of their own, which nearly all are."""
+    seen: set[int] = set()
+    for value in (*arguments, *results):
+        for x in value if isinstance(value, (list, tuple)) else (value,):
+            storage = getattr(x, "_storage", None)
+            if x is not None and storage is None:
+                storage = x
+            if storage is not None:
+                if id(storage) in seen:
+                    return True
+                seen.add(id(storage))
+    return False
 
 
 def _refuse_alias(

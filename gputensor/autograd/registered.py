@@ -21,11 +21,14 @@ from ..dispatch.tls import state as _state
 from ..tensor import Tensor
 from . import inplace_or_view, variable
 from .function import Context, _FunctionNode, _save, _wrap
-from .modes import DEFAULT, NO_GRAD_MODE, _States, grad_mode, reset_mode, set_mode
+from .modes import NO_GRAD_MODE, _States, grad_mode, reset_mode, set_mode
+from .node import add_output
 
 _BELOW = keys.below("AutogradOther")
 # The thread's state while a kernel runs: its calls skip the autograd keys, and count versions.
 _without_autograd = _States(lambda include, keep: (include, keep & ~tls.AUTOGRAD))
+
+_ONE = (None,)  # the structure of a single result
 
 Maker = Callable[[Table, int], Callable[..., Any]]
 
@@ -84,15 +87,20 @@ class OperatorNode(_FunctionNode):
         context, formula = node.context, node.formula
         if formula is None:
             raise errors.no_formula(node.operator)
-        given = iter(node.zeros_for(grads) if context._materializes else grads)
-        shaped = [next(given) if n is None else [next(given) for _ in range(n)] for n in node.returned]
+        if None in grads and context._materializes:
+            grads = tuple(node.zeros_for(grads))
+        if len(grads) != len(node.returned) or any(node.returned):
+            left = iter(grads)
+            grads = tuple([next(left) if n is None else [next(left) for _ in range(n)] for n in node.returned])
         context._node = node
         try:
-            results = formula.backward(context, *shaped)
+            results = formula.backward(context, *grads)
         finally:
             context._node = None
         if not isinstance(results, tuple):
             results = (results,)
+        if len(results) == 1 and node.lengths == (-1,):
+            return results
         return list(node._by_tensor(results))
 
     def _by_tensor(node, results: tuple[Any, ...]) -> Iterator[Any]:  # noqa: N805
@@ -176,6 +184,69 @@ def _is_known(value: Any) -> bool:
 
 def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
     """What runs where autograd knows an argument; it may yet find that nothing requires grad."""
+    schema = table.signature.schema
+    is_plain = all(
+        not a.type.has_tensor or a.type.required.name == "Tensor" and not a.is_keyword_only
+        for a in schema.arguments
+    ) and [str(r.type) for r in schema.returns] == ["Tensor"]  # fmt: skip
+    if is_plain and not any(a.is_write for a in schema.arguments):
+        return _plain_recorder(table, formula)
+    return _any_recorder(table, formula)
+
+
+def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
+    """For operators of tensors, no lists of them, that make one tensor and write to none."""
+    operator, signature = table.operator, table.signature
+    arguments = signature.schema.arguments[: signature.n_positional]
+    lengths = tuple([-1 if a.type.has_tensor else None for a in arguments])
+    places = tuple([n for n, length in enumerate(lengths) if length is not None])
+    setup = None if formula is None else formula.setup_context
+    nothing = (False,) * len(lengths)
+
+    def record(key_set: int, args: tuple[Any, ...]) -> Any:
+        key_set &= _BELOW
+        node = None
+        if not grad_mode.get():
+            edges, needs = [], list(nothing)
+            for n in places:
+                x, edge = args[n], None
+                if getattr(x, "_autograd", None) is not None:
+                    edge = variable.gradient_edge(x)
+                    needs[n] = edge is not None or variable.requires_grad(x)
+                edges.append(edge)
+            if True in needs:
+                node, context = OperatorNode(tuple(edges)), Context()
+                node.operator, node.formula, node.context = operator, formula, context
+                node.lengths, node.returned, context.needs_input_grad = lengths, _ONE, tuple(needs)
+        token = _state.set(_without_autograd[_state.get()])
+        if node is None:
+            try:
+                return operator.redispatch_table[key_set](key_set, *args)
+            finally:
+                _state.reset(token)
+        mode = set_mode(NO_GRAD_MODE)
+        try:
+            result = operator.redispatch_table[key_set](key_set, *args)
+            if setup is not None:
+                _set_up(setup, context, signature, args, result)
+        finally:
+            reset_mode(mode)
+            _state.reset(token)
+        if result._autograd is None and not context._not_differentiable:
+            result = variable.set_history(result, node)  # as `_wrap` does, where nothing is special
+            if not node.outputs:  # of integers
+                add_output(node, result)
+        else:
+            result = _wrap(context, result, [args[n] for n in places if args[n] is not None], node)
+        if context._to_save:
+            _save(context, (result,), node)
+        context._dirty = context._not_differentiable = ()
+        return result
+
+    return record
+
+
+def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
     operator, signature = table.operator, table.signature
     schema = signature.schema
     n_positional = signature.n_positional
@@ -186,27 +257,26 @@ def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any
     def record(key_set: int, args: tuple[Any, ...]) -> Any:
         key_set &= _BELOW
         leaves = [x for n in with_tensors for x in _leaves(args[n])]
-        is_recorded = grad_mode.get() == DEFAULT and any(
-            [x is not None and variable.requires_grad(x) for x in leaves]
-        )
-        node = context = None
-        if is_recorded:
+        is_recorded = not grad_mode.get() and any([x is not None and variable.requires_grad(x) for x in leaves])
+        token = _state.set(_without_autograd[_state.get()])
+        if not is_recorded:
+            try:
+                return operator.redispatch_table[key_set](key_set, *args)
+            finally:
+                _state.reset(token)
+        mode = set_mode(NO_GRAD_MODE)
+        try:
             if is_out:
                 raise errors.out_with_grad(operator.short_name)
             for x in _requiring(args, written):
                 inplace_or_view.check_inplace(x)
             node, context = _node(operator, formula, args, leaves, n_positional)
-        mode = set_mode(grad_mode.get() if node is None else NO_GRAD_MODE)
-        token = _state.set(_without_autograd[_state.get()])
-        try:
             result = operator.redispatch_table[key_set](key_set, *args)
-            if node is None:
-                return result
             if formula is not None and formula.setup_context is not None:
                 _set_up(formula.setup_context, context, signature, args, result)
         finally:
-            _state.reset(token)
             reset_mode(mode)
+            _state.reset(token)
         for x in _requiring(args, written):
             inplace_or_view.rebase_history(x, node)
         return _with_history(schema, node, context, leaves, result)
@@ -250,7 +320,7 @@ def _node(
 
 
 def _set_up(
-    setup: Callable[..., Any], context: Context | None, signature: Any, args: tuple[Any, ...], output: Any
+    setup: Callable[..., Any], context: Context, signature: Any, args: tuple[Any, ...], output: Any
 ) -> None:
     given = signature.with_lists(args)
     inputs = tuple(given[: signature.n_positional])
