@@ -26,7 +26,7 @@ from .core import schema as schemas
 from .core.device import device
 from .core.schema import FunctionSchema
 from .dispatch import dispatcher, kernel_signature, keys
-from .dispatch.backend_select import BACKEND_OF_TYPE
+from .dispatch.backend_select import BACKEND_OF_TYPE, ends_with
 from .dispatch.dispatcher import Handle
 from .dispatch.operator import Kernel, Key, Operator, caller_site
 from .infer_schema import OUT, infer_schema
@@ -174,8 +174,8 @@ class CustomOpDef:
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
         """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
 
-        Returns a handle that undoes it; without fn, a decorator. The newest of a type serves. Its
-        results must be new memory, and it runs below autograd.
+        Returns a handle that undoes it; without fn, a decorator. The newest of a type serves; that of
+        a registered device goes with the device. Results must be new memory; it runs below autograd.
         Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
         nothing in a call tells the device.
         """
@@ -199,7 +199,11 @@ class CustomOpDef:
                 raise errors.no_device_argument(self._qualname, operator.schema)
             if kernels.BACKEND_SELECT not in operator.kernels:
                 self._impl(kernels.BACKEND_SELECT, kernels.by_device, site)
-        return _together([self._impl(key, kernels.backend(self._chooser(kind, fn), site), site) for kind, key in found])
+        handles = []
+        for kind, key in found:
+            handles.append(self._impl(key, kernels.backend(self._chooser(kind, fn), site), site))
+            _end_with_device(kind, handles[-1])
+        return _together(handles)
 
     def _chooser(self, kind: str | None, fn: Function) -> Callable[[], Function]:
         return lambda: self._init_fn if kind in self._disabled else fn
@@ -271,10 +275,11 @@ def register_kernel(
         else:
             _check_callable("register_kernel", function)
             types = [device_types] if device_types is None or isinstance(device_types, str) else device_types
-            handle = _together([
-                dispatcher.register_kernel(_name_of("register_kernel", op), _key_of(kind), function, "user", site)
-                for kind in types
-            ])  # fmt: skip
+            name, handles = _name_of("register_kernel", op), []
+            for kind, key in [(kind, _key_of(kind)) for kind in types]:
+                handles.append(dispatcher.register_kernel(name, key, function, "user", site))
+                _end_with_device(kind, handles[-1])
+            handle = _together(handles)
         return _owned(handle, lib, op, site)
 
     return register(func) if func is not None else _decorator(register)
@@ -355,6 +360,13 @@ def _together(handles: list[Handle]) -> Handle:
             handle.remove()
 
     return Handle(undo)
+
+
+def _end_with_device(device_type: str | None, handle: Handle) -> None:
+    """Let a kernel go with its device, if that can go: its key may be another one's then."""
+    kind = None if device_type is None else device(device_type).type
+    if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
+        ends_with.setdefault(kind, []).append(handle.remove)
 
 
 def _key_of(device_type: str | None) -> Key:

@@ -49,6 +49,14 @@ def test_on_devices(place: str) -> None:
     assert x.grad.device.type == place and x.grad.tolist() == [3, 12]
 
 
+def test_shapes_have_a_history_too() -> None:
+    x = gt.empty(2, device="meta", requires_grad=True)
+    y = cube()(x)
+    assert y.is_meta and y.grad_fn.name() == "GeneratedBackwardFor_t_cube_defaultBackward"
+    y.sum().backward()
+    assert x.grad.is_meta and x.grad.shape == (2,)
+
+
 def test_nothing_is_recorded_where_nothing_asks() -> None:
     op, x = cube(), leaf(1)
     with gt.no_grad():

@@ -14,6 +14,7 @@ from gputensor import Tensor
 from gputensor.core import errors
 from gputensor.library import CustomOpDef, Library, custom_op, register_fake, register_kernel
 
+from ..backend.devices import Runtime
 from .ops import cube, write
 
 HERE = r"test_custom_op\.py:\d+"
@@ -206,6 +207,21 @@ def test_a_missing_kernel_says_which_there_are() -> None:
     op = make(device_types="meta")
     with pytest.raises(errors.DispatchError, match=r"t::f: no kernel for key CPU \(kernels are registered at: .*Meta"):
         op(gt.ones(1))
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_the_kernel_of_a_device_goes_with_it(by_name: bool) -> None:
+    op = make(lambda x: gt.tensor([1.0]))
+    with gt.backend.register("acme", "PrivateUse2", runtime=Runtime()):
+        if by_name:
+            register_kernel("t::f", "acme", lambda x: gt.tensor([2.0]))
+        else:
+            op.register_kernel(("cpu", "acme"), lambda x: gt.tensor([2.0]))
+        assert op(gt.ones(1).to("acme")).tolist() == [2]
+    with gt.backend.register("emca", "PrivateUse2", runtime=Runtime()):
+        assert op(gt.ones(1).to("emca")).tolist() == [1] and op(gt.ones(1)).tolist() == [1 if by_name else 2]
+    with pytest.raises(gt.GpuTensorError, match="'type' must be one of"):
+        op.register_kernel("acme", lambda x: x)
 
 
 def test_kernels_can_be_switched_off(place: str) -> None:
@@ -438,8 +454,6 @@ def test_modes_see_it() -> None:
 
 
 def test_the_cpu_fallback_serves_it() -> None:
-    from ..backend.devices import Runtime
-
     op = cube(device_types="cpu")
     with gt.backend.register("acme", "PrivateUse2", runtime=Runtime(), cpu_fallback=True):
         x = gt.ones(2).to("acme")
