@@ -61,11 +61,14 @@ def custom_op(
     """
     site = caller_site()
     namespace, colons, rest = name.partition("::") if isinstance(name, str) else ("", "", "")
-    if not colons or not all(part.isidentifier() for part in (namespace, *rest.split("."))) or rest.count(".") > 1:
+    parts = (namespace, *rest.split("."))
+    if not colons or len(parts) > 3 or not all(part.isidentifier() for part in parts):
         raise errors.must("custom_op", "name", "be written namespace::name", name, kind=errors.ArgumentValueError)
     tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
     if schema is not None and not schema.lstrip().startswith("("):
-        raise errors.must("custom_op", "schema", "begin with its arguments, '('", schema, kind=errors.ArgumentValueError)
+        raise errors.must(
+            "custom_op", "schema", "begin with its arguments, '('", schema, kind=errors.ArgumentValueError
+        )
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
 
     def define(function: Function) -> CustomOpDef:
@@ -136,6 +139,10 @@ class CustomOpDef:
         if any(a.type.aliases for a in schema.arguments):
             self._impl(kernels.AD_INPLACE_OR_VIEW, kernels.versions, self._site)
 
+    def _check_defined(self, site: str) -> None:
+        if not self._definition.is_active:
+            raise errors.wrong_registration(f"{self!r}", "be defined, but was destroyed or defined again", site)
+
     def _impl(self, key: Key, make: Function, site: str) -> Handle:
         return self._register((key, make, "maker", site))
 
@@ -190,6 +197,7 @@ class CustomOpDef:
         return decorate
 
     def _register_kernel(self, device_types: DeviceTypes, fn: Function, site: str) -> Handle:
+        self._check_defined(site)
         operator = self._opoverload
         _check_function(operator, fn, site)
         types = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
@@ -234,6 +242,7 @@ class CustomOpDef:
         return fn
 
     def _register_fake(self, fn: Function, site: str) -> Handle:
+        self._check_defined(site)
         _check_function(self._opoverload, fn, site)
         return self._register((kernels.META, fn, "user", site))
 
@@ -250,6 +259,7 @@ class CustomOpDef:
         return self._register_autograd(backward, setup_context, caller_site())
 
     def _register_autograd(self, backward: Function, setup_context: Function | None, site: str) -> Handle:
+        self._check_defined(site)
         formula = _formula(self._opoverload, backward, setup_context)
         return self._impl(kernels.AUTOGRAD, registered.maker(formula), site)
 
@@ -344,7 +354,9 @@ def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
 
 def _name_of(what: str, op: Any) -> str:
     """`ns::op.overload` of an operator, a packet, a CustomOpDef or a name."""
-    name = op._qualname if isinstance(op, CustomOpDef) else op if isinstance(op, str) else getattr(op, "qualified_name", None)
+    name = op if isinstance(op, str) else getattr(op, "qualified_name", None)
+    if isinstance(op, CustomOpDef):
+        name = op._qualname
     if not isinstance(name, str) or "::" not in name:
         raise errors.not_an_operator(what, op)
     return name.removesuffix(".default")
@@ -383,8 +395,7 @@ def _check_callable(what: str, fn: Any) -> None:
 
 def _check_function(operator: Operator, fn: Any, site: str) -> None:
     _check_callable(operator.qualified_name, fn)
-    if operator.definition is None:  # its library is gone, or it was destroyed
-        raise errors.schema_missing(operator)
+    assert operator.definition is not None
     kernel_signature.check(operator, operator.definition, Kernel(fn, "user", site))
 
 

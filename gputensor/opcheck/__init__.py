@@ -87,8 +87,9 @@ def opcheck(
     """
     if (atol is None) != (rtol is None):
         raise errors.must(
-            "opcheck", "atol", "be given with rtol, or neither", errors.Got("one of them"), kind=errors.ArgumentValueError
-        )
+            "opcheck", "atol", "be given with rtol, or neither", errors.Got("one of them"),
+            kind=errors.ArgumentValueError,
+        )  # fmt: skip
     operator = _operator(op)
     names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
     if names == ("ALL",):

@@ -308,6 +308,12 @@ def test_a_second_definition_replaces_the_first() -> None:
     packet = gt.ops.t.f
     new = make(lambda x: gt.tensor([3.0]))
     assert new(gt.ones(1)).tolist() == packet(gt.ones(1)).tolist() == [3] and old._opoverload is new._opoverload
+    for late in (
+        lambda: old.register_kernel("cpu", lambda x: gt.tensor([4.0])), lambda: old.register_fake(lambda x: x),
+        lambda: old.register_autograd(lambda ctx, g: g),
+    ):  # fmt: skip
+        with pytest.raises(errors.RegistrationError, match="must be defined, but was destroyed or defined again"):
+            late()
     old._destroy()  # is gone already
     assert packet(gt.ones(1)).tolist() == [3]
 
@@ -337,7 +343,7 @@ def test_it_goes_without_trace() -> None:
     assert gt.dispatch.dump("t::cube") == "" and "t::cube" not in gt.dispatch.dangling_impls()
     with pytest.raises(errors.DispatchError, match="t::cube"):
         op(gt.ones(1))
-    with pytest.raises(errors.DispatchError, match="t::cube"):
+    with pytest.raises(errors.RegistrationError, match="t::cube.*was destroyed"):
         op.register_kernel("cpu", lambda x, by: x)
 
 

@@ -6,6 +6,7 @@ an error of the same class.
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, List, Optional, Tuple  # noqa: UP035 - PyTorch takes these
@@ -279,3 +280,78 @@ MORE_EXACT = {"no shapes": (RuntimeError, NotImplementedError)}
 def test_misuse_raises_the_same(name: str) -> None:
     theirs, ours = (outcome(_misuse(Side(lib))[name]) for lib in (torch, gt))
     assert theirs is not None and (theirs is ours or MORE_EXACT.get(name) == (theirs, ours)), (theirs, ours)
+
+
+# --- any arguments ------------------------------------------------------------------------------------------
+
+
+class Shaped:
+    """An operator of every kind of tensor argument; its backward says what it was given."""
+
+    def __init__(self, lib: Any) -> None:
+        self.lib, self.said = lib, []
+        numpy = lib.from_numpy
+
+        def f(a: Any, b: Any, cs: Any, ds: Any, n: int) -> Any:
+            total = a.detach().numpy() * n
+            for x in (b, *cs, *ds):
+                if x is not None:
+                    total = total + x.detach().numpy()
+            return numpy(total), [numpy(c.detach().numpy() * 2) for c in cs], n
+
+        self.op = lib.library.custom_op(
+            "q::shaped", f, mutates_args=(),
+            schema="(Tensor a, Tensor? b, Tensor[] cs, Tensor?[] ds, int n) -> (Tensor, Tensor[], int)",
+        )  # fmt: skip
+
+        def setup(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.set_materialize_grads(self.materializes)
+            ctx.n, ctx.has_b, ctx.known = inputs[4], inputs[1] is not None, [d is not None for d in inputs[3]]
+            self.said.append((len(inputs), type(output), type(output[1])))
+
+        def backward(ctx: Any, g: Any, gs: Any, m: Any) -> Any:
+            self.said.append((ctx.needs_input_grad, m, None if g is None else g.tolist(), [None if h is None else h.tolist() for h in gs]))
+            zero = lib.zeros(2, dtype=lib.float64)
+            g = zero if g is None else g
+            cs = [g + (zero if h is None else h * 2) for h in gs]
+            return g * ctx.n, g if ctx.has_b else None, cs, [g if known else None for known in ctx.known], None
+
+        self.op.register_autograd(backward, setup_context=setup)
+
+    def run(self, seed: int) -> Any:
+        r = random.Random(seed)
+        lib, self.materializes = self.lib, r.random() < 0.7
+        self.said.clear()
+        made: list[Any] = []
+
+        def leaf() -> Any:
+            made.append(lib.tensor([r.random(), r.random()], dtype=lib.float64, requires_grad=r.random() < 0.5))
+            return made[-1] if r.random() < 0.7 else made[-1] * 1.0
+
+        a, b = leaf(), leaf() if r.random() < 0.6 else None
+        cs = [leaf() for _ in range(r.randint(0, 3))]
+        ds = [leaf() for _ in range(r.randint(0, 2))]  # PyTorch takes a list with a None for no list
+        if r.random() < 0.2:
+            b = a  # the same tensor twice
+        n = r.randint(1, 3)  # PyTorch wants a gradient less where it equals a default
+        first, rest, n = self.op(a, b, cs, ds, n=n)
+        outputs = [first, *rest]
+        flags = [x.requires_grad for x in outputs]
+        used = [x for x in outputs if x.requires_grad and r.random() < 0.7]
+        if used:
+            total = sum((x * k).sum() for k, x in enumerate(used, 1))
+            total.backward()
+        return flags, n, [x.tolist() for x in outputs], [None if x.grad is None else x.grad.tolist() for x in made], list(self.said)
+
+
+def test_any_arguments() -> None:
+    theirs, ours = Shaped(torch), Shaped(gt)
+    for seed in range(400):
+        a, b = theirs.run(seed), ours.run(seed)
+        assert _rounded(a) == _rounded(b), f"seed {seed}"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_rounded(v) for v in value])
+    return round(value, 12) if isinstance(value, float) else value
