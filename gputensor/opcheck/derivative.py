@@ -142,8 +142,10 @@ def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol:
             call.operator, "two calls with the same arguments give different results, so differences say nothing",
             "leave test_gradcheck out of test_utils",
         )  # fmt: skip
-    names = [what for _, what, x in made.named() if x.requires_grad]
-    for name, x, grad in zip(dict.fromkeys(names), inputs, grads):
+    names: dict[int, str] = {}
+    for _, what, x in made.named():
+        names.setdefault(id(x), what)
+    for x, grad in zip(inputs, grads):
         direction = _draw(random, x)
         up, down = (value(_moved(call, made, x, sign * eps * direction))[0] for sign in (1, -1))
         numerical = (up - down) / (2 * eps)
@@ -153,7 +155,7 @@ def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol:
         sides = sorted(((up - here) / eps, (here - down) / eps))
         if np.isfinite(numerical) and not sides[0] - allowed <= analytical <= sides[1] + allowed:
             raise errors.opcheck_found(
-                call.operator, f"its derivative with respect to {name} is not that of the function (along one "
+                call.operator, f"its derivative with respect to {names[id(x)]} is not that of the function (along one "
                 f"direction {analytical:.6g}, by differences {numerical:.6g})",
                 "correct the backward that register_autograd was given",
             )  # fmt: skip

@@ -65,7 +65,8 @@ def _bytes(before: _Before) -> Bytes | None:
 def _check_shapes(call: Call, before: list[_Before]) -> None:
     for b in before:
         x = b.tensor
-        is_same = x._geometry is b.geometry and x._offset == b.offset and x._get_storage() is b.storage
+        shapes = [(g.sizes, g.strides, g.dtype) for g in (x._geometry, b.geometry)]
+        is_same = shapes[0] == shapes[1] and x._offset == b.offset and x._get_storage() is b.storage
         if not is_same and not b.argument.is_write:
             raise errors.opcheck_found(
                 call.operator, f"it changes the sizes, strides or memory of {b.what}, which its schema does not say",

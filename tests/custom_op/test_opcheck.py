@@ -397,6 +397,16 @@ def test_lists_and_corners_are_not_accused() -> None:
     assert "'xs'[1]" in failures_of_wrong(op, xs)
 
 
+def test_an_argument_given_twice_keeps_the_others_names() -> None:
+    def total(xs: Sequence[Tensor], y: Tensor) -> Tensor:
+        return through_numpy(lambda *all: sum(all), *xs, y)
+
+    op = custom(total, fake=lambda xs, y: y.new_empty(y.shape))
+    op.register_autograd(lambda ctx, g: ([g, g], g * 3))
+    x = grid(grad=True)
+    assert "with respect to 'y' is not" in failures(op, [x, x], grid(grad=True))["test_gradcheck"]
+
+
 def failures_of_wrong(op: Any, xs: Any) -> str:
     op.register_autograd(
         lambda ctx, grads: ([g * (x > 0) * (1 + n) for n, (g, x) in enumerate(zip(grads, ctx.saved_tensors))], None),
