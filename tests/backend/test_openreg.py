@@ -39,7 +39,7 @@ def openreg(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_its_own_tests_pass() -> None:
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=EXAMPLE)
-    assert done.returncode == 0 and "13 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "14 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_it_is_small() -> None:
