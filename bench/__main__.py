@@ -22,7 +22,7 @@ from . import record as records
 from .environment import environment
 from .places import WrongResult
 
-BENCHMARKS = ("dispatch", "overhead", "autograd", "layout", "pack", "emulator")
+BENCHMARKS = ("dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "emulator")
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
 

@@ -8,7 +8,8 @@
 
 A Library owns what is registered through it: `_destroy`, the end of its `with` block or its end of
 life takes all of it back, and what was there before serves again. The rules are PyTorch's; the tables
-that follow are computed in `dispatch/`.
+that follow are computed in `dispatch/`. Operators made of functions with annotations, `custom_op`, are
+in custom_op.py, their check in opcheck.py.
 """
 
 from __future__ import annotations
@@ -31,6 +32,28 @@ _NO_KEY = ("", "Undefined", "CatchAll")
 
 # Namespace -> where its DEF library was made. `aten` is defined by the generated operators.
 _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"}
+
+
+# Operators made of functions are custom_op.py's; few programs make any, and imports are budgeted.
+_HOME = {
+    "custom_op": "custom_op", "CustomOpDef": "custom_op", "register_kernel": "custom_op",
+    "register_fake": "custom_op", "register_autograd": "custom_op", "opcheck": "opcheck",
+    "infer_schema": "infer_schema",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__package__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +135,7 @@ class Library:
             from .infer_schema import infer_schema
 
             _check_callable("define", fn)
-            text, alias_analysis = infer_schema(fn, text), alias_analysis or "CONSERVATIVE"
+            text, alias_analysis = infer_schema(fn, op_name=text), alias_analysis or "CONSERVATIVE"
         name = schema.parse(text).name
         if name.namespace not in ("", self.ns):
             raise errors.wrong_registration(

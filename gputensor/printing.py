@@ -100,7 +100,7 @@ def tensor_repr(tensor: Tensor) -> str:
         body = _body(tensor, len(prefix))
     grad_fn = getattr(tensor, "grad_fn", None)
     if grad_fn is not None:
-        suffixes.append(f"grad_fn=<{type(grad_fn).__name__}>")
+        suffixes.append(f"grad_fn=<{grad_fn.name()}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     return _join(prefix + body, suffixes, len(prefix))

@@ -24,16 +24,15 @@ class Context:
     needs_input_grad: for each argument of forward, whether its gradient is asked for.
     """
 
-    needs_input_grad: tuple[bool, ...] = ()
-
-    def __init__(self) -> None:
-        # While backward runs; else the node alone leads to the context, and not the other way round.
-        self._node: _FunctionNode | None = None
-        self._to_save: tuple[Any, ...] = ()
-        self._dirty: tuple[Tensor, ...] = ()
-        self._not_differentiable: tuple[Tensor, ...] = ()
-        self._materializes = True
-        self._saved: Any = ()
+    # Most contexts change few of these, so they stand here until they are set.
+    needs_input_grad: tuple[Any, ...] = ()
+    # While backward runs; else the node alone leads to the context, and not the other way round.
+    _node: _FunctionNode | None = None
+    _to_save: tuple[Any, ...] = ()
+    _dirty: tuple[Tensor, ...] = ()
+    _not_differentiable: tuple[Tensor, ...] = ()
+    _materializes = True
+    _saved: Any = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep arguments or results of forward for backward, which finds them in `saved_tensors`."""

@@ -20,6 +20,7 @@ FILES = {
     "init.py.txt": "gputensor_{name}/__init__.py",
     "runtime.py.txt": "gputensor_{name}/runtime.py",
     "kernels.py.txt": "gputensor_{name}/kernels.py",
+    "operators.py.txt": "gputensor_{name}/operators.py",
     "test.py.txt": "tests/test_{name}.py",
 }
 

@@ -34,7 +34,11 @@ def _token() -> re.Pattern[str]:
 # What an identifier may stand for as a default, by the type it is given to.
 _ENUM_DEFAULTS = {
     "int": ("Mean", "Sum"),
-    "ScalarType": ("bool", "int", "long", "half", "float", "double"),
+    "ScalarType": (
+        "bool", "int", "long", "half", "float", "double", "uint8", "int8", "uint16", "int16",
+        "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64",
+        "complex64", "complex128",
+    ),
     "MemoryFormat": ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"),
 }
 _NUMBERS: dict[str, tuple[type, ...]] = {
@@ -576,7 +580,8 @@ def _resolve(type_name: str, name: str) -> Any:
     if type_name == "ScalarType":
         from . import dtype
 
-        return dtype.bool_ if name == "bool" else dtype.ALIASES[name]
+        found = dtype.bool_ if name == "bool" else dtype.ALIASES.get(name)
+        return getattr(dtype, name) if found is None else found
     return {"Mean": 1, "Sum": 2}[name]  # at::Reduction
 
 

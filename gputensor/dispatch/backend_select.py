@@ -36,6 +36,8 @@ DENSE_KEYS = _DenseKeys({kind: keys.key_set((backend,)) for kind, backend in BAC
 
 # The innermost `with gt.device(...)` or `set_default_device`, outermost first.
 _default_devices: ContextVar[tuple[device, ...]] = ContextVar("gputensor_default_device", default=(CPU,))
+# device type -> what is undone when it goes: kernels that were registered for it by its name
+ends_with: dict[str, list[Callable[[], None]]] = {}
 # device type -> the index that "cuda" without a number means; a device registers its own.
 _current_index: Registry[str, Callable[[], int]] = Registry()
 # What errors advise where an operator has no kernel at the key of this name; backend.py knows.
@@ -50,6 +52,8 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
     BACKEND_OF_TYPE[device_type] = backend
 
     def undo() -> None:
+        for undo_one in ends_with.pop(device_type, ()):
+            undo_one()
         for table in (TENSOR_KEYS, DENSE_KEYS, BACKEND_OF_TYPE):
             table.pop(device_type, None)
 

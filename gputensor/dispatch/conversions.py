@@ -181,7 +181,7 @@ def named_default(type: Type, value: Any) -> Any:
     if kind == "MemoryFormat":
         return getattr(formats, value)
     if kind == "ScalarType":
-        return getattr(dtypes, _DTYPES[value])
+        return getattr(dtypes, _DTYPES.get(value, value))
     if kind == "Layout":
         return getattr(layouts, value)
     return _REDUCTIONS[value]
@@ -212,6 +212,12 @@ def _checker(type: Type) -> Callable[[Any], bool]:
         return lambda value: isinstance(value, (list, tuple)) and all(map(item, value))
     if type.name == "Tensor":
         return lambda value: hasattr(value, "_keys")
+    if type.name == "tuple":
+        parts = list(map(_checker, type.parts))
+        return lambda value: (
+            isinstance(value, tuple) and len(value) == len(parts)
+            and all(fits(item) for fits, item in zip(parts, value))
+        )  # fmt: skip
     convert = _CONVERTERS.get(type.name)
     if convert is None:
         return lambda value: True

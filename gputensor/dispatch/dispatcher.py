@@ -52,6 +52,11 @@ class Handle:
     def __init__(self, undo: Callable[[], None]) -> None:
         self._undo: Callable[[], None] | None = undo
 
+    @property
+    def is_active(self) -> bool:
+        """False once it was removed."""
+        return self._undo is not None
+
     def remove(self) -> None:
         """Take the registration back; the newest of those that remain serves again."""
         with lock:
@@ -240,6 +245,12 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
         _swap_all()
 
     return Handle(undo)
+
+
+def refresh(operator: Operator) -> None:
+    """Let an operator's slots be computed again: what its makers decide by has changed."""
+    with lock:
+        _swap(operator)
 
 
 def forget_plans() -> None:

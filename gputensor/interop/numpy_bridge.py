@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import tensor as tensors
 from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
@@ -24,8 +25,8 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
     force: detach, copy from another device and materialise a lazy view, where that is needed.
-    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that
-    requires grad or is lazy, unless forced.
+    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is lazy,
+    or that requires grad while operations are recorded, unless forced.
     """
     if force:
         tensor = materialised(calls.detach(tensor).cpu())
@@ -35,7 +36,7 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
 
 
 def _check_readable(op: str, tensor: Tensor) -> None:
-    if tensor.requires_grad:
+    if tensor.requires_grad and not tensors.autograd.grad_mode.get():  # and operations are recorded
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
         raise errors.must(

@@ -49,7 +49,7 @@ def test_what_new_writes_passes_its_own_tests_and_the_check(
 ) -> None:
     folder = tmp_path / "made"
     status, found = answer(capsys, "new", "toy", "--key", key, "--into", str(folder))
-    assert status == 0 and len(found["files"]) == 6 and found["key"] == key
+    assert status == 0 and len(found["files"]) == 7 and found["key"] == key
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for command in (["pytest", "-q"], ["gputensor", "backend", "check", "./", "--op", "abs", "--op", "add"]):
         done = subprocess.run(

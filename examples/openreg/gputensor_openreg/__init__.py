@@ -2,7 +2,7 @@
 
 `bring_up` is the entry point: installed, the package is found when `gt.device("openreg")`,
 `gt.openreg` or `device="openreg"` is first used. `runtime.py` is the hardware, `kernels.py` what
-runs on it.
+runs on it, `operators.py` an operator of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import gputensor as gt
 
-from . import kernels, runtime
+from . import kernels, operators, runtime
 
 
 def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
@@ -19,6 +19,7 @@ def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
     device = gt.backend.register("openreg", key, runtime=runtime, cpu_fallback=cpu_fallback)
     device.register_stub("copy", kernels.bind_copy)
     device.register_stub("unary", kernels.bind_unary, "abs")
+    operators.axpy.register_kernel(device.name, operators.axpy_on_device)
     if key == "PrivateUse1":  # the one that autocast has a key for
         device.register_autocast((gt.float16, gt.bfloat16), gt.amp.policies("cuda") | {"abs": "fp32"})
     return device

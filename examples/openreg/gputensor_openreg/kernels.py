@@ -26,6 +26,15 @@ def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarr
     return np.ndarray(plan.shape[::-1], dtype.np, memory, -low, strides[::-1])
 
 
+def elements(x: Any, device_index: int) -> np.ndarray:
+    """A tensor's elements as they lie in the device's memory, for a kernel without a plan."""
+    strides = [stride * x.itemsize for stride in x.stride()]
+    if not x.numel():
+        return np.empty(tuple(x.shape), x.dtype.np)
+    nbytes = sum((n - 1) * s for n, s in zip(x.shape, strides)) + x.itemsize
+    return np.ndarray(tuple(x.shape), x.dtype.np, runtime.reach(x.data_ptr(), nbytes, device_index), 0, strides)
+
+
 def _launcher(plan: Any, work: Callable[[np.ndarray, np.ndarray], Any]) -> Callable[..., None]:
     def launch(device_index: int, operands: tuple[int, ...], scalars: tuple[Any, ...] = ()) -> None:
         out, x = (operand(plan, i, address, device_index) for i, address in enumerate(operands))

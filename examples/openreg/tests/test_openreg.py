@@ -116,6 +116,18 @@ def test_events_take_time_and_raise_when_wrong():
         end.record(gt.openreg.default_stream(1))
 
 
+def test_an_operator_of_its_own():
+    x, y = matrix(), matrix() + 1
+    assert gt.ops.openreg.axpy(x.t(), y.t(), 2.0).cpu().tolist() == [[1, 10], [4, 13], [7, 16]]
+    assert gt.ops.openreg.axpy(x.cpu(), y.cpu()).tolist() == [[1, 3, 5], [7, 9, 11]]
+    with pytest.raises(runtime.Fault, match="device 0 cannot reach"):
+        gt.ops.openreg.axpy(x, y.to("openreg:1"))
+    for place in ("openreg:1", "cpu"):
+        for a, b in ((x, y), (x.t(), y.t()), (x[:, 1], y[:, 1]), (x[:0], y[:0])):
+            a, b = a.to(place).requires_grad_(), b.to(place).requires_grad_()
+            assert set(gt.library.opcheck(gt.ops.openreg.axpy, (a, b, 3.0)).values()) == {"SUCCESS"}
+
+
 def test_it_goes_without_trace(device):
     x = matrix()
     device.remove()

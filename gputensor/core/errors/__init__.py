@@ -12,3 +12,4 @@ from .runtime import *  # noqa: F403
 from .exchange import *  # noqa: F403
 from .autograd import *  # noqa: F403
 from .amp import *  # noqa: F403
+from .custom_op import *  # noqa: F403

@@ -221,8 +221,11 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """A function whose annotations do not make a schema."""
-    return ArgumentValueError(f"{name}: {what} must have an annotation that a schema can say (got {got})")
+    """A function whose annotations do not make a schema; `got` is an annotation, or words for one."""
+    shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
+    if hasattr(got, "__args__"):
+        shown = str(got)
+    return ArgumentValueError(f"{name}: {what} must have an annotation that a schema can say (got {shown})")
 
 
 # --- stubs -----------------------------------------------------------------------------------------

@@ -1,0 +1,50 @@
+"""An operator of the device's own, `gt.ops.openreg.axpy`: a kernel for the CPU, one for the device.
+
+It is defined once, when the package is imported; its kernel for the device comes and goes with the
+device (`bring_up`). `gt.library.opcheck` is its test.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from gputensor import Tensor
+
+from . import kernels, runtime
+
+
+def _work(out: np.ndarray, x: np.ndarray, y: np.ndarray, a: float) -> None:
+    np.multiply(x, a, out=out)
+    np.add(out, y, out=out)
+
+
+@gt.library.custom_op("openreg::axpy", mutates_args=(), device_types="cpu")
+def axpy(x: Tensor, y: Tensor, a: float = 1.0) -> Tensor:
+    """a · x + y, of one shape and dtype."""
+    out = shape_of(x, y, a)
+    _work(out.numpy(), x.numpy(), y.numpy(), a)
+    return out
+
+
+@axpy.register_fake
+def shape_of(x: Tensor, y: Tensor, a: float) -> Tensor:
+    if x.shape != y.shape or x.dtype != y.dtype:
+        raise ValueError(f"axpy: 'y' must be like 'x' (got {tuple(y.shape)} beside {tuple(x.shape)})")
+    return x.new_empty(x.shape)
+
+
+def axpy_on_device(x: Tensor, y: Tensor, a: float) -> Tensor:
+    out = shape_of(x, y, a)
+    arrays = [kernels.elements(t, x.device.index) for t in (out, x, y)]
+    runtime.current_stream(x.device.index).submit(lambda: _work(*arrays, a))
+    return out
+
+
+def _keep_a(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.a = inputs[2]
+
+
+axpy.register_autograd(lambda ctx, grad: (grad * ctx.a, grad, None), setup_context=_keep_a)
