@@ -55,7 +55,9 @@ def some_copy(rng: random.Random, to: dtype, of: dtype, most: int) -> Copy:
         k = rng.randrange(len(sizes))
         sizes[k] = max(1, sizes[k] // 2)
 
-    def strides(order: list[int], itemsize: int, *, gaps: bool, turned: bool, still: bool) -> list[int]:
+    def strides(
+        order: list[int], itemsize: int, *, gaps: bool, turned: bool, still: bool
+    ) -> list[int]:
         found, step = [0] * len(sizes), itemsize
         for k in order:
             found[k] = step

@@ -1,13 +1,16 @@
 """The layout copies on the emulator against NumPy, byte by byte: every kernel that a layout may have.
 
 GPUTENSOR_FUZZ=20000 makes so many random layouts of them instead of a few; run as a script it
-counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed].
+counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed [elements]].
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -50,7 +53,9 @@ def by_short(d: dtype) -> str:
     return d.short
 
 
-def permuted(sizes: tuple[int, ...], order: tuple[int, ...], to: dtype, of: dtype | None = None) -> Copy:
+def permuted(
+    sizes: tuple[int, ...], order: tuple[int, ...], to: dtype, of: dtype | None = None
+) -> Copy:
     """x.permute(order).contiguous() of a dense x."""
     of = of or to
     source = dense(sizes, of.itemsize)
@@ -89,7 +94,11 @@ def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("to", "of"), CASTS, ids=lambda d: d.short)
 def test_casts_in_every_kernel(to: dtype, of: dtype) -> None:
-    for sizes, order in (((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3, 2, 1, 0))):
+    for sizes, order in (
+        ((150, 70), (1, 0)),
+        ((2, 3, 300), (0, 2, 1)),
+        ((9, 8, 7, 6), (3, 2, 1, 0)),
+    ):
         check(permuted(sizes, order, to, of))
 
 
@@ -149,9 +158,24 @@ def test_nothing_is_read_that_was_not_written_nor_written_twice() -> None:
         _fuzz(random.Random(9), 6, 2_000)
 
 
+def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
+    """In a process of its own, since libasan must be there from its start."""
+    environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
+    command = [sys.executable, "-m", __name__, "5", "4", "3000"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0 and "copies equal NumPy" in answer.stdout, answer.stderr[-2000:]
+
+
 # --- pack -----------------------------------------------------------------------------------------
 
-IMAGES = [(2, 3, 20, 32), (1, 4, 16, 20), (3, 1, 17, 31), (2, 16, 24, 16), (2, 40, 30, 12), (1, 3, 15, 225)]
+IMAGES = [
+    (2, 3, 20, 32),
+    (1, 4, 16, 20),
+    (3, 1, 17, 31),
+    (2, 16, 24, 16),
+    (2, 40, 30, 12),
+    (1, 3, 15, 225),
+]
 SCALED = [(F32, U8), (F16, U8), (U8, F32), (BF16, F16), (SHORT["i16"], F64)]
 
 
@@ -220,7 +244,9 @@ def test_pack_takes_numbers_for_every_channel() -> None:
     with pytest.raises(errors.GpuTensorError, match="'scale' must be on the device"):
         launch.bind("copy", "pack", wide)(0, (0, 0, (1.0,) * 17, (0.0,) * 17))
     with pytest.raises(errors.DtypeError, match="pack"):
-        launch.bind("copy", "pack", copy_launch.Layout((3,), ((8,), (8,), (4,)), (SHORT["c64"],) * 2))
+        launch.bind(
+            "copy", "pack", copy_launch.Layout((3,), ((8,), (8,), (4,)), (SHORT["c64"],) * 2)
+        )
 
 
 # --- bound copies ---------------------------------------------------------------------------------
@@ -253,7 +279,9 @@ def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_more_dimensions_than_a_kernel_unrolls() -> None:
     sizes = (3, 2) * 7
-    copy = Copy(sizes, dense(sizes, 4), dense(sizes, 4, random.Random(1).sample(range(14), 14)), F32, F32)
+    copy = Copy(
+        sizes, dense(sizes, 4), dense(sizes, 4, random.Random(1).sample(range(14), 14)), F32, F32
+    )
     check(copy)
 
 
@@ -262,9 +290,10 @@ def test_the_lists_are_not_empty() -> None:
 
 
 if __name__ == "__main__":
-    import sys
-    import time
-
+    count, seed, most = [
+        int(a) for a in (*sys.argv[1:], *("100", "0", "20000")[len(sys.argv) - 1 :])
+    ]
     begin = time.perf_counter()
-    counted = _fuzz(random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0), int(sys.argv[1]), 20_000)
-    print(f"{sum(counted.values())} copies equal NumPy: {dict(counted)}, {time.perf_counter() - begin:.0f} s")
+    counted = _fuzz(random.Random(seed), count, most)
+    seconds = time.perf_counter() - begin
+    print(f"{sum(counted.values())} copies equal NumPy: {dict(counted)}, {seconds:.0f} s")

@@ -127,7 +127,8 @@ DEVICE void find_units(const row_call& p, u32 block, unit (&at)[UNROLL]) {
 #pragma unroll
     for (int k = UNROLL - 1; k >= 0; --k) {
       const u32 column = k * blockDim.x;
-      at[k].src = at[0].src + (i64)column * (V * S * STEP), at[k].dst = at[0].dst + column * (V * D);
+      at[k].src = at[0].src + (i64)column * (V * S * STEP);
+      at[k].dst = at[0].dst + column * (V * D);
       at[k].left = at[0].left - column * V, at[k].exists = first + column < p.units;
 #if SCALED
       at[k].channel = at[0].channel + column * V * p.channel_step;
@@ -161,10 +162,20 @@ DEVICE stored_t funnelled(const stored_t& low, const stored_t& high, u32 by) {
   return made;
 }
 
-// Bytes [begin, end) of a unit, one by one.
-DEVICE void copy_bytes(const unit& at, i32 begin, i32 end) {
-#pragma unroll 1
-  for (i32 i = begin; i < end; ++i) at.dst[i] = at.src[i];
+// Bytes [begin, end) of sixteen, of which dst has no more: by words where they are whole.
+DEVICE void store_some(char* dst, const stored_t& x, i32 begin, i32 end) {
+#pragma unroll
+  for (i32 w = 0; w < 16; w += 4) {
+    if (begin <= w && w + 4 <= end) {
+      store_vector(dst + w, vec<u32, 1>{{x.word[w / 4]}});
+    } else {
+#pragma unroll
+      for (i32 b = w; b < w + 4; ++b) {
+        const auto one = assembled<u8, 1>([&](int) { return x.at(b); });
+        if (begin <= b && b < end) store_vector(dst + b, one);
+      }
+    }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_constant__ row_call p) {
@@ -191,10 +202,21 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
   }
 #pragma unroll
   for (int k = 0; k < UNROLL; ++k) {
-    if (!INSIDE(is_readable[k] && end[k] - begin[k] == 16)) {
-      copy_bytes(at[k], begin[k], end[k]);
+    if (EDGES && begin[k] >= end[k]) continue;
+    stored_t made;
+    if (INSIDE(is_readable[k])) {
+      made = funnelled(low[k], high[k], (u64)at[k].src & 15);
     } else {
-      store_vector(at[k].dst, funnelled(low[k], high[k], (u64)at[k].src & 15));
+      // At either end of src: what the aligned words would have too much of is not read.
+      made = assembled<u8, 16>([&](int i) {
+        const i32 b = at_most(at_least(i, begin[k]), end[k] - 1);
+        return load_source<vec<u8, 1>>(at[k].src + b).at(0);
+      });
+    }
+    if (INSIDE(end[k] - begin[k] == 16)) {
+      store_vector(at[k].dst, made);
+    } else {
+      store_some(at[k].dst, made, begin[k], end[k]);
     }
   }
 }
@@ -224,13 +246,23 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
 #pragma unroll 1
       for (u32 r = 0; r < repeats; ++r, to += p.repeat_stride) store_vector(to, stored);
     } else {
-      // The end of a row whose length is no multiple of VECTOR.
+      // The end of a row whose length is no multiple of VECTOR: loads by fours, then their stores.
 #pragma unroll 1
-      for (u32 i = 0; i < at[k].left; ++i) {
-        const auto one = load_vector<vec<src_t, 1>>(at[k].src + (i64)i * (S * STEP));
-        const auto stored = result<1>(p, at[k], one, i);
+      for (u32 i = 0; i < at[k].left; i += 4) {
+        vec<src_t, 1> one[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) {
+          const u32 wanted = i + e < at[k].left ? i + e : i;
+          one[e] = load_source<vec<src_t, 1>>(at[k].src + (i64)wanted * (S * STEP));
+        }
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) {
+          if (i + e >= at[k].left) break;
+          const auto stored = result<1>(p, at[k], one[e], i + e);
+          char* place = to + (i + e) * D;
 #pragma unroll 1
-        for (u32 r = 0; r < repeats; ++r) store_vector(to + i * D + r * p.repeat_stride, stored);
+          for (u32 r = 0; r < repeats; ++r, place += p.repeat_stride) store_vector(place, stored);
+        }
       }
     }
   }
