@@ -49,8 +49,12 @@ def dense(sizes: Iterable[int], itemsize: int, order: Iterable[int] | None = Non
 
 
 def some_copy(rng: random.Random, to: dtype, of: dtype, most: int) -> Copy:
-    """Up to five dimensions in any order on either side: gaps, turned, repeated, stepped, shifted."""
+    """Up to five dimensions in any order on either side: gaps, turned, repeated, stepped, shifted;
+    every eighth one few channels and their pixels."""
+    is_image = rng.random() < 1 / 8
     sizes = [rng.choice(_SIZES) for _ in range(rng.randint(1, 5))]
+    if is_image:
+        sizes = [rng.choice((1, 2, 3)), rng.randint(2, 16), rng.choice((256, 257, 300, 464, 512))]
     while np.prod(sizes) > most:
         k = rng.randrange(len(sizes))
         sizes[k] = max(1, sizes[k] // 2)
@@ -77,7 +81,9 @@ def some_copy(rng: random.Random, to: dtype, of: dtype, most: int) -> Copy:
     one = list(range(len(sizes)))
     rng.shuffle(one)
     other = list(one)
-    if chance(0.75):
+    if is_image:
+        one, other = rng.sample(([1, 2, 0], [2, 1, 0]), 2)
+    elif chance(0.75):
         rng.shuffle(other)
     dst = strides(one, to.itemsize, gaps=chance(0.4), turned=chance(0.3), still=False)
     src = strides(other, of.itemsize, gaps=chance(0.5), turned=chance(0.3), still=chance(0.3))

@@ -21,6 +21,7 @@ from gputensor import runtime
 from gputensor.core import errors
 from gputensor.core.dtype import ALL, dtype
 from gputensor.kernels.cuda import copy_launch, copy_plan, copy_score, launch, module
+from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.runtime.emulator import settings
 
 from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy
@@ -118,6 +119,23 @@ def test_turned_and_repeated_rows(d: dtype) -> None:
         check(Copy((4, 3, n), dense((4, 3, n), size), [n * size, 0, size], d, d))
 
 
+@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+def test_many_tiles_on_few_multiprocessors(d: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large tiles, and blocks that take several boxes: what only large copies get otherwise."""
+    monkeypatch.setattr(copy_score, "SMS", 1)
+    side, per_block = copy_score.TILE_SIDE[d.itemsize], 0
+    tiles = permuted((9 * side - 2, 8 * side - 2), (1, 0), d)
+    boxes = permuted((9, 19, 21, 23), (3, 2, 1, 0), d)
+    for copy in (tiles, boxes):
+        made = copy_launch.Copy("copy", Layout(copy.sizes, (copy.dst, copy.src), (d, d))).at(0, 0)
+        if copy is tiles:
+            assert made.plan.columns == side
+        for plan in legal_plans(made.walk):
+            per_block = max(per_block, plan.per_block if plan.kernel == "pack" else 0)
+        check(copy)
+    assert per_block > 1
+
+
 def test_a_turned_dst_is_the_copy_of_a_turned_src() -> None:
     copy = permuted((30, 50), (1, 0), F32)
     copy.dst = tuple(-s for s in copy.dst)
@@ -128,10 +146,13 @@ def test_a_turned_dst_is_the_copy_of_a_turned_src() -> None:
 
 
 def _fuzz(rng: random.Random, count: int, most: int) -> Counter[str]:
+    """Half of them as for a GPU of one SM: small copies then get large tiles, several a block."""
     ran: Counter[str] = Counter()
-    for number in range(count):
-        to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
-        ran.update(check(some_copy(rng, to, of, most), seed=number))
+    with pytest.MonkeyPatch.context() as patch:
+        for number in range(count):
+            to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
+            patch.setattr(copy_score, "SMS", rng.choice((1, 132)))
+            ran.update(check(some_copy(rng, to, of, most), seed=number))
     return ran
 
 

@@ -13,16 +13,7 @@ from ...core import errors
 from ...core.dtype import dtype
 from . import copy_plan, launch, module, variants
 from . import copy_score as score
-from .copy_pack_plan import (
-    INNER_DIMS,
-    OUTER_DIMS,
-    Pack,
-    blocks_of,
-    outer,
-    run_table,
-    size_of,
-    tiles,
-)
+from .copy_pack_plan import INNER_DIMS, OUTER_DIMS, Pack, outer, run_table, size_of, tiles
 from .copy_plan import FEW, MANY, UNSCALED, Elem, Row, Skinny, Tile
 from .copy_walk import Walk, normalise, pieces
 from .division import divider
@@ -353,13 +344,12 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     walks = [tuple([0 if d is None else s[d] * t for d, t in grid]) for s in (walk.dst, walk.src)]
     bound = OUTER_DIMS[0] if len(grid) <= OUTER_DIMS[0] else OUTER_DIMS[1]
     count, capacity = tiles(walk, plan), plan.each * plan.threads
-    blocks, per_block = blocks_of(count)
     buffer = capacity + (capacity >> plan.pad_shift) * plan.pad
     buffer_bytes = -(-buffer * walk.dst_bytes // 16) * 16
     bias = sum((chunks[d] - 1) * -walk.src[d] for d in plan.rows_in if walk.src[d] < 0)
     run_in, run_out = size_of(chunks, plan.run_in), size_of(chunks, plan.run_out)
     tail = _PACK(
-        count, per_block, plan.volume(), buffer_bytes, *divider(run_in), *divider(run_out),
+        count, plan.per_block, plan.volume(), buffer_bytes, *divider(run_in), *divider(run_out),
         size_of(chunks, plan.rows_in), size_of(chunks, plan.rows_out), run_table(walk, plan), bias,
         plan.pad_shift, plan.pad, *[1 if c is None else walk.sizes[c] for c in cuts],
         *[1 if c is None else chunks[c] for c in cuts],
@@ -374,7 +364,8 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
         "DIMS": bound,
     }  # fmt: skip
     made = CopyLaunch(
-        walk, plan, "copy_pack", "copy_pack", defines, blocks, plan.threads, tail, 2 * buffer_bytes
+        walk, plan, "copy_pack", "copy_pack", defines, plan.blocks, plan.threads, tail,
+        2 * buffer_bytes,
     )
     made.offsets = (walk.dst_offset, walk.src_offset - bias)
     return made

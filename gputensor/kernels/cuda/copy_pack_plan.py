@@ -17,11 +17,13 @@ _WARP, _ROW_BYTES = 32, 128  # lanes, and bytes of all banks once
 class Pack:
     """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
     rows_in: those of dst's run besides; likewise for dst. cut_out, cut_in: the dimensions of dst's
-    and src's run that are cut, or None. load, store: elements of an access."""
+    and src's run that are cut, or None. load, store: elements of an access; is_wide: which row of
+    copy_score's tables. blocks, per_block: of tiles."""
 
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
-        "each", "threads", "pad_shift", "pad", "min_run_bytes", "score",
+        "is_wide", "each", "threads", "blocks", "per_block", "pad_shift", "pad", "min_run_bytes",
+        "score",
     )  # fmt: skip
     kernel = "pack"
 
@@ -34,8 +36,11 @@ class Pack:
     cut_in: int | None
     load: int
     store: int
+    is_wide: bool
     each: int
     threads: int
+    blocks: int
+    per_block: int
     pad_shift: int
     pad: int
     min_run_bytes: int
@@ -73,11 +78,15 @@ def pack(walk: Walk) -> Pack | None:
             continue
         tried.add(box)
         _score(walk, found, useful)
-        if best is None or found.score > best.score:
+        if best is None or _rank(found) > _rank(best):
             best = found
     if best is not None:
         best.pad_shift, best.pad = _padding(walk, best)
     return best
+
+
+def _rank(of: Pack) -> tuple[bool, float]:
+    return of.min_run_bytes >= score.PACK_RUN_BYTES, of.score
 
 
 def _useful(walk: Walk) -> float:
@@ -155,9 +164,11 @@ def _accesses(walk: Walk, of: Pack) -> None:
         widest, word = 16 // walk.item, max(1, 4 // walk.item)
         wide = access // size
         widths.append(widest if wide >= widest else word if wide >= word else 1)
+    if walk.item == 1 and widths[0] == 1:
+        widths[1] = min(widths[1], word)  # sixteen gathered bytes take too many registers
     of.load, of.store = widths
-    is_wide = min(widths) * walk.item >= 4 and (walk.item < 4 or min(widths) * walk.item == 16)
-    of.each, of.threads = (score.PACK_WIDE if is_wide else score.PACK_NARROW)[walk.item]
+    of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
+    of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
     of.each = -(-of.each // max(widths)) * max(widths)
 
 
@@ -213,9 +224,10 @@ def _score(walk: Walk, of: Pack, useful: float) -> None:
     count = tiles(walk, of)
     fill = walk.numel / (count * capacity)
     narrow = (of.load * walk.item < 16) + (of.store * walk.item < 16)
-    per_block = blocks_of(count)[1]
-    slots = score.SMS * score.blocks_per_sm("pack", of.threads, 2 * capacity * walk.dst_bytes)
-    waves = score.wave_efficiency(-(-count // per_block), slots)
+    registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
+    slots = score.SMS * score.blocks_per_sm(registers, of.threads, 2 * capacity * walk.dst_bytes)
+    of.blocks, of.per_block = blocks_of(count, slots)
+    waves = count / (-(-of.blocks // slots) * slots * of.per_block)
     # Runs begin anywhere in a sector unless they are aligned; half of one is lost on average.
     for run, strides, size, low in (
         (run_out, walk.dst, walk.dst_bytes, walk.dst_low),
@@ -227,9 +239,16 @@ def _score(walk: Walk, of: Pack, useful: float) -> None:
     of.score = score.score("pack", walk.item, narrow, useful, waves, fill)
 
 
-def blocks_of(count: int) -> tuple[int, int]:
-    """(blocks, tiles of each): several tiles a block, while there are blocks for every SM."""
-    per_block = max(1, min(score.PACK_TILES_PER_BLOCK, count // (8 * score.SMS)))
+def blocks_of(count: int, slots: int) -> tuple[int, int]:
+    """(blocks, tiles of each): as equal as it goes over whole waves of `slots` blocks.
+
+    A block of several tiles finds its offsets once, and loads one while it stores another.
+    """
+    fewest = -(-count // (slots * score.PACK_TILES_PER_BLOCK))
+    waves = max(
+        range(fewest, fewest + 4), key=lambda w: count / (w * slots * -(-count // (w * slots)))
+    )  # the first of equal ones
+    per_block = -(-count // (waves * slots))
     return -(-count // per_block), per_block
 
 

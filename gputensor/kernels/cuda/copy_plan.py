@@ -229,7 +229,10 @@ def tile(walk: Walk, y: int) -> Tile | None:
                 continue
             tiles = -(-walk.sizes[0] // rows) * -(-walk.sizes[y] // columns)
             made.fill = walk.sizes[0] * walk.sizes[y] / (tiles * rows * columns)
-            slots = score.SMS * score.blocks_per_sm("tile", made.threads, rows * columns * size_to)
+            registers = score.TILE_REGISTERS[walk.item]
+            slots = score.SMS * score.blocks_per_sm(
+                registers, made.threads, rows * columns * size_to
+            )
             made.waves = tiles * batches / slots
             found.append(made)
     if not found:

@@ -64,21 +64,22 @@ PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (3
 # --- instructions -----------------------------------------------------------------------------------
 
 # Warp instructions per 512 bytes of the wider item, by its size: where both sides move 16 bytes at a
-# time, and where one of them moves single elements. Counted by nvdisasm for sm_90, on the path that
-# whole tiles take (tests/cuda/test_copy_compile.py holds them).
+# time, and where either moves single elements. Counted in the machine code for sm_90, on the path
+# that whole tiles take, four outer dimensions for PACK (tests/cuda/test_copy_compile.py holds them).
 INSTRUCTIONS = {
-    "tile": {1: (40, 125), 2: (32, 90), 4: (41, 76), 8: (43, 58), 16: (41, 41)},
-    "pack": {1: (148, 325), 2: (88, 204), 4: (49, 98), 8: (42, 52), 16: (36, 36)},
+    "tile": {1: (32, 195), 2: (30, 117), 4: (39, 76), 8: (41, 51), 16: (38, 38)},
+    "pack": {1: (121, 281), 2: (66, 159), 4: (38, 81), 8: (31, 41), 16: (31, 31)},
 }
 # The share of memcpy's speed that is left for each side whose accesses are narrower than 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
-# Registers a thread, as ptxas gives them, rounded up to what an SM hands out.
-REGISTERS = {"tile": 48, "pack": 64}
+# Registers a thread, as ptxas gives them, rounded up to what an SM hands out; as above for PACK.
+TILE_REGISTERS = {1: 56, 2: 64, 4: 40, 8: 32, 16: 32}
+PACK_REGISTERS = {1: (48, 64), 2: (64, 64), 4: (64, 48), 8: (48, 64), 16: (48, 48)}
 
 
-def blocks_per_sm(kernel: str, threads: int, shared_bytes: int) -> int:
+def blocks_per_sm(registers: int, threads: int, shared_bytes: int) -> int:
     """How many blocks of a kernel an SM holds."""
-    by_registers = REGISTERS_PER_SM // (REGISTERS[kernel] * threads)
+    by_registers = REGISTERS_PER_SM // (registers * threads)
     by_shared = SHARED_BYTES_PER_SM // (shared_bytes + 1024)
     return max(1, min(THREADS_PER_SM // threads, BLOCKS_PER_SM, by_registers, by_shared))
 
@@ -86,11 +87,6 @@ def blocks_per_sm(kernel: str, threads: int, shared_bytes: int) -> int:
 def instructions(kernel: str, itemsize: int, is_wide: bool) -> float:
     """Warp instructions per 512 bytes."""
     return INSTRUCTIONS[kernel][itemsize][0 if is_wide else 1]
-
-
-def wave_efficiency(blocks: int, slots: int) -> float:
-    """The share of the device that is busy, over all waves of blocks."""
-    return blocks / (-(-blocks // slots) * slots)
 
 
 def score(
