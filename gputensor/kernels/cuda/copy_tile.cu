@@ -70,7 +70,8 @@ constexpr int EACH = SQUARES_X * SQUARES_Y / BLOCK;
 constexpr int FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4))));
 constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
 // A square of 128 bytes takes 64 registers, not a few more: 1024 threads an SM are to fit.
-constexpr int BLOCKS = R * C * S == 128 && C * S == 16 ? 1024 / BLOCK : 1;
+// 0 leaves it to ptxas.
+constexpr int BLOCKS = R * C * (S > D ? S : D) == 128 ? 1024 / BLOCK : 0;
 static_assert(SQUARES_X * SQUARES_Y % BLOCK == 0 && EACH % FLIGHT == 0 && CHUNKS >= 8, "");
 
 typedef vec<src_t, C> loaded_t;
