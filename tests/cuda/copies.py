@@ -178,8 +178,11 @@ def _move(memory: Any, array: np.ndarray, *, to_device: bool) -> None:
     cuda.copy_async(*dst, *src, array.nbytes, cuda.current_stream(0))
 
 
-def check(copy: Copy, plans: Callable[[Walk], list[Any]] = legal_plans, seed: int = 0) -> list[str]:
-    """Run a copy by each plan; the names of their kernels."""
+def check(
+    copy: Copy, plans: Callable[[Walk], list[Any]] = legal_plans, seed: int = 0,
+    admits: Callable[[copy_launch.CopyLaunch], bool] = lambda made: True,
+) -> list[str]:  # fmt: skip
+    """Run a copy by each plan whose launch is admitted; the names of their kernels."""
     case = OnEmulator(copy, seed)
     cpu_copy.copy(case.dst, case.src)
     low = [p & 15 for p in case.pointers]
@@ -187,6 +190,7 @@ def check(copy: Copy, plans: Callable[[Walk], list[Any]] = legal_plans, seed: in
     names = []
     for plan in plans(walk):
         made = copy_launch.launch_of(walk, plan, case.layout.dtypes)
-        case.check(lambda made=made: made(0, tuple(case.pointers)), made)
-        names.append(plan.kernel)
+        if admits(made):
+            case.check(lambda made=made: made(0, tuple(case.pointers)), made)
+            names.append(plan.kernel)
     return names
