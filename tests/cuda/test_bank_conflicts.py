@@ -158,7 +158,7 @@ def test_packed_boxes_have_few_conflicts() -> None:
             (vector if plan.load > 1 else scalar).append(worst(pack_accesses(walk, plan)))
     assert len(scalar) > 20 and len(vector) > 20
     assert sum(scalar) / len(scalar) <= 1.5 and max(scalar) <= 4
-    assert sum(vector) / len(vector) <= 3 and max(vector) <= 4
+    assert sum(vector) / len(vector) <= 2.5 and max(vector) <= 5
 
 
 def test_the_cases_of_the_benchmark_pack_without_conflicts() -> None:
