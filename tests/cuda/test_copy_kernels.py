@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,6 +197,16 @@ def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
     """In a process of its own, since libasan must be there from its start."""
     environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
     command = [sys.executable, "-m", __name__, "5", "4", "3000"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0 and "copies equal NumPy" in answer.stdout, answer.stderr[-2000:]
+
+
+def test_the_script_runs_over_cupy_too() -> None:
+    """As bench/gpu_check.sh runs it on a GPU; here CuPy is one that stands on the emulator."""
+    root, here = Path(__file__).parents[2], Path(__file__).parent
+    path = os.pathsep.join([str(here / "cupy_on_emulator"), str(root)])
+    environment = {**os.environ, "GPUTENSOR_CUDA": "required", "PYTHONPATH": path}
+    command = [sys.executable, "-m", __name__, "5", "1", "3000", "8"]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 0 and "copies equal NumPy" in answer.stdout, answer.stderr[-2000:]
 
