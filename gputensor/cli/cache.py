@@ -24,8 +24,12 @@ def main(argv: list[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (__doc__ or "").split("\n\n", 1)[1]
     parser.add_argument("what", choices=("warm", "list", "clear"))
-    parser.add_argument("--arch", action="append", metavar="sm_90", help="warm: for these, without a device")
-    parser.add_argument("--all", action="store_true", help="warm: every kernel, not layout copies alone")
+    parser.add_argument(
+        "--arch", action="append", metavar="sm_90", help="warm: for these, without a device"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="warm: every kernel, not layout copies alone"
+    )
     arguments = parser.parse_args(argv)
     return {"warm": _warm, "list": _list, "clear": _clear}[arguments.what](arguments)
 
@@ -43,11 +47,18 @@ def _warm(arguments: Any) -> int:
             build(variant)
     progress.done()
     added = sum(entry.path not in before for entry in kernel_cache.entries())
-    found = {"directory": kernel_cache.directory(), "archs": archs, "kernels": len(wanted), "added": added}
+    found = {
+        "directory": kernel_cache.directory(),
+        "archs": archs,
+        "kernels": len(wanted),
+        "added": added,
+    }
     if arguments.json:
         print_json(found)
     else:
-        print(f"{len(wanted)} kernels for {', '.join(archs)}; {added} files are new in {found['directory']}")
+        print(
+            f"{len(wanted)} kernels for {', '.join(archs)}; {added} files are new in {found['directory']}"
+        )
     return FINE
 
 
@@ -66,11 +77,16 @@ def _compilers(archs: list[str] | None) -> Iterable[tuple[str, Any]]:
         for arch in archs:
             if arch not in known:
                 raise Refusal(f"'--arch' must be one of {', '.join(sorted(known))} (got {arch})")
-            yield arch, lambda v, arch=arch: nvrtc.compile_cubin(binding, prebuilt.text_of(v), v[2], arch)
+            yield (
+                arch,
+                lambda v, arch=arch: nvrtc.compile_cubin(binding, prebuilt.text_of(v), v[2], arch),
+            )
         return
     cuda = runtime.cuda()
     if not cuda.is_available():
-        reason = f"no device to compile for ({cuda.unavailable_reason()}); name one with --arch sm_90"
+        reason = (
+            f"no device to compile for ({cuda.unavailable_reason()}); name one with --arch sm_90"
+        )
         raise Refusal(reason, DEVICE_ABSENT)
     for arch in sorted({cuda.arch(index) for index in range(cuda.device_count())}):
 
@@ -87,7 +103,9 @@ def _list(arguments: Any) -> int:
         entries = [{name: getattr(e, name) for name in e.__slots__} for e in found]
         print_json({"directory": kernel_cache.directory(), "entries": entries})
         return FINE
-    print(f"{kernel_cache.directory()}: {len(found)} kernels, {sum(e.nbytes for e in found) >> 10} KiB")
+    print(
+        f"{kernel_cache.directory()}: {len(found)} kernels, {sum(e.nbytes for e in found) >> 10} KiB"
+    )
     if found:
         rows = [(e.label, e.nbytes >> 10, _age(e.age_s)) for e in found]
         print(table(("kernel", "KiB", "age"), rows, right=(1, 2)))

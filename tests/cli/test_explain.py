@@ -31,6 +31,14 @@ def test_copy_of_the_seeds_example(answer: Any) -> None:
     assert found["iterator"]["shape"] == [64, 20]
     assert found["iterator"]["out_stride_bytes"] == [4, 256]
     assert found["iterator"]["in_stride_bytes"] == [80, 4]
+    assert found["gpu"]["kernel"] == "ELEM" and found["gpu"]["grid"] >= 1
+
+
+def test_a_copy_names_the_kernel_that_a_gpu_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["explain", "copy", "--sizes", "8,3,224,224", "--to", "channels_last", "--dtype", "uint8"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "SKINNY: 3 channels beside 50176 pixels" in printed and "copy_skinny:" in printed
 
 
 def test_small_layouts_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +63,14 @@ def test_views(
     assert got == status and found["possible"] == (strides is not None)
     assert (found["out"] and found["out"]["strides"]) == strides
     assert (found["reason"] is None) == (strides is not None)
+
+
+def test_no_view_shows_the_copy_instead(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("explain", "view", "--sizes", "2,300,400", "--strides", "120000,1,300", "--as", "2,120000")
+    status, found = answer(*arguments)
+    assert status == 1 and found["copy"]["kernel"] == "TILE"
+    assert main(list(arguments)) == 1
+    assert "The copy that `reshape` makes" in capsys.readouterr().out
 
 
 def test_the_runs_behind_a_view(answer: Any) -> None:

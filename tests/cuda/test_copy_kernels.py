@@ -1,15 +1,20 @@
 """The layout copies on the emulator against NumPy, byte by byte: every kernel that a layout may have.
 
 GPUTENSOR_FUZZ=20000 makes so many random layouts of them instead of a few; run as a script it
-counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed].
+counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed
+[elements [kernels]]], the latter two being the most of a copy and of what is compiled.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +23,7 @@ from gputensor import runtime
 from gputensor.core import errors
 from gputensor.core.dtype import ALL, dtype
 from gputensor.kernels.cuda import copy_launch, copy_plan, copy_score, launch, module
+from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.runtime.emulator import settings
 
 from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy
@@ -50,7 +56,9 @@ def by_short(d: dtype) -> str:
     return d.short
 
 
-def permuted(sizes: tuple[int, ...], order: tuple[int, ...], to: dtype, of: dtype | None = None) -> Copy:
+def permuted(
+    sizes: tuple[int, ...], order: tuple[int, ...], to: dtype, of: dtype | None = None
+) -> Copy:
     """x.permute(order).contiguous() of a dense x."""
     of = of or to
     source = dense(sizes, of.itemsize)
@@ -89,7 +97,11 @@ def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("to", "of"), CASTS, ids=lambda d: d.short)
 def test_casts_in_every_kernel(to: dtype, of: dtype) -> None:
-    for sizes, order in (((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3, 2, 1, 0))):
+    for sizes, order in (
+        ((150, 70), (1, 0)),
+        ((2, 3, 300), (0, 2, 1)),
+        ((9, 8, 7, 6), (3, 2, 1, 0)),
+    ):
         check(permuted(sizes, order, to, of))
 
 
@@ -109,6 +121,23 @@ def test_turned_and_repeated_rows(d: dtype) -> None:
         check(Copy((4, 3, n), dense((4, 3, n), size), [n * size, 0, size], d, d))
 
 
+@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+def test_many_tiles_on_few_multiprocessors(d: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large tiles, and blocks that take several boxes: what only large copies get otherwise."""
+    monkeypatch.setattr(copy_score, "SMS", 1)
+    side, per_block = copy_score.TILE_SIDE[d.itemsize], 0
+    tiles = permuted((9 * side - 2, 8 * side - 2), (1, 0), d)
+    boxes = permuted((9, 19, 21, 23), (3, 2, 1, 0), d)
+    for copy in (tiles, boxes):
+        made = copy_launch.Copy("copy", Layout(copy.sizes, (copy.dst, copy.src), (d, d))).at(0, 0)
+        if copy is tiles:
+            assert made.plan.columns == side
+        for plan in legal_plans(made.walk):
+            per_block = max(per_block, plan.per_block if plan.kernel == "pack" else 0)
+        check(copy)
+    assert per_block > 1
+
+
 def test_a_turned_dst_is_the_copy_of_a_turned_src() -> None:
     copy = permuted((30, 50), (1, 0), F32)
     copy.dst = tuple(-s for s in copy.dst)
@@ -118,17 +147,32 @@ def test_a_turned_dst_is_the_copy_of_a_turned_src() -> None:
 # --- any layout -----------------------------------------------------------------------------------
 
 
-def _fuzz(rng: random.Random, count: int, most: int) -> Counter[str]:
+def _fuzz(rng: random.Random, count: int, most: int, variants: int = 1 << 30) -> Counter[str]:
+    """Half of them as for a GPU of one SM: small copies then get large tiles, several a block.
+
+    variants: of kernels, at most; copies that would need one more are left out.
+    """
     ran: Counter[str] = Counter()
-    for number in range(count):
-        to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
-        ran.update(check(some_copy(rng, to, of, most), seed=number))
+    built: set[object] = set()
+
+    def admits(made: copy_launch.CopyLaunch) -> bool:
+        key = (made.entry, *sorted(made.defines.items()))
+        if len(built) < variants:
+            built.add(key)
+        return key in built
+
+    with pytest.MonkeyPatch.context() as patch:
+        for number in range(count):
+            to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
+            patch.setattr(copy_score, "SMS", rng.choice((1, 132)))
+            ran.update(check(some_copy(rng, to, of, most), seed=number, admits=admits))
+    ran["variants"] = len(built)
     return ran
 
 
 def test_any_layout() -> None:
     ran = _fuzz(random.Random(7), FUZZ or 120, 12_000)
-    assert set(ran) == {"elem", "row", "tile", "skinny", "pack"}, ran
+    assert set(ran) == {"elem", "row", "tile", "skinny", "pack", "variants"}, ran
 
 
 @pytest.mark.parametrize("schedule", ["reversed", "random"])
@@ -149,9 +193,34 @@ def test_nothing_is_read_that_was_not_written_nor_written_twice() -> None:
         _fuzz(random.Random(9), 6, 2_000)
 
 
+def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
+    """In a process of its own, since libasan must be there from its start."""
+    environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
+    command = [sys.executable, "-m", __name__, "5", "4", "3000"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0 and "copies equal NumPy" in answer.stdout, answer.stderr[-2000:]
+
+
+def test_the_script_runs_over_cupy_too() -> None:
+    """As bench/gpu_check.sh runs it on a GPU; here CuPy is one that stands on the emulator."""
+    root, here = Path(__file__).parents[2], Path(__file__).parent
+    path = os.pathsep.join([str(here / "cupy_on_emulator"), str(root)])
+    environment = {**os.environ, "GPUTENSOR_CUDA": "required", "PYTHONPATH": path}
+    command = [sys.executable, "-m", __name__, "5", "1", "3000", "8"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0 and "copies equal NumPy" in answer.stdout, answer.stderr[-2000:]
+
+
 # --- pack -----------------------------------------------------------------------------------------
 
-IMAGES = [(2, 3, 20, 32), (1, 4, 16, 20), (3, 1, 17, 31), (2, 16, 24, 16), (2, 40, 30, 12), (1, 3, 15, 225)]
+IMAGES = [
+    (2, 3, 20, 32),
+    (1, 4, 16, 20),
+    (3, 1, 17, 31),
+    (2, 16, 24, 16),
+    (2, 40, 30, 12),
+    (1, 3, 15, 225),
+]
 SCALED = [(F32, U8), (F16, U8), (U8, F32), (BF16, F16), (SHORT["i16"], F64)]
 
 
@@ -220,7 +289,9 @@ def test_pack_takes_numbers_for_every_channel() -> None:
     with pytest.raises(errors.GpuTensorError, match="'scale' must be on the device"):
         launch.bind("copy", "pack", wide)(0, (0, 0, (1.0,) * 17, (0.0,) * 17))
     with pytest.raises(errors.DtypeError, match="pack"):
-        launch.bind("copy", "pack", copy_launch.Layout((3,), ((8,), (8,), (4,)), (SHORT["c64"],) * 2))
+        launch.bind(
+            "copy", "pack", copy_launch.Layout((3,), ((8,), (8,), (4,)), (SHORT["c64"],) * 2)
+        )
 
 
 # --- bound copies ---------------------------------------------------------------------------------
@@ -253,7 +324,9 @@ def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_more_dimensions_than_a_kernel_unrolls() -> None:
     sizes = (3, 2) * 7
-    copy = Copy(sizes, dense(sizes, 4), dense(sizes, 4, random.Random(1).sample(range(14), 14)), F32, F32)
+    copy = Copy(
+        sizes, dense(sizes, 4), dense(sizes, 4, random.Random(1).sample(range(14), 14)), F32, F32
+    )
     check(copy)
 
 
@@ -262,9 +335,12 @@ def test_the_lists_are_not_empty() -> None:
 
 
 if __name__ == "__main__":
-    import sys
-    import time
-
+    given = [int(a) for a in sys.argv[1:]]
+    count, seed, most, kernels = given + [100, 0, 20_000, 1 << 30][len(given) :]
     begin = time.perf_counter()
-    counted = _fuzz(random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0), int(sys.argv[1]), 20_000)
-    print(f"{sum(counted.values())} copies equal NumPy: {dict(counted)}, {time.perf_counter() - begin:.0f} s")
+    counted = _fuzz(random.Random(seed), count, most, kernels)
+    built = counted.pop("variants")
+    print(
+        f"{sum(counted.values())} copies equal NumPy: {dict(counted)}, {built} kernels, "
+        f"{time.perf_counter() - begin:.0f} s"
+    )

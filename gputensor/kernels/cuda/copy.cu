@@ -4,7 +4,7 @@
 //          cast, affine: any two dtypes by code. See Note [Casts] in types.cuh.
 // Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements | UNITS packs).
 // Design   what is left by copy_row, copy_tile, copy_skinny and copy_pack, or too small for them.
-//          packed: dst is dense, src is not, and the elements of four bytes of dst are one thread's.
+//          packed: dst is dense and src is not; the elements of four bytes of dst are one thread's.
 //          affine: `pack` of any layout, see `scaled` in vectors.cuh.
 #include "contiguous.cuh"
 #include "launch.cuh"

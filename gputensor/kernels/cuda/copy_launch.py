@@ -13,7 +13,7 @@ from ...core import errors
 from ...core.dtype import dtype
 from . import copy_plan, launch, module, variants
 from . import copy_score as score
-from .copy_pack_plan import INNER_DIMS, OUTER_DIMS, Pack, blocks_of, outer, size_of, tiles
+from .copy_pack_plan import INNER_DIMS, OUTER_DIMS, Pack, outer, run_table, size_of, tiles
 from .copy_plan import FEW, MANY, UNSCALED, Elem, Row, Skinny, Tile
 from .copy_walk import Walk, normalise, pieces
 from .division import divider
@@ -26,7 +26,7 @@ _INLINE = Struct(f"<{INLINE_CHANNELS}f").pack
 _ROW = Struct("<qqII4III4IqII").pack
 _TILE = Struct("<qqqqQIIII4I4I4Iq").pack
 _SKINNY = Struct("<qqII4I").pack
-_PACK = Struct("<4I4I4I2I3I4I12I3i").pack
+_PACK = Struct("<4I4I4I3I3I4I12I4i").pack
 _ELEM = Struct("<16xIiiI4i").pack
 _AFFINE = Struct("<IiiiII").pack
 _INNER = Struct("<4III").pack
@@ -140,9 +140,7 @@ class CopyLaunch:
         cuda = launch.chosen()
         function = self.functions.get(device_index) or self.load(device_index)
         stream = cuda.current_stream(device_index)
-        cuda.launch(
-            function, self.grid, self.block, self.shared_bytes, stream, self.pack(operands)
-        )
+        cuda.launch(function, self.grid, self.block, self.shared_bytes, stream, self.pack(operands))
 
     def pack(self, operands: launch.Operands) -> bytes:
         """The parameter struct of a call."""
@@ -157,7 +155,9 @@ class CopyLaunch:
         return made
 
     def __repr__(self) -> str:
-        return f"CopyLaunch({self.text}, {self.defines}, grid={self.grid[0]}, block={self.block[0]})"
+        return (
+            f"CopyLaunch({self.text}, {self.defines}, grid={self.grid[0]}, block={self.block[0]})"
+        )
 
 
 def _scaling(scale: Any, bias: Any, last: int) -> bytes:
@@ -341,23 +341,20 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     grid = [(cut, chunks[cut]) if cut is not None else (None, 1) for cut in cuts]
     grid += [(d, chunks[d]) for d in outer(walk, plan)]
     sizes = tuple([1 if d is None else -(-walk.sizes[d] // t) for d, t in grid])
-    walks = [
-        tuple([0 if d is None else s[d] * t for d, t in grid]) for s in (walk.dst, walk.src)
-    ]
+    walks = [tuple([0 if d is None else s[d] * t for d, t in grid]) for s in (walk.dst, walk.src)]
     bound = OUTER_DIMS[0] if len(grid) <= OUTER_DIMS[0] else OUTER_DIMS[1]
     count, capacity = tiles(walk, plan), plan.each * plan.threads
-    blocks, per_block = blocks_of(count)
     buffer = capacity + (capacity >> plan.pad_shift) * plan.pad
     buffer_bytes = -(-buffer * walk.dst_bytes // 16) * 16
     bias = sum((chunks[d] - 1) * -walk.src[d] for d in plan.rows_in if walk.src[d] < 0)
     run_in, run_out = size_of(chunks, plan.run_in), size_of(chunks, plan.run_out)
     tail = _PACK(
-        count, per_block, plan.volume(), buffer_bytes, *divider(run_in), *divider(run_out),
-        size_of(chunks, plan.rows_in), size_of(chunks, plan.rows_out), bias, plan.pad_shift,
-        plan.pad, *[1 if c is None else walk.sizes[c] for c in cuts],
+        count, plan.per_block, plan.volume(), buffer_bytes, *divider(run_in), *divider(run_out),
+        size_of(chunks, plan.rows_in), size_of(chunks, plan.rows_out), run_table(walk, plan), bias,
+        plan.pad_shift, plan.pad, *[1 if c is None else walk.sizes[c] for c in cuts],
         *[1 if c is None else chunks[c] for c in cuts],
         *limit(plan.run_in), *limit(plan.rows_in), *limit(plan.run_out), *limit(plan.rows_out),
-        len(plan.rows_in), len(plan.run_out), len(plan.rows_out),
+        len(plan.rows_in), len(plan.run_out), len(plan.rows_out), 0,
     )  # fmt: skip
     tail += inner(plan.rows_in, walk.src) + inner(plan.run_out, walk.dst)
     tail += inner(plan.rows_out, walk.dst)
@@ -367,7 +364,8 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
         "DIMS": bound,
     }  # fmt: skip
     made = CopyLaunch(
-        walk, plan, "copy_pack", "copy_pack", defines, blocks, plan.threads, tail, 2 * buffer_bytes
+        walk, plan, "copy_pack", "copy_pack", defines, plan.blocks, plan.threads, tail,
+        2 * buffer_bytes,
     )
     made.offsets = (walk.dst_offset, walk.src_offset - bias)
     return made

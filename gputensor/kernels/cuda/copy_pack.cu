@@ -36,11 +36,12 @@ template <int MAX_DIMS> struct pack_params {
   u32 volume, buffer_bytes;     // of a tile, EACH * BLOCK at most; of so many elements, padded
   divider run_in, run_out;
   u32 rows_in, rows_out;
+  u32 run_table;                // entries of the table of a run of dst; 0: there is no room for one
   u32 src_bias;                 // added to offsets in src, which are not negative then
   u32 pad_shift, pad;           // every 2^pad_shift elements of a tile are followed by `pad` more
-  u32 extent[2], chunk[2];      // of the dimensions that are cut: dst's run's last, src's run's last
+  u32 extent[2], chunk[2];      // of the dimensions that are cut, the last of dst's, of src's run
   limit in_run, in_rows, out_run, out_rows;
-  i32 n_rows_in, n_run_out, n_rows_out;
+  i32 n_rows_in, n_run_out, n_rows_out, unused;
   inner_dim rows_in_dim[INNER_DIMS], run_out_dim[INNER_DIMS], rows_out_dim[INNER_DIMS];
   outer_dims<2, MAX_DIMS> outer;  // the first two are those that are cut
 };
@@ -120,7 +121,7 @@ DEVICE void fill_tables(const pack_call& p, const tables& to) {
     const step found = step_to(p.rows_out_dim, p.n_rows_out, i);
     to.rows_out[i] = found.offset, to.placed_out[i] = found.position;
   }
-  for (u32 i = threadIdx.x; i < p.run_out.size; i += BLOCK) {
+  for (u32 i = threadIdx.x; i < p.run_table; i += BLOCK) {
     to.placed_run[i] = step_to(p.run_out_dim, p.n_run_out, i).position;
   }
 }
@@ -224,7 +225,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_pack(const __grid_const
     dst_offset[i] = of.rows_out[row] + along * D;
 #pragma unroll
     for (int j = 0; j < STORE; ++j) {
-      from[i * STORE + j] = padded(p, of.placed_out[row] + of.placed_run[along + j]) * D;
+      const u32 placed = p.run_table ? of.placed_run[along + j]
+                                     : step_to(p.run_out_dim, p.n_run_out, along + j).position;
+      from[i * STORE + j] = padded(p, of.placed_out[row] + placed) * D;
     }
   }
   const u32 to = padded(p, threadIdx.x * LOAD) * D, to_step = padded(p, BLOCK * LOAD) * D;

@@ -11,17 +11,19 @@ from .copy_walk import Traffic, Walk, access_bytes
 
 INNER_DIMS = 8  # of a run, and of what is across it: INNER_DIMS of copy_pack.cu
 OUTER_DIMS = (6, 24)  # that the kernel is compiled for
-_WARP, _BANKS = 32, 32
+_WARP, _ROW_BYTES = 32, 128  # lanes, and bytes of all banks once
 
 
 class Pack:
     """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
     rows_in: those of dst's run besides; likewise for dst. cut_out, cut_in: the dimensions of dst's
-    and src's run that are cut, or None. load, store: elements of an access."""
+    and src's run that are cut, or None. load, store: elements of an access; is_wide: which row of
+    copy_score's tables. blocks, per_block: of tiles."""
 
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
-        "each", "threads", "pad_shift", "pad", "min_run_bytes", "score",
+        "is_wide", "each", "threads", "blocks", "per_block", "pad_shift", "pad", "min_run_bytes",
+        "score",
     )  # fmt: skip
     kernel = "pack"
 
@@ -34,8 +36,11 @@ class Pack:
     cut_in: int | None
     load: int
     store: int
+    is_wide: bool
     each: int
     threads: int
+    blocks: int
+    per_block: int
     pad_shift: int
     pad: int
     min_run_bytes: int
@@ -56,7 +61,10 @@ def pack(walk: Walk) -> Pack | None:
     """PACK in the tile that scores best, or None where no tile fits."""
     if walk.channel is not None or len(walk.sizes) < 2:
         return None
-    runs = _dense(walk.dst, walk.dst_bytes, walk.sizes), _dense(walk.src, walk.src_bytes, walk.sizes)
+    runs = (
+        _dense(walk.dst, walk.dst_bytes, walk.sizes),
+        _dense(walk.src, walk.src_bytes, walk.sizes),
+    )
     if not all(runs):
         return None
     useful = min(1.0, _useful(walk))
@@ -70,11 +78,15 @@ def pack(walk: Walk) -> Pack | None:
             continue
         tried.add(box)
         _score(walk, found, useful)
-        if best is None or found.score > best.score:
+        if best is None or _rank(found) > _rank(best):
             best = found
     if best is not None:
         best.pad_shift, best.pad = _padding(walk, best)
     return best
+
+
+def _rank(of: Pack) -> tuple[bool, float]:
+    return of.min_run_bytes >= score.PACK_RUN_BYTES, of.score
 
 
 def _useful(walk: Walk) -> float:
@@ -98,7 +110,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
     run, volume = 1, size_of(chunks, range(len(chunks)))
     for number, d in enumerate(dims):
         n, have = walk.sizes[d], chunks[d]
-        most = max(have, min(n, elements // run, room * have // volume))
+        most = max(have, min(n, -(-elements // run), room * have // volume))
         if most < n:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
@@ -149,31 +161,43 @@ def _accesses(walk: Walk, of: Pack) -> None:
         # what is left of a run at an end must be whole accesses too
         access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
         access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
-        widest = 16 // walk.item
-        wide = access // size if access >= size else 1
-        widths.append(widest if wide >= widest else 1)
+        widest, word = 16 // walk.item, max(1, 4 // walk.item)
+        wide = access // size
+        widths.append(widest if wide >= widest else word if wide >= word else 1)
+    if walk.item == 1 and widths[0] == 1:
+        widths[1] = min(widths[1], word)  # sixteen gathered bytes take too many registers
     of.load, of.store = widths
-    is_wide = of.load > 1 and of.store > 1 or walk.item == 16
-    of.each, of.threads = (score.PACK_WIDE if is_wide else score.PACK_NARROW)[walk.item]
-    of.each = max(of.each, of.load, of.store)
+    of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
+    of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
+    of.each = -(-of.each // max(widths)) * max(widths)
+
+
+def table_bytes(of: Pack, run_entries: int) -> int:
+    """Of the tables that a block makes before its first tile."""
+    rows_in, rows_out = size_of(of.chunks, of.rows_in), size_of(of.chunks, of.rows_out)
+    return 4 * (rows_in + 2 * rows_out + run_entries)
+
+
+def run_table(walk: Walk, of: Pack) -> int:
+    """Entries of the table of a run of dst, 0 where the tiles' memory does not hold it."""
+    entries = size_of(of.chunks, of.run_out)
+    fits = table_bytes(of, entries) <= 2 * of.each * of.threads * walk.dst_bytes
+    return entries if fits else 0
 
 
 def _fits(walk: Walk, of: Pack) -> bool:
     volume = of.volume()
     if volume > of.each * of.threads or volume < 64:
         return False
-    tables = (
-        size_of(of.chunks, of.rows_in) + 2 * size_of(of.chunks, of.rows_out)
-        + size_of(of.chunks, of.run_out)
-    )  # fmt: skip
-    if 4 * tables > 2 * of.each * of.threads * walk.dst_bytes:
+    if table_bytes(of, 0) > 2 * of.each * of.threads * walk.dst_bytes:
         return False
     if max(len(of.rows_in), len(of.rows_out), len(of.run_out)) > INNER_DIMS:
         return False
     if len(outer(walk, of)) + 2 > OUTER_DIMS[1]:
         return False
     spans = (
-        sum((t - 1) * abs(s) for t, s in zip(of.chunks, strides)) for strides in (walk.dst, walk.src)
+        sum((t - 1) * abs(s) for t, s in zip(of.chunks, strides))
+        for strides in (walk.dst, walk.src)
     )
     return max(spans) < 1 << 31
 
@@ -200,9 +224,10 @@ def _score(walk: Walk, of: Pack, useful: float) -> None:
     count = tiles(walk, of)
     fill = walk.numel / (count * capacity)
     narrow = (of.load * walk.item < 16) + (of.store * walk.item < 16)
-    per_block = blocks_of(count)[1]
-    slots = score.SMS * score.blocks_per_sm("pack", of.threads, 2 * capacity * walk.dst_bytes)
-    waves = score.wave_efficiency(-(-count // per_block), slots)
+    registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
+    slots = score.SMS * score.blocks_per_sm(registers, of.threads, 2 * capacity * walk.dst_bytes)
+    of.blocks, of.per_block = blocks_of(count, slots)
+    waves = count / (-(-of.blocks // slots) * slots * of.per_block)
     # Runs begin anywhere in a sector unless they are aligned; half of one is lost on average.
     for run, strides, size, low in (
         (run_out, walk.dst, walk.dst_bytes, walk.dst_low),
@@ -214,9 +239,16 @@ def _score(walk: Walk, of: Pack, useful: float) -> None:
     of.score = score.score("pack", walk.item, narrow, useful, waves, fill)
 
 
-def blocks_of(count: int) -> tuple[int, int]:
-    """(blocks, tiles of each): several tiles a block, while there are blocks for every SM."""
-    per_block = max(1, min(score.PACK_TILES_PER_BLOCK, count // (8 * score.SMS)))
+def blocks_of(count: int, slots: int) -> tuple[int, int]:
+    """(blocks, tiles of each): as equal as it goes over whole waves of `slots` blocks.
+
+    A block of several tiles finds its offsets once, and loads one while it stores another.
+    """
+    fewest = -(-count // (slots * score.PACK_TILES_PER_BLOCK))
+    waves = max(
+        range(fewest, fewest + 4), key=lambda w: count / (w * slots * -(-count // (w * slots)))
+    )  # the first of equal ones
+    per_block = -(-count // (waves * slots))
     return -(-count // per_block), per_block
 
 
@@ -238,11 +270,13 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
     return found[:count]
 
 
-def conflicts(addresses: list[int]) -> int:
-    """Passes that a warp's access of up to four bytes a lane takes through shared memory."""
+def conflicts(addresses: list[int], itemsize: int) -> int:
+    """The most passes that a part of a warp takes: 32 lanes of up to four bytes, 128 bytes of wider."""
+    width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
-    for address in addresses:
-        banks.setdefault(address // 4 % _BANKS, set()).add(address // 4)
+    for address in addresses[: _ROW_BYTES // width]:
+        unit = address // width
+        banks.setdefault(unit % (_ROW_BYTES // width), set()).add(unit)
     return max(map(len, banks.values()))
 
 
@@ -259,7 +293,8 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
             continue  # a thread's vectors would not be equally far apart
-        found = (conflicts([(f + (f >> shift) * pad) * size for f in lanes]), pad / (1 << shift))
+        at = [(f + (f >> shift) * pad) * size for f in lanes]
+        found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:
             best, chosen = found, (shift, pad)
         if best[0] == 1:

@@ -182,12 +182,14 @@ def row(walk: Walk, step: int) -> Row | None:
     # A row read backwards begins behind its first element.
     at = (walk.src_low + walk.src_bytes) & 15 if step < 0 else walk.src_low
     of = access_bytes(at, walk.src[1:]) if step else 16
-    while vector > 1 and (vector > n or vector * walk.dst_bytes > to or vector * walk.src_bytes > of):
+    while vector > 1 and (
+        vector > n or vector * walk.dst_bytes > to or vector * walk.src_bytes > of
+    ):
         vector //= 2
     nbytes = n * size
     is_shifted = (
         step == 1 and not walk.is_cast and vector * size < score.SHIFTED_BELOW
-        and nbytes >= score.SHIFTED_FROM_BYTES
+        and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16  # the kernel counts bytes as i32
     )  # fmt: skip
     still = [k for k in range(1, len(walk.sizes)) if walk.src[k] == 0]
     if walk.channel is not None:
@@ -227,7 +229,10 @@ def tile(walk: Walk, y: int) -> Tile | None:
                 continue
             tiles = -(-walk.sizes[0] // rows) * -(-walk.sizes[y] // columns)
             made.fill = walk.sizes[0] * walk.sizes[y] / (tiles * rows * columns)
-            slots = score.SMS * score.blocks_per_sm("tile", made.threads, rows * columns * size_to)
+            registers = score.TILE_REGISTERS[walk.item]
+            slots = score.SMS * score.blocks_per_sm(
+                registers, made.threads, rows * columns * size_to
+            )
             made.waves = tiles * batches / slots
             found.append(made)
     if not found:
@@ -281,7 +286,11 @@ def _tile_threads(walk: Walk, of: Tile) -> int:
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)
-    if of.rows * size_to < 128 or of.columns < 8 * wide or (tall * size_to < 16 and of.columns > 128):
+    if (
+        of.rows * size_to < 128
+        or of.columns < 8 * wide
+        or (tall * size_to < 16 and of.columns > 128)
+    ):
         return 0
     squares = (of.rows // tall) * (of.columns // wide)
     threads = of.rows * of.columns * walk.item // score.TILE_THREAD_BYTES[walk.item]

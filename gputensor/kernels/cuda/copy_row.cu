@@ -118,28 +118,37 @@ DEVICE stored_t result_of(const row_call& p, const unit& at, const loaded_t& x) 
 #endif
 }
 
-// This thread's units, in a piece of a row where LONG, else anywhere.
+// A unit of this thread: number `u` of a row where LONG, else of all rows.
+DEVICE unit find_unit(const row_call& p, u32 row, u32 u) {
+  const bool exists = u < p.units;
+  if (!LONG) row = quotient_of(exists ? u : 0, p.row_units);
+  unit at = unit_at(p, row, LONG ? u : exists ? u - row * p.row_units.size : 0);
+  at.exists = exists;
+  return at;
+}
+
+// This thread's first unit, the others being blockDim.x apart; `row` is that of a LONG one.
+DEVICE u32 first_unit(const row_call& p, u32 block, u32& row) {
+  row = LONG ? quotient_of(block, p.row_units) : 0;
+  return (block - row * p.row_units.size * LONG) * blockDim.x * UNROLL + threadIdx.x;
+}
+
 DEVICE void find_units(const row_call& p, u32 block, unit (&at)[UNROLL]) {
-  const u32 row = LONG ? quotient_of(block, p.row_units) : 0;
-  const u32 first = (block - row * p.row_units.size * LONG) * blockDim.x * UNROLL + threadIdx.x;
-  if (LONG) {
-    at[0] = unit_at(p, row, first);
+  u32 row;
+  const u32 first = first_unit(p, block, row);
+  at[0] = find_unit(p, row, first);
 #pragma unroll
-    for (int k = UNROLL - 1; k >= 0; --k) {
-      const u32 column = k * blockDim.x;
-      at[k].src = at[0].src + (i64)column * (V * S * STEP), at[k].dst = at[0].dst + column * (V * D);
+  for (int k = 1; k < UNROLL; ++k) {
+    const u32 column = k * blockDim.x;
+    if (LONG) {
+      at[k].src = at[0].src + (i64)column * (V * S * STEP);
+      at[k].dst = at[0].dst + column * (V * D);
       at[k].left = at[0].left - column * V, at[k].exists = first + column < p.units;
 #if SCALED
       at[k].channel = at[0].channel + column * V * p.channel_step;
 #endif
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < UNROLL; ++k) {
-      const u32 u = first + k * blockDim.x, exists = u < p.units;
-      const u32 r = quotient_of(exists ? u : 0, p.row_units);
-      at[k] = unit_at(p, r, exists ? u - r * p.row_units.size : 0);
-      at[k].exists = exists;
+    } else {
+      at[k] = find_unit(p, row, first + column);
     }
   }
 }
@@ -161,10 +170,20 @@ DEVICE stored_t funnelled(const stored_t& low, const stored_t& high, u32 by) {
   return made;
 }
 
-// Bytes [begin, end) of a unit, one by one.
-DEVICE void copy_bytes(const unit& at, i32 begin, i32 end) {
-#pragma unroll 1
-  for (i32 i = begin; i < end; ++i) at.dst[i] = at.src[i];
+// Bytes [begin, end) of sixteen, of which dst has no more: by words where they are whole.
+DEVICE void store_some(char* dst, const stored_t& x, i32 begin, i32 end) {
+#pragma unroll
+  for (i32 w = 0; w < 16; w += 4) {
+    if (begin <= w && w + 4 <= end) {
+      store_vector(dst + w, vec<u32, 1>{{x.word[w / 4]}});
+    } else {
+#pragma unroll
+      for (i32 b = w; b < w + 4; ++b) {
+        const auto one = assembled<u8, 1>([&](int) { return x.at(b); });
+        if (begin <= b && b < end) store_vector(dst + b, one);
+      }
+    }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_constant__ row_call p) {
@@ -191,14 +210,47 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
   }
 #pragma unroll
   for (int k = 0; k < UNROLL; ++k) {
-    if (!INSIDE(is_readable[k] && end[k] - begin[k] == 16)) {
-      copy_bytes(at[k], begin[k], end[k]);
+    if (EDGES && begin[k] >= end[k]) continue;
+    stored_t made;
+    if (INSIDE(is_readable[k])) {
+      made = funnelled(low[k], high[k], (u64)at[k].src & 15);
     } else {
-      store_vector(at[k].dst, funnelled(low[k], high[k], (u64)at[k].src & 15));
+      // At either end of src: what the aligned words would have too much of is not read.
+      made = assembled<u8, 16>([&](int i) {
+        const i32 b = at_most(at_least(i, begin[k]), end[k] - 1);
+        return load_source<vec<u8, 1>>(at[k].src + b).at(0);
+      });
+    }
+    if (INSIDE(end[k] - begin[k] == 16)) {
+      store_vector(at[k].dst, made);
+    } else {
+      store_some(at[k].dst, made, begin[k], end[k]);
     }
   }
 }
 #else
+// The end of a row whose length is no multiple of VECTOR: loads by fours, then their stores.
+DEVICE void copy_end(const row_call& p, const unit& at, u32 repeat, u32 repeats) {
+#pragma unroll 1
+  for (u32 i = 0; i < at.left; i += 4) {
+    vec<dst_t, 1> stored[4];
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) {
+      const u32 wanted = i + e < at.left ? i + e : i;
+      const char* from = at.src + (i64)wanted * (S * STEP);
+      stored[e] = result<1>(p, at, load_source<vec<src_t, 1>>(from), wanted);
+    }
+    char* to = at.dst + repeat * p.repeat_stride + i * D;
+#pragma unroll 1
+    for (u32 r = 0; r < repeats; ++r, to += p.repeat_stride) {
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) {
+        if (i + e < at.left) store_vector(to + e * D, stored[e]);
+      }
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_constant__ row_call p) {
   u32 block = blockIdx.x, repeat = 0, repeats = 1;
 #if REPEAT
@@ -215,24 +267,25 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
     loaded[k] = loaded_t{};
     if (INSIDE(at[k].exists && at[k].left >= V)) loaded[k] = load_unit(at[k]);
   }
+  bool has_end = false;
 #pragma unroll
   for (int k = 0; k < UNROLL; ++k) {
     if (!INSIDE(at[k].exists)) continue;
-    char* to = at[k].dst + repeat * p.repeat_stride;
     if (INSIDE(at[k].left >= V)) {
       const stored_t stored = result_of(p, at[k], loaded[k]);
+      char* to = at[k].dst + repeat * p.repeat_stride;
 #pragma unroll 1
       for (u32 r = 0; r < repeats; ++r, to += p.repeat_stride) store_vector(to, stored);
     } else {
-      // The end of a row whose length is no multiple of VECTOR.
-#pragma unroll 1
-      for (u32 i = 0; i < at[k].left; ++i) {
-        const auto one = load_vector<vec<src_t, 1>>(at[k].src + (i64)i * (S * STEP));
-        const auto stored = result<1>(p, at[k], one, i);
-#pragma unroll 1
-        for (u32 r = 0; r < repeats; ++r) store_vector(to + i * D + r * p.repeat_stride, stored);
-      }
+      has_end = true;
     }
+  }
+  if (!EDGES || V == 1 || !has_end) return;
+  u32 row, number = first_unit(p, block, row);
+#pragma unroll 1
+  for (u32 k = 0; k < UNROLL; ++k, number += blockDim.x) {
+    const unit end = find_unit(p, row, number);
+    if (end.exists && end.left < V) copy_end(p, end, repeat, repeats);
   }
 }
 #endif

@@ -34,7 +34,8 @@ SCATTERED_TILE = 4096  # elements of a plane that no side is dense in, from whic
 
 ROW_BLOCK = 256
 LONG_ROW_BYTES = 2048  # from here a block stays in one row, so that one division serves a thread
-SHIFTED_FROM_BYTES, SHIFTED_BELOW = 512, 4  # rows so long, whose widest access is below so many bytes
+SHIFTED_FROM_BYTES = 512  # rows so long
+SHIFTED_BELOW = 4  # whose widest access is below so many bytes
 REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there is enough of it
 
 # --- TILE -------------------------------------------------------------------------------------------
@@ -50,9 +51,10 @@ WASTE_EXPONENT = 0.5  # of that share in the score: idle threads cost flight, no
 
 # --- PACK -------------------------------------------------------------------------------------------
 
-# (elements of a thread, threads), by the wider item: where both sides move 16 bytes at a time, else.
+# (elements of a thread, threads), by the wider item: where both sides move words or more at a time
+# (16 bytes of items of four and more), else. Offsets of elements are kept in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
-PACK_NARROW = {1: (8, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
+PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
 PACK_RUNS_BYTES = (128, 256, 64, 512)  # runs of dst that are tried; src's is what then fits, up to
 PACK_LONGEST_BYTES = 1024
 PACK_TILES_PER_BLOCK = 16  # over which a block's offsets are used again
@@ -61,41 +63,30 @@ PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (3
 
 # --- instructions -----------------------------------------------------------------------------------
 
-# Warp instructions per 512 bytes of dst's wider item, as nvdisasm counts them for sm_90 on the path
-# that whole blocks take: by what the accesses are wide (16: 16 bytes on both sides; 1: an element
-# on either).
+# Warp instructions per 512 bytes of the wider item, by its size: where both sides move 16 bytes at a
+# time, and where either moves single elements. Counted in the machine code for sm_90, on the path
+# that whole tiles take, four outer dimensions for PACK (tests/cuda/test_copy_compile.py holds them).
 INSTRUCTIONS = {
-    "row": {16: 25, 1: 75},
-    "tile": {16: 45, 1: 90},
-    "skinny": {16: 45, 1: 120},
-    "pack": {16: 60, 1: 100},
-    "elem": {16: 200, 1: 200},
+    "tile": {1: (32, 196), 2: (30, 117), 4: (40, 76), 8: (41, 51), 16: (38, 38)},
+    "pack": {1: (121, 282), 2: (66, 159), 4: (38, 81), 8: (31, 41), 16: (32, 32)},
 }
-# Items narrower than four bytes need more of them where they move one by one.
-NARROW_FACTOR = {1: 3.0, 2: 1.6, 4: 1.0, 8: 0.8, 16: 0.5}
 # The share of memcpy's speed that is left for each side whose accesses are narrower than 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
-# Registers a thread, as ptxas gives them, rounded up to what an SM hands out.
-REGISTERS = {"row": 32, "tile": 48, "skinny": 32, "pack": 64, "elem": 40}
+# Registers a thread, as ptxas gives them, rounded up to what an SM hands out; as above for PACK.
+TILE_REGISTERS = {1: 56, 2: 64, 4: 40, 8: 32, 16: 32}
+PACK_REGISTERS = {1: (48, 64), 2: (64, 64), 4: (64, 48), 8: (48, 64), 16: (48, 48)}
 
 
-def blocks_per_sm(kernel: str, threads: int, shared_bytes: int) -> int:
+def blocks_per_sm(registers: int, threads: int, shared_bytes: int) -> int:
     """How many blocks of a kernel an SM holds."""
-    by_registers = REGISTERS_PER_SM // (REGISTERS[kernel] * threads)
+    by_registers = REGISTERS_PER_SM // (registers * threads)
     by_shared = SHARED_BYTES_PER_SM // (shared_bytes + 1024)
     return max(1, min(THREADS_PER_SM // threads, BLOCKS_PER_SM, by_registers, by_shared))
 
 
 def instructions(kernel: str, itemsize: int, is_wide: bool) -> float:
     """Warp instructions per 512 bytes."""
-    if is_wide:
-        return INSTRUCTIONS[kernel][16]
-    return INSTRUCTIONS[kernel][1] * NARROW_FACTOR[itemsize]
-
-
-def wave_efficiency(blocks: int, slots: int) -> float:
-    """The share of the device that is busy, over all waves of blocks."""
-    return blocks / (-(-blocks // slots) * slots)
+    return INSTRUCTIONS[kernel][itemsize][0 if is_wide else 1]
 
 
 def score(

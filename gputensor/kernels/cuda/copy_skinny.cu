@@ -201,7 +201,8 @@ DEVICE void store_interleaved(const image& at, char* shared,
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(256) copy_skinny(const __grid_constant__ skinny_call p) {
+extern "C" __global__ void __launch_bounds__(256)
+copy_skinny(const __grid_constant__ skinny_call p) {
   extern __shared__ uint4 shared[];
   const u32 number = quotient_of(blockIdx.x, p.blocks);
   const u32 pixel = (blockIdx.x - number * p.blocks.size) * blockDim.x * V;
@@ -222,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(256) copy_skinny(const __grid_const
 #pragma unroll
   for (int c = 0; c < CHANNELS; ++c) {
 #if SCALED
-    const f32 scale = p.by.scale_of(c), bias = p.by.bias_of(c);
+    const f32 scale = p.by.scale_at(c), bias = p.by.bias_at(c);
     stored[c] = assembled<dst_t, V>(
         [&](int i) { return part_of(scaled<dst_t>(value_of(loaded[c].at(i)), scale, bias)); });
 #else

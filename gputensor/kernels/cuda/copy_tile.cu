@@ -2,7 +2,7 @@
 // Shapes   `rows` elements dense in dst and `columns` in src (any step if STORE, LOAD is 1), and
 //          outer dimensions of any strides, 0 too. Strides in bytes.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch   one block per tile of TILE_ROWS x TILE_COLUMNS; shared = TILE_ROWS * TILE_COLUMNS * sizeof(DST), static.
+// Launch   one block per tile of TILE_ROWS x TILE_COLUMNS; shared = a tile of DST, static.
 // Design   a thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of
 //          each column. A column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no
 //          bank conflict on either side, and no padding (tests/cuda/test_bank_conflicts.py).
@@ -69,6 +69,9 @@ constexpr int EACH = SQUARES_X * SQUARES_Y / BLOCK;
 // Squares whose loads are in flight together: at most 32 registers of them.
 constexpr int FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4))));
 constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
+// A square of 128 bytes takes 64 registers, not a few more: 1024 threads an SM are to fit.
+// 0 leaves it to ptxas.
+constexpr int BLOCKS = R * C * (S > D ? S : D) == 128 ? 1024 / BLOCK : 0;
 static_assert(SQUARES_X * SQUARES_Y % BLOCK == 0 && EACH % FLIGHT == 0 && CHUNKS >= 8, "");
 
 typedef vec<src_t, C> loaded_t;
@@ -83,8 +86,9 @@ struct place {
   u32 channel;
 };
 
-DEVICE u32 shared_at(u32 column, u32 byte) {
-  return (column * CHUNKS + ((byte / 16) ^ ((column / C) & 7))) * 16 + byte % 16;
+// square: column / C, which may be known better than the column.
+DEVICE u32 shared_at(u32 column, u32 square, u32 byte) {
+  return (column * CHUNKS + ((byte / 16) ^ (square & 7))) * 16 + byte % 16;
 }
 
 DEVICE loaded_t load_row(const char* address) {
@@ -127,46 +131,59 @@ template <int N> DEVICE vec<dst_t, N> result(const tile_call& p, const place& at
 }
 
 template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char* tile) {
+  constexpr bool STAYS = BLOCK % SQUARES_X == 0;  // a thread's columns are the same in each square
+  const u32 first_column = threadIdx.x % SQUARES_X * C, first_row = threadIdx.x / SQUARES_X * R;
+  const char* begin = at.src + first_row * p.src_pitch +
+                      (C == 1 ? first_column * p.src_step : first_column * S);
 #pragma unroll
   for (int batch = 0; batch < EACH; batch += FLIGHT) {
     loaded_t loaded[FLIGHT][R];
+    u32 column[FLIGHT], row[FLIGHT];
 #pragma unroll
     for (int k = 0; k < FLIGHT; ++k) {
       const u32 square = threadIdx.x + (batch + k) * BLOCK;
-      const u32 column = square % SQUARES_X * C, row = square / SQUARES_X * R;
-      const char* from = at.src + row * p.src_pitch + (C == 1 ? column * p.src_step : column * S);
+      column[k] = STAYS ? first_column : square % SQUARES_X * C;
+      row[k] = STAYS ? first_row + (batch + k) * (BLOCK / SQUARES_X * R) : square / SQUARES_X * R;
+      const char* from = begin;
+      if (!STAYS) {
+        from = at.src + row[k] * p.src_pitch + (C == 1 ? column[k] * p.src_step : column[k] * S);
+      }
 #pragma unroll
-      for (int j = 0; j < R; ++j) {
+      for (int j = 0; j < R; ++j, from += p.src_pitch) {
         if (WHOLE) {
-          loaded[k][j] = load_row(from + j * p.src_pitch);
-        } else if (row + j < at.rows && column + C <= at.columns) {
-          loaded[k][j] = load_exactly(from + j * p.src_pitch);
+          loaded[k][j] = load_row(from);
+        } else if (row[k] + j < at.rows && column[k] + C <= at.columns) {
+          loaded[k][j] = load_exactly(from);
         } else {
           loaded[k][j] = loaded_t{};
         }
       }
+      if (EACH > 1) begin += BLOCK / SQUARES_X * R * p.src_pitch;
     }
 #pragma unroll
     for (int k = 0; k < FLIGHT; ++k) {
-      const u32 square = threadIdx.x + (batch + k) * BLOCK;
-      const u32 column = square % SQUARES_X * C, row = square / SQUARES_X * R;
       row_t rows[R];
 #pragma unroll
-      for (int j = 0; j < R; ++j) rows[j] = result<C>(p, at, loaded[k][j], row + j, column);
+      for (int j = 0; j < R; ++j) rows[j] = result<C>(p, at, loaded[k][j], row[k] + j, column[k]);
       column_t columns[C];
+      char* to = tile + shared_at(column[k], column[k] / C, row[k] * D);  // a square's columns lie evenly apart
       transpose<dst_t, R, C>(rows, columns);
-      if (WHOLE || column + C <= at.columns) {
+      if (WHOLE || column[k] + C <= at.columns) {
 #pragma unroll
-        for (int c = 0; c < C; ++c) store_vector(tile + shared_at(column + c, row * D), columns[c]);
+        for (int c = 0; c < C; ++c) store_vector(to + c * CHUNKS * 16, columns[c]);
       } else if (C > 1) {
-        // The square at the end of the columns: element by element.
+        // The square at the end of the columns: those that it has, one by one, but all rows at once.
 #pragma unroll 1
-        for (u32 i = 0; i < R * C; ++i) {
-          const u32 x = column + i % C, y = row + i / C;
-          if (x < at.columns && y < at.rows) {
-            const auto one = load_vector<vec<src_t, 1>>(at.src + y * p.src_pitch + (u64)x * S);
-            store_vector(tile + shared_at(x, y * D), result<1>(p, at, one, y, x));
+        for (u32 x = column[k]; x < at.columns; ++x) {
+          vec<src_t, 1> one[R];
+#pragma unroll
+          for (u32 j = 0; j < R; ++j) {
+            const u32 y = row[k] + j < at.rows ? row[k] + j : at.rows - 1;
+            one[j] = load_source<vec<src_t, 1>>(at.src + y * p.src_pitch + (u64)x * S);
           }
+          const auto column_of = assembled<dst_t, R>(
+              [&](u32 j) { return result<1>(p, at, one[j], row[k] + j, x).at(0); });
+          store_vector(tile + shared_at(x, x / C, row[k] * D), column_of);
         }
       }
     }
@@ -175,11 +192,20 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 
 template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, const char* tile) {
   constexpr int PARTS = TILE_ROWS / STORE, ROUNDS = TILE_COLUMNS * PARTS / BLOCK;
-#pragma unroll(ROUNDS < 16 ? ROUNDS : 16)
-  for (int i = 0; i < ROUNDS; ++i) {
-    const u32 o = threadIdx.x + i * BLOCK, column = o / PARTS, row = o % PARTS * STORE;
-    char* to = at.dst + column * p.dst_pitch + (STORE == 1 ? row * p.dst_step : row * D);
-    const char* from = tile + shared_at(column, row * D);
+  constexpr bool STAYS = BLOCK % PARTS == 0;  // a thread's row is one; only its column moves on
+  constexpr int STEP = STAYS ? BLOCK / PARTS : 1;
+  constexpr bool SHARES = STAYS && C % STEP == 0;  // all threads are in one column of squares
+  const u32 first_row = threadIdx.x % PARTS * STORE, first_column = threadIdx.x / PARTS;
+  char* begin = at.dst + first_column * p.dst_pitch +
+                (STORE == 1 ? first_row * p.dst_step : first_row * D);
+#pragma unroll(EDGES ? at_most(ROUNDS, 4) : ROUNDS)  // four: their data take few registers
+  for (int i = 0; i < ROUNDS; ++i, begin += STEP * p.dst_pitch) {
+    const u32 o = threadIdx.x + i * BLOCK;
+    const u32 column = STAYS ? first_column + i * STEP : o / PARTS;
+    const u32 row = STAYS ? first_row : o % PARTS * STORE;
+    char* to = begin;
+    if (!STAYS) to = at.dst + column * p.dst_pitch + (STORE == 1 ? row * p.dst_step : row * D);
+    const char* from = tile + shared_at(column, SHARES ? i * STEP / C : column / C, row * D);
     if (WHOLE || (column < at.columns && row + STORE <= at.rows)) {
       store_vector(to, load_vector<stored_t>(from));
     } else if (STORE > 1 && column < at.columns) {
@@ -191,7 +217,8 @@ template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, con
   }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) copy_tile(const __grid_constant__ tile_call p) {
+extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS)
+copy_tile(const __grid_constant__ tile_call p) {
   __shared__ uint4 shared[TILE_COLUMNS * CHUNKS];
   const u32 batch = quotient_of(blockIdx.x, p.tiles);
   u32 rest = blockIdx.x - batch * p.tiles.size;
@@ -210,8 +237,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_tile(const __grid_const
   at.dst = p.data[0] + offset[0] + column * p.dst_pitch + row * p.dst_step;
   at.rows = p.rows - row, at.columns = p.columns - column;
 #if SCALED
-  at.channel = p.first_channel + (u32)offset[2] + (SCALED == BY_ROW ? row * (u32)p.channel_step : 0) +
-               (SCALED == BY_COLUMN ? column * (u32)p.channel_step : 0);
+  at.channel = p.first_channel + (u32)offset[2];
+  if (SCALED == BY_ROW) at.channel += row * (u32)p.channel_step;
+  if (SCALED == BY_COLUMN) at.channel += column * (u32)p.channel_step;
 #endif
   bool is_whole = at.rows >= TILE_ROWS && at.columns >= TILE_COLUMNS;
   if (IS_SHIFTED) {

@@ -24,12 +24,13 @@ template <int OPERANDS, int MAX_DIMS> struct outer_dims {
 
 // Adds the place of `index` in the outer dimensions to offset[].
 template <int OPERANDS, int MAX_DIMS>
-DEVICE void add_outer(const outer_dims<OPERANDS, MAX_DIMS>& outer, u32 index, i64 (&offset)[OPERANDS]) {
+DEVICE void add_outer(const outer_dims<OPERANDS, MAX_DIMS>& outer, u32 index,
+                      i64 (&offset)[OPERANDS]) {
 #pragma unroll
   for (int d = 0; d < MAX_DIMS; ++d) {
     if (d >= outer.ndim) break;
     u32 coordinate = index;
-    if (d + 1 < outer.ndim) {
+    if (d + 1 < MAX_DIMS && d + 1 < outer.ndim) {
       index = quotient_of(coordinate, outer.dim[d].by);
       coordinate -= index * outer.dim[d].by.size;
     }
@@ -38,11 +39,6 @@ DEVICE void add_outer(const outer_dims<OPERANDS, MAX_DIMS>& outer, u32 index, i6
       offset[j] += (i64)coordinate * outer.dim[d].stride_bytes[j];
     }
   }
-}
-
-// dst = src as elements of another type, one by one: edges.
-template <class To, class From> DEVICE void copy_element(char* dst, const char* src) {
-  store_vector(dst, converted<To>(load_vector<vec<From, 1>>(src)));
 }
 
 DEVICE constexpr int at_least(int a, int b) { return a > b ? a : b; }

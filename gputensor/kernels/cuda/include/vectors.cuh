@@ -74,7 +74,9 @@ template <class T, int N, class F> DEVICE vec<T, N> assembled(F part_at) {
     for (int i = 0; i < N; ++i) {
       const part<T> from = part_at(i);
 #pragma unroll
-      for (int k = 0; k < (int)sizeof(T) / 4; ++k) made.word[i * (sizeof(T) / 4) + k] = from.word[k];
+      for (int k = 0; k < (int)sizeof(T) / 4; ++k) {
+        made.word[i * (sizeof(T) / 4) + k] = from.word[k];
+      }
     }
   } else if constexpr (N == 1) {
     const part<T> from = part_at(0);
@@ -161,14 +163,6 @@ template <class V> DEVICE void store_vector(char* address, const V& x) {
   }
 }
 
-// Vectors of up to any number of bytes as accesses of at most 16, back to back.
-template <class T, int N> struct wide {
-  static constexpr int each = N * sizeof(T) > 16 ? 16 / sizeof(T) : N, parts = N / each;
-  vec<T, each> piece[parts];
-
-  DEVICE part<T> at(int i) const { return piece[i / each].at(i % each); }
-};
-
 // --- values -------------------------------------------------------------------------------------
 
 // Elements of a vector in another type: the casts of types.cuh, or the same bits.
@@ -207,7 +201,7 @@ DEVICE void transpose(const vec<T, C> (&rows)[R], vec<T, R> (&columns)[C]) {
   }
 }
 
-// --- a scale and a bias per channel ---------------------------------------------------------------
+// --- a scale and a bias per channel -------------------------------------------------------------
 
 // `pack` computes scale[channel] * x + bias[channel] in f32 (f64 if either end is f64), each step
 // rounded, and stores integers rounded to nearest even and saturated; NaN gives 0. Up to
@@ -222,6 +216,10 @@ struct scaling {
 
   DEVICE f32 scale_of(u32 channel) const { return of(scale, inline_scale, channel); }
   DEVICE f32 bias_of(u32 channel) const { return of(bias, inline_bias, channel); }
+
+  // Of a channel that is known to exist.
+  DEVICE f32 scale_at(u32 channel) const { return scale ? scale[channel] : inline_scale[channel]; }
+  DEVICE f32 bias_at(u32 channel) const { return bias ? bias[channel] : inline_bias[channel]; }
 
   DEVICE f32 of(const f32* table, const f32 (&values)[INLINE_CHANNELS], u32 channel) const {
     const u32 known = channel < last ? channel : last;
