@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -123,13 +124,14 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
 def _write_in(place: str, file_name: str, data: bytes) -> str:
     os.makedirs(place, exist_ok=True)
     path = os.path.join(place, file_name)
-    descriptor, draft = tempfile.mkstemp(prefix=".draft-", dir=place)
+    draft = os.path.join(place, f".draft-{uuid.uuid4().hex}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(draft, "xb") as file:  # by the umask: others may use what an image's build made
             file.write(data)
         os.replace(draft, path)
     except BaseException:
-        os.unlink(draft)
+        if os.path.exists(draft):
+            os.unlink(draft)
         raise
     return path
 

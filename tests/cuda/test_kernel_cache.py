@@ -125,6 +125,17 @@ def test_a_build_that_fails_leaves_nothing(cache):
     assert kernel_cache.fetch("k", ".so", Builder())[0]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_others_may_read_an_entry_as_the_umask_says(umask, mode):
+    """An image fills the cache as root and runs as somebody else."""
+    before = os.umask(umask)
+    try:
+        path = kernel_cache.fetch("k" * 64, ".cubin", Builder())[1]
+    finally:
+        os.umask(before)
+    assert os.stat(path).st_mode & 0o777 == mode
+
+
 def test_clear_removes_entries_and_drafts_and_nothing_else(cache):
     kernel_cache.fetch("a", ".so", Builder())
     kernel_cache.fetch("b", ".cubin", Builder())
