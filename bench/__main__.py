@@ -1,8 +1,9 @@
-"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD NEW`, `report FILE`, `env`.
+"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD [NEW]`, `report FILE`, `env`.
 
-`run` prints a Markdown table; with --out it writes a record (`record.schema.json`) and, with
-matplotlib, plots. Exit status: 0 fine, 1 a budget is missed (only with --check), a case is slower
-(--fail-on slow) or a result is wrong, 2 bad input, 3 device absent, 4 not comparable.
+`run` prints a Markdown table; with --out it writes a record (`record.schema.json`), the table and,
+with matplotlib, plots. Exit status: 0 fine, 1 a budget is missed (only with --check), a case is
+slower (--fail-on slow), a build is told apart from itself, a record is not for publication, a figure
+is impossible or a result is wrong, 2 bad input, 3 device absent, 4 not comparable.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import gputensor as gt
 
 from . import compare as comparison
+from . import readme
 from . import record as records
 from .environment import environment
 from .places import WrongResult
@@ -32,30 +34,40 @@ def main(argv: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="measure")
     run.add_argument("benchmark", choices=BENCHMARKS)
     run.add_argument("--device", default="cpu")
-    run.add_argument("--out", type=Path, help="folder for the record and the plots")
+    run.add_argument("--out", type=Path, help="folder for the record, the table and the plots")
     run.add_argument("--check", action="store_true", help="exit 1 where a budget is missed")
     run.add_argument("--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack)")
     run.add_argument("--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack)")
-    run.add_argument("--rounds", type=int, help="rounds per case")
+    run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
     run.add_argument("--scale", type=int, help="divide sizes by this, to try things out (layout, pack)")
     compare = commands.add_parser("compare", help="what became faster or slower between two records")
     compare.add_argument("old", type=Path)
-    compare.add_argument("new", type=Path)
+    compare.add_argument("new", type=Path, nargs="?", help="without it: OLD's two measurements of one build")
     compare.add_argument("--fail-on", choices=("slow",), help="exit 1 where a case is SLOW")
     compare.add_argument("--tolerance", type=float, default=comparison.TOLERANCE)
     report = commands.add_parser("report", help="print the table of a record")
     report.add_argument("record", type=Path)
-    report.add_argument("--plots", type=Path, help="folder for PNGs of it")
-    commands.add_parser("env", help="print the environment")
+    report.add_argument("--out", type=Path, help="folder for the table and PNGs of it")
+    report.add_argument("--readme", type=Path, metavar="PAGE", help="write its block of this page anew")
+    env = commands.add_parser("env", help="print the environment")
+    env.add_argument("--device", default="cpu")
     args = parser.parse_args(argv)
-    if args.command == "env":
-        print(json.dumps(environment("cpu"), indent=1))
-        return FINE
-    if args.command == "report":
-        return _report(args.record, args.plots)
-    if args.command == "compare":
-        return _compare(args)
-    return _run(args)
+    try:
+        if args.command == "report":
+            return _report(args)
+        if args.command == "compare":
+            return _compare(args)
+        place = gt.device(args.device)
+        if args.command == "env":
+            print(json.dumps(environment(str(place)), indent=1))
+            return FINE
+        return _run(args, sys.argv[1:] if argv is None else argv)
+    except records.NotARecord as error:
+        print(f"bench {args.command}: not a record ({error})", file=sys.stderr)
+    except gt.GpuTensorError as error:
+        print(f"bench {args.command}: {error}", file=sys.stderr)
+        return DEVICE_ABSENT if "no device" in str(error) else BAD_INPUT
+    return BAD_INPUT
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -66,32 +78,43 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(",") if part)
 
 
-def _report(path: Path, plots: Path | None) -> int:
-    try:
-        data = records.read(path)
-        module = importlib.import_module(f"bench.{data['benchmark']}")
-    except (records.NotARecord, ImportError) as error:
-        print(f"bench report: not a record ({error})", file=sys.stderr)
-        return BAD_INPUT
+def _report(args: argparse.Namespace) -> int:
+    data = records.read(args.record)
+    module = _module(data)
     print(module.report(data))
     rows = comparison.self_comparison(data)
     if rows:
-        differing = sum(row["verdict"] != comparison.SAME for row in rows)
-        print(f"\nCompared with itself, {differing} of {len(rows)} cases are not SAME.")
+        apart = sum(row["verdict"] in comparison.APART for row in rows)
+        print(f"\nCompared with itself: {apart} of {len(rows)} cases are told apart.")
     lacking = data["environment"]["missing"]
     if lacking:
-        print(f"Not for publication: it lacks {', '.join(lacking)}.")
-    if plots is not None:
-        _draw(data, plots)
+        print(f"\nNot for publication: it lacks {', '.join(lacking)}.")
+    if args.out is not None:
+        _write_report(data, args.record.stem, args.out)
+    if args.readme is None:
+        return FINE
+    if lacking:
+        print(f"bench report: {args.readme} stays as it is", file=sys.stderr)
+        return MISSED
+    try:
+        readme.rewrite(args.readme, args.record.parent, args.record.stem)
+    except (LookupError, OSError) as error:
+        print(f"bench report: {error}", file=sys.stderr)
+        return BAD_INPUT
     return FINE
 
 
+def _module(data: dict[str, Any]) -> Any:
+    if data["benchmark"] not in BENCHMARKS:
+        raise records.NotARecord(f"no benchmark is called {data['benchmark']!r}")
+    return importlib.import_module(f"bench.{data['benchmark']}")
+
+
 def _compare(args: argparse.Namespace) -> int:
-    try:
-        old, new = records.read(args.old), records.read(args.new)
-    except records.NotARecord as error:
-        print(f"bench compare: not a record ({error})", file=sys.stderr)
-        return BAD_INPUT
+    old = records.read(args.old)
+    if args.new is None:
+        return _compare_with_itself(old, args.tolerance)
+    new = records.read(args.new)
     reasons = comparison.not_comparable(old, new)
     if reasons:
         print(f"bench compare: not comparable: {'; '.join(reasons)}", file=sys.stderr)
@@ -102,12 +125,21 @@ def _compare(args: argparse.Namespace) -> int:
     return MISSED if is_slower and args.fail_on == "slow" else FINE
 
 
-def _run(args: argparse.Namespace) -> int:
-    try:
-        place = gt.device(args.device)
-    except gt.GpuTensorError as error:
-        print(f"bench: {error}", file=sys.stderr)
+def _compare_with_itself(data: dict[str, Any], tolerance: float) -> int:
+    rows = comparison.self_comparison(data, tolerance)
+    if not rows:
+        print("bench compare: the record has no second measurement of its build", file=sys.stderr)
         return BAD_INPUT
+    print(comparison.table(rows))
+    apart = [row["name"] for row in rows if row["verdict"] in comparison.APART]
+    if len(apart) <= comparison.most_told_apart(len(rows)):
+        return FINE
+    print(f"bench compare: a build is told apart from itself: {', '.join(apart)}", file=sys.stderr)
+    return MISSED
+
+
+def _run(args: argparse.Namespace, argv: list[str]) -> int:
+    place = gt.device(args.device)
     if place.type == "cuda" and not gt.cuda.is_available():
         print(f"bench: no CUDA device ({gt.cuda.unavailable_reason()})", file=sys.stderr)
         return DEVICE_ABSENT
@@ -118,35 +150,46 @@ def _run(args: argparse.Namespace) -> int:
     if unknown:
         print(f"bench: {args.benchmark} has no {', '.join(sorted(unknown))} to choose", file=sys.stderr)
         return BAD_INPUT
+    around = environment(args.device, argv)  # before the run, whose own load is none of it
     try:
         data = module.run(args.device, **options)
     except WrongResult as error:
         print(f"bench: {error}", file=sys.stderr)
         return MISSED
     print(module.report(data))
+    impossible = module.impossible(data) if hasattr(module, "impossible") else []
+    for sentence in impossible:
+        print(f"bench: impossible: {sentence}", file=sys.stderr)
+    if args.scale not in (None, 1) or args.cases or args.rounds:
+        around["missing"].append("the whole benchmark (--scale, --cases or --rounds)")
+    if impossible:
+        around["missing"].append("figures that memory allows")
     if args.out is not None:
-        _write(data, args.device, args.out)
+        _write(data, around, args.out)
     missed = module.failures(data)
     for sentence in missed:
         print(f"budget missed: {sentence}", file=sys.stderr)
-    return MISSED if missed and args.check else FINE
+    return MISSED if impossible or missed and args.check else FINE
 
 
-def _write(data: dict[str, Any], device: str, out: Path) -> None:
-    record = records.build(data, environment(device))
-    path = out / f"{data['benchmark']}-{gt.device(device).type}.json"
+def _write(data: dict[str, Any], around: dict[str, Any], out: Path) -> None:
+    record = records.build(data, around)
+    path = out / f"{data['benchmark']}-{gt.device(around['device']).type}.json"
     records.write(record, path)
     print(f"written: {path}", file=sys.stderr)
-    if data["cases"] and "gb_per_s" in data["cases"][0]:
-        _draw(record[records.OURS], out)
+    _write_report(record[records.OURS], path.stem, out)
 
 
-def _draw(data: dict[str, Any], folder: Path) -> None:
+def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
     from . import plots
 
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / f"{stem}.md"
+    page.write_text(f"{_module(data).report(data)}\n\n{readme.origin(data, f'{stem}.json')}\n", encoding="utf-8")
+    print(f"written: {page}", file=sys.stderr)
     try:
         paths = plots.draw(data, folder)
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # no matplotlib, or no folder for its fonts
         print(f"no plots: {error}", file=sys.stderr)
         return
     for path in paths:

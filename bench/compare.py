@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .timing import median_interval
+
 SAME, FAST, SLOW, AMBIGUOUS = "SAME", "FAST", "SLOW", "AMBIGUOUS"
+APART = (FAST, SLOW)
 TOLERANCE = 0.03
-_Z99 = 2.576
 # What must be equal, or the records say nothing about each other.
 _CONDITIONS = ("benchmark", "device", "threads")
 _MACHINE = ("cpu", "cpus", "system")
@@ -73,15 +75,6 @@ def _times(case: dict[str, Any]) -> list[float]:
     return ours if plain is None else [x / m for x, m in zip(ours, plain)]
 
 
-def median_interval(values: list[float]) -> tuple[float, float, float]:
-    """(low, median, high): the median lies between low and high with 99 % confidence."""
-    ordered = sorted(values)
-    n = len(ordered)
-    reach = math.ceil(_Z99 * math.sqrt(n) / 2)
-    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    return ordered[max(0, n // 2 - reach)], middle, ordered[min(n - 1, (n - 1) // 2 + reach)]
-
-
 def verdict(low: float, high: float, tolerance: float) -> str:
     """Of an interval of time ratios."""
     if low > 1 + tolerance:
@@ -90,6 +83,14 @@ def verdict(low: float, high: float, tolerance: float) -> str:
         return FAST
     within = low >= 1 / (1 + tolerance) and high <= 1 + tolerance
     return SAME if within or low <= 1 <= high and high / low <= (1 + tolerance) ** 4 else AMBIGUOUS
+
+
+def most_told_apart(cases: int) -> int:
+    """How many cases of one build may be told apart from themselves: 1 %, and one of fewer than 100.
+
+    Each has an interval that holds with 99 %.
+    """
+    return math.ceil(cases / 100)
 
 
 def self_comparison(data: dict[str, Any], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from . import gpu_state, peers
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def environment(device: str) -> dict[str, Any]:
-    """The environment of a run, as plain data."""
+def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
+    """The environment of a run, as plain data; to be taken before it, so that the load is others'.
+
+    argv: what `python -m bench` was given.
+    """
     record: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": platform.python_version(),
@@ -27,28 +31,25 @@ def environment(device: str) -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),
         "versions": peers.versions() | {"gputensor": gt.__version__},
+        "wheels": _wheels(),
         "commit": _commit(),
-        "argv": sys.argv[1:],
+        "argv": sys.argv[1:] if argv is None else argv,
         "device": device,
-    }
-    record |= {
         "load": os.getloadavg()[0],
+        "running": _running(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "settings": {n: os.environ[n] for n in _SETTINGS if n in os.environ},
         "image": os.environ.get("GPUTENSOR_IMAGE_DIGEST"),
-        "kernels": _hash(ROOT / "gputensor" / "kernels"),
+        "kernels": _hash(PACKAGE / "kernels"),
         "seed": gt.initial_seed(),
     }
     if device != "cpu" and gt.cuda.is_available():
-        record["gpu"] = {
-            "name": gt.cuda.get_device_name(device),
-            "emulated": gt.cuda.is_emulated(),
-            "capability": list(gt.cuda.get_device_capability(device)),
-        } | gpu_state.query(_GPU, gt.device(device).index or 0)
+        record["gpu"] = _gpu(device)
     record["missing"] = _missing(record)
     return record
 
 
+PACKAGE = Path(gt.__file__).parent
 _SETTINGS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GPUTENSOR_CUDA", "GPUTENSOR_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
@@ -57,6 +58,44 @@ _GPU = {
     "max_sm_clock_mhz": "clocks.max.sm", "max_memory_clock_mhz": "clocks.max.mem",
     "persistence": "persistence_mode",
 }  # fmt: skip
+_DISTRIBUTIONS = (
+    "numpy", "ml_dtypes", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-nvrtc", "opencv-python-headless", "opencv-python",
+)  # fmt: skip
+
+
+def _wheels() -> dict[str, str]:
+    """distribution: a hash of its RECORD, which lists a hash of every file that was installed."""
+    found = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            listed = metadata.distribution(name).read_text("RECORD")
+        except metadata.PackageNotFoundError:
+            continue
+        if listed:
+            found[name] = hashlib.sha256(listed.encode()).hexdigest()[:16]
+    return found
+
+
+def _gpu(device: str) -> dict[str, Any]:
+    is_emulated = gt.cuda.is_emulated()
+    bus_id = peers.bus_id(device)
+    found: dict[str, Any] = {
+        "name": gt.cuda.get_device_name(device),
+        "emulated": is_emulated,
+        "capability": list(gt.cuda.get_device_capability(device)),
+        "bus_id": bus_id,
+    } | gpu_state.query(_GPU, bus_id)
+    module = peers.cupy(device)
+    if module is not None:
+        cuda = module.cuda
+        found |= {
+            "cuda_driver": cuda.runtime.driverGetVersion(), "cuda_runtime": cuda.runtime.runtimeGetVersion(),
+            "nvrtc": ".".join(map(str, cuda.nvrtc.getVersion())),
+        }  # fmt: skip
+        rows = gpu_state.smi("--query-compute-apps=pid,used_memory", bus_id)
+        found["other_processes"] = sum(row[0] != str(os.getpid()) for row in rows)
+    return found
 
 
 def _read(path: str) -> str | None:
@@ -64,6 +103,12 @@ def _read(path: str) -> str | None:
         return Path(path).read_text().strip()
     except OSError:
         return None
+
+
+def _running() -> int:
+    """Threads of the whole machine that wanted a CPU at this moment, this one included."""
+    fields = (_read("/proc/loadavg") or "").split()
+    return int(fields[3].partition("/")[0]) if len(fields) > 3 else 1
 
 
 def _hash(folder: Path) -> str:
@@ -78,13 +123,18 @@ def _missing(record: dict[str, Any]) -> list[str]:
     commit = record["commit"]
     if commit is None or commit["dirty"]:
         lacking.append("a clean commit")
+    # At its beginning: less than half the CPUs were busy in the last minute.
     if record["load"] > record["cpus"] / 2:
-        lacking.append("an idle machine")
+        lacking.append(f"an idle machine (load {record['load']:.1f} on {record['cpus']} CPUs)")
     gpu = record.get("gpu")
-    if gpu is not None and gpu["emulated"]:
-        lacking.append("a real GPU")
-    elif gpu is not None and "driver_version" not in gpu:
+    if gpu is None:
+        return lacking
+    if gpu["emulated"]:
+        return [*lacking, "a real GPU"]
+    if "driver_version" not in gpu:
         lacking.append("nvidia-smi")
+    if gpu.get("other_processes"):
+        lacking.append(f"a GPU of its own ({gpu['other_processes']} other processes)")
     return lacking
 
 
@@ -96,12 +146,20 @@ def _cpu_model() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
+# What a run itself writes, or is written from its record, makes no tree dirty.
+_RESULTS = (":!bench/results", ":!README.md", ":!docs/benchmarks.md")
+
+
 def _commit() -> dict[str, Any] | None:
+    """Of the checkout; in an image, of the checkout that it was built from."""
+
     def git(*args: str) -> str:
-        return subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     try:
-        return {"hash": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+        changed = git("status", "--porcelain", "--", ".", *_RESULTS)
+        return {"hash": git("rev-parse", "HEAD"), "dirty": bool(changed)}
     except (OSError, subprocess.CalledProcessError):
-        return None
-
+        built = os.environ.get("GPUTENSOR_COMMIT")
+        return {"hash": built, "dirty": False} if built else None

@@ -1,11 +1,17 @@
-"""Clocks, temperature, power and throttling of a GPU at one moment, as nvidia-smi tells them."""
+"""Clocks, temperature, power and throttling of a GPU while it is measured: a figure a round.
+
+From the driver's management library (`nvml.py`); where that does not answer, from nvidia-smi, once
+a case.
+"""
 
 from __future__ import annotations
 
 import subprocess
 from typing import Any
 
-# A sample below this share of the default clock is not a figure of the GPU.
+from . import nvml
+
+# A round below this share of the default clock is no figure of the GPU, and is measured again.
 LEAST_CLOCK = 0.75
 _FIELDS = {
     "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem", "max_sm_clock_mhz": "clocks.max.sm",
@@ -14,17 +20,22 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def query(fields: dict[str, str], index: int) -> dict[str, Any]:
+def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
     """name -> value of nvidia-smi's fields; numbers as numbers, {} where nvidia-smi does not answer."""
-    command = ["nvidia-smi", f"--id={index}", f"--query-gpu={','.join(fields.values())}"]
+    rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
+    return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
+
+
+def smi(what: str, bus_id: str | None) -> list[list[str]]:
+    """The rows of nvidia-smi's answer about one GPU; none where it does not answer."""
+    if bus_id is None:
+        return []
+    command = ["nvidia-smi", f"--id={bus_id}", what, "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(
-            [*command, "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True, timeout=20
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
-        return {}
-    values = [v.strip() for v in done.stdout.splitlines()[0].split(",")]
-    return {name: _number(value) for name, value in zip(fields, values)}
+        return []
+    return [[v.strip() for v in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
 
 
 def _number(text: str) -> Any:
@@ -34,13 +45,46 @@ def _number(text: str) -> Any:
         return text
 
 
-def now(place: Any) -> dict[str, Any] | None:
-    """The state of the place's GPU; None on the CPU, and where nothing tells it."""
-    if place.clock is None:
-        return None
-    found = query(_FIELDS, place.index)
-    if not found:
-        return None
-    clock, most = found["sm_clock_mhz"], found["max_sm_clock_mhz"]
-    both = isinstance(clock, float) and isinstance(most, float)
-    return found | {"is_slow": both and clock < LEAST_CLOCK * most}
+class Watch:
+    """The states of one case's rounds. device: None on the CPU and on the emulator.
+
+    `is_fair` is asked after each round (timing.alternate): it notes the state and tells whether the
+    clock was high enough; `state` is what a record holds.
+    """
+
+    def __init__(self, device: nvml.Device | None, bus_id: str | None = None) -> None:
+        self.device, self.bus_id = device, bus_id
+        self.default = None if device is None else device.default_clock_mhz()
+        self.rounds: list[dict[str, Any]] = []
+        self.unfair = 0
+
+    def is_fair(self) -> bool:
+        if self.device is None:
+            return True
+        now = self.device.state()
+        self.rounds.append(now)
+        fair = not _is_slow(now["sm_clock_mhz"], self.default)
+        self.unfair += not fair
+        return fair
+
+    def state(self) -> dict[str, Any] | None:
+        """None where nothing tells it; else per quantity the figures of all rounds, in order."""
+        if self.device is None:
+            found = query(_FIELDS, self.bus_id)
+            if not found:
+                return None
+            return found | {"is_slow": _is_slow(found["sm_clock_mhz"], found["max_sm_clock_mhz"])}
+        names = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
+        found = {name: [now[name] for now in self.rounds] for name in names}
+        reasons = dict.fromkeys(r for now in self.rounds for r in now["throttle_reasons"])
+        return found | {
+            "default_sm_clock_mhz": self.default, "throttle_reasons": list(reasons),
+            "slow_rounds": self.unfair,
+            # So many that they had to count in the end.
+            "is_slow": self.unfair * 2 >= len(self.rounds) > 0,
+        }  # fmt: skip
+
+
+def _is_slow(clock: Any, default: Any) -> bool:
+    both = isinstance(clock, (int, float)) and isinstance(default, (int, float))
+    return both and clock < LEAST_CLOCK * default

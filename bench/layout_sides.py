@@ -13,6 +13,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor import runtime
+from gputensor.kernels.cpu import layout_copy, layout_plan
 
 from . import peers
 from .layout_cases import Case
@@ -21,7 +22,6 @@ from .places import Strided
 Side = Callable[[], Any]
 # torch.compile takes seconds a case, so it measures one of each kind.
 COMPILED = (1, 2, 3, 7, 14, 18, 23, 25, 38)
-PEERS = {"cpu": ("torch", "numpy", "opencv"), "cuda": ("torch", "torch.compile", "cupy")}
 
 
 class Pair:
@@ -96,17 +96,18 @@ def _torch_compile(case: Case, pair: Pair) -> Side | str:
         return "compiling takes seconds, so one case of each kind is measured"
     module = peers.torch(pair.place.device)
     to, view = pair.views("torch")
-    compiled = _compiled(module)
+    compiled = compiled_once(module, lambda to, view: to.copy_(view))
     return lambda: compiled(to, view)
 
 
-_compiled_copy: list[Any] = []
+def compiled_once(module: Any, function: Any) -> Any:
+    """torch.compile of a function for one case.
 
-
-def _compiled(module: Any) -> Any:
-    if not _compiled_copy:
-        _compiled_copy.append(module.compile(lambda to, view: to.copy_(view), dynamic=False))
-    return _compiled_copy[0]
+    What it knows of other cases is forgotten: after 8 shapes of one function it gives up and runs
+    PyTorch's eager copy, which would then be measured under its name.
+    """
+    module.compiler.reset()
+    return module.compile(function, dynamic=False)
 
 
 def _cupy(case: Case, pair: Pair) -> Side:
@@ -116,25 +117,52 @@ def _cupy(case: Case, pair: Pair) -> Side:
 
 
 def _opencv(case: Case, pair: Pair) -> Side | str:
+    """`flip`, `transpose` and `transposeND`, which know dense sources and write where they are told."""
     module = peers.opencv("cpu")
-    to, view = pair.views("numpy")
     if case.source != case.result or case.source.itemsize > 8:
         return "no such types"
     words = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.float64}[case.source.itemsize]
-    to, view = to.view(words), view.view(words)
+    to, view = (x.view(words) for x in pair.views("numpy"))
     if _is_flipped(pair):
         whole = pair.place.numpy(pair.source, pair.dense).view(words)
         return lambda: module.flip(whole, 1, dst=to)
     if view.ndim == 2 and view.strides[0] == view.itemsize and view.strides[1] > view.itemsize:
         before = view.T
         return lambda: module.transpose(before, dst=to)
-    return "no such function"
+    order = sorted(range(view.ndim), key=lambda d: -view.strides[d])
+    before = view.transpose(order)
+    if not before.flags.c_contiguous or view.ndim < 3:
+        return "no such function"
+    back = [order.index(d) for d in range(view.ndim)]
+    if view.ndim == 3:  # which OpenCV takes for an image of so many channels
+        before, to, back = before[None], to[None], [0, *[d + 1 for d in back]]
+    return lambda: module.transposeND(before, back, dst=to)
 
 
 _MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
     "gputensor": _gputensor, "torch": _torch, "torch.compile": _torch_compile, "cupy": _cupy,
     "numpy": _numpy, "opencv": _opencv,
 }  # fmt: skip
+
+
+def kernel(pair: Pair) -> dict[str, Any]:
+    """Which of our kernels does a copy, and how: `name` and, on a GPU, tile, accesses and launch."""
+    if pair.place.device == "cpu":
+        to, view = pair.views("numpy")
+        if to.dtype != view.dtype:
+            return {"name": "cast"}
+        if to.nbytes < layout_copy.FROM_NBYTES:
+            return {"name": "numpy"}
+        if _is_flipped(pair):
+            return {"name": layout_plan.ROWS}
+        alignment = pair.place.alignment(to, view)
+        walk = layout_plan.normalise(to.itemsize, to.shape, to.strides, view.strides, alignment)
+        return {"name": layout_plan.plan(walk).kind}
+    if _is_flipped(pair):  # a tensor has no negative strides, `flip` has a plan of its own
+        return {"name": "row"}
+    found = gt.layout.explain(*pair.views("tensor")).to_dict()
+    shown = ("how", "entry", "grid", "block", "shared_bytes", "launches")
+    return {"name": found["kernel"].lower()} | {name: found[name] for name in shown if name in found}
 
 
 # --- memcpy ---------------------------------------------------------------------------------------

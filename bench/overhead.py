@@ -128,7 +128,11 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
         samples = timing.alternate([sides[lib][name] for lib in libraries], rounds=rounds, finish=finish)
         cases.append({"name": name, "ns": {lib: s.median_ns for lib, s in zip(libraries, samples)},
                       "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(libraries, samples)}})  # fmt: skip
-    record: dict[str, Any] = {"benchmark": NAME, "device": device, "cases": cases, "peers": list(sides)[1:]}
+    wanted = ("torch", "numpy") if device == "cpu" else ("torch", "cupy")
+    record: dict[str, Any] = {
+        "benchmark": NAME, "device": device, "cases": cases, "peers": list(sides)[1:],
+        "skipped": {peer: peers.why_not(peer, device) for peer in wanted if peer not in sides},
+    }  # fmt: skip
     for peer in record["peers"]:
         ratios = [c["ns"]["gputensor"] / c["ns"][peer] for c in cases]
         record[f"geomean_vs_{peer}"] = timing.geomean(ratios)
@@ -161,6 +165,7 @@ def report(record: dict[str, Any]) -> str:
     peer_us = ", ".join(f"{k} {v:.1f}" for k, v in churn["us_per_call"].items())
     lines += ["", f"A shape never seen before (as_strided, then add): µs per call: {peer_us}; "
               f"{churn['us_per_operator']:.1f} µs an operator, budget {churn['budget_us']:.0f}."]  # fmt: skip
+    lines += [f"Skipped: {peer} ({why})." for peer, why in record.get("skipped", {}).items()]
     return "\n".join(lines)
 
 

@@ -14,12 +14,16 @@ import numpy as np
 
 import gputensor as gt
 
-from . import gpu_state, layout, layout_sides, peers, timing
+from . import copies, layout_sides, peers, tables, timing
 from .places import WrongResult, place_for
 
 NAME = "pack"
-THREADS = layout.THREADS
-PEERS = {"cpu": ("torch", "numpy"), "cuda": ("torch", "torch.compile", "cupy")}
+PEERS = ("torch", "torch.compile", "cupy", "numpy")
+# Libraries that a reader may look for.
+ABSENT = {
+    "opencv": "blobFromImages has one scale for all channels",
+    "CV-CUDA, DALI, torchvision v2": "not part of this benchmark",
+}
 # ImageNet's mean and standard deviation, of pixels from 0 to 255.
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
 STD = np.array([58.395, 57.12, 57.375], np.float32)
@@ -56,36 +60,21 @@ def run(
     device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
     libraries: tuple[str, ...] | None = None, scale: int = 1,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. scale: divides the batch and the sides, for tests."""
-    kind = device.partition(":")[0]
-    place = place_for(device)
-    if kind == "cpu":
-        gt.set_num_threads(THREADS)
-    wanted = PEERS[kind] if libraries is None else libraries
-    present = [name for name in wanted if layout.find(name, device) is not None]
-    if kind == "cpu" and "torch" in present:
-        peers.torch(device).set_num_threads(THREADS)
+    """Measure; returns the data of the record. Arguments as of `layout.run`; scale divides the batch
+    and the sides."""
+    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds)
     numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
     cases = [
-        _measure(number, case, place, kind, present, rounds or (15 if kind == "cpu" else 20), scale)
+        _measure(number, case, session, scale)
         for number, case in timing.progress(numbered, lambda pair: pair[1].name)
     ]
-    data: dict[str, Any] = {
-        "benchmark": NAME, "device": device, "peers": present,
-        "skipped": {n: peers.why_not(n, device) for n in wanted if n not in present} | {
-            "opencv": "blobFromImages has one scale for all channels"} | (
-            {} if kind == "cpu" else {"CV-CUDA, DALI": "not part of this benchmark yet"}),
-        "threads": THREADS if kind == "cpu" else None, "cases": cases,
-        "is_emulated": layout.is_emulated(device),
-    }  # fmt: skip
-    data["summary"] = layout.summary(data)
-    return data
+    session.skipped |= ABSENT
+    return session.data(cases)
 
 
-def _measure(
-    number: int, case: Case, place: Any, kind: str, libraries: list[str], rounds: int, scale: int
-) -> dict[str, Any]:
-    on_gpu = kind == "cuda" and not gt.cuda.is_emulated()
+def _measure(number: int, case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
+    place = place_for(session.device)
+    on_gpu = session.kind == "cuda" and not gt.cuda.is_emulated()
     n, h, w = (max(1, size // scale) for size in (case.images if on_gpu else case.cpu_images))
     generator = np.random.default_rng(0)
     if case.back:
@@ -99,23 +88,17 @@ def _measure(
     if case.channels_last:
         expected = np.ascontiguousarray(expected.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     moved = view.nbytes + expected.nbytes
-    count = 3 if on_gpu and moved >= 1 << 22 else 1
-    buffers = [_Buffers(place, case, host, view, expected) for _ in range(count)]
-    sides: dict[str, Side] = {}
-    for name in ("gputensor", *libraries):
-        sides[name] = layout_sides.rotating([_MAKERS[name](case, b, by, plus) for b in buffers])
-        _verify(case, buffers, sides[name], expected, name)
-    sides["again"] = sides["gputensor"]
-    plain = layout_sides.memcpys(place, moved, count)
-    sides |= plain
-    samples = dict(zip(sides, timing.alternate(
-        list(sides.values()), rounds, 1.0 if kind == "cpu" else 5.0, place.finish, place.clock
-    )))  # fmt: skip
-    _verify(case, buffers, sides["gputensor"], expected, "gputensor")
-    return layout.row(samples, list(plain), moved, moved, kind) | {
+    buffers = [
+        _Buffers(place, case, host, view, expected) for _ in range(copies.buffers(session.kind, moved))
+    ]
+    return session.measure(
+        place,
+        lambda name: layout_sides.rotating([_MAKERS[name](case, b, by, plus) for b in buffers]),
+        lambda side, what: _verify(case, buffers, side, expected, what),
+        moved, moved, session.kind,
+    ) | {
         "number": number, "name": case.name, "kind": "back" if case.back else "pack",
-        "source": list(host.shape), "sizes": list(view.shape), "skipped": {},
-        "state": gpu_state.now(place),
+        "source": list(host.shape), "sizes": list(view.shape),
     }  # fmt: skip
 
 
@@ -145,7 +128,7 @@ def _verify(case: Case, buffers: list[_Buffers], side: Side, expected: np.ndarra
     for b in buffers:
         tensor = b.place.tensor(b.result, b.of_result)
         found = tensor.cpu().numpy() if b.place.device != "cpu" else tensor.numpy()
-        if name == "gputensor":
+        if name.startswith("gputensor"):
             right = np.array_equal(found, expected)
         else:
             near = np.abs(found.astype(np.float32) - expected.astype(np.float32))
@@ -188,7 +171,7 @@ def _torch_compile(case: Case, b: _Buffers, by: np.ndarray, plus: np.ndarray) ->
         scaled = view * scale + bias
         return to.copy_(scaled.round().clamp(0, 255) if case.back else scaled)
 
-    compiled = module.compile(copy, dynamic=False)
+    compiled = layout_sides.compiled_once(module, copy)
     return lambda: compiled(to, view)
 
 
@@ -227,14 +210,14 @@ _MAKERS: dict[str, Callable[..., Side]] = {
 }  # fmt: skip
 
 
-report = layout.report
+report, brief, impossible = tables.report, tables.brief, copies.impossible
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """What cannot be true, and peers that are faster, a sentence each."""
-    found = layout.impossible(data)
+    """Peers that are faster, a sentence each."""
+    found = []
     for peer in data["peers"]:
         mean = data["summary"].get(f"geomean_vs_{peer}")
-        if mean is not None and mean < 1:
+        if mean is not None and mean < 1 and not data["is_emulated"]:
             found.append(f"geomean vs {peer} {mean:.2f} is below 1")
     return found

@@ -37,10 +37,37 @@ def opencv(device: str) -> Any:
     return _import("cv2") if device == "cpu" else None
 
 
+def find(name: str, device: str) -> Any:
+    """The module of a peer of the copies; None where it cannot take part."""
+    if name == "numpy":
+        return importlib.import_module("numpy") if device == "cpu" else None
+    if name == "torch.compile":
+        return torch(device)
+    known = {"torch": torch, "cupy": cupy, "opencv": opencv}
+    return known[name](device) if name in known else None
+
+
+def set_threads(name: str, count: int) -> None:
+    """Give a peer on the CPU as many threads as ours has."""
+    if name == "torch":
+        torch("cpu").set_num_threads(count)
+    elif name == "opencv":
+        opencv("cpu").setNumThreads(count)
+
+
+def bus_id(device: str) -> str | None:
+    """The PCI bus id of a real GPU, by which NVIDIA's tools know it; None for anything else."""
+    module = cupy(device)
+    index = gt.device(device).index or 0
+    return None if module is None else str(module.cuda.runtime.deviceGetPCIBusId(index))
+
+
 def why_not(name: str, device: str) -> str:
     """Why a peer is skipped."""
-    if name in ("cupy", "torch.compile") and device == "cpu":
-        return "measured on a GPU only"
+    if name == "cutensor":
+        return "CuPy does not bind its permutation"
+    if name == "cupy" and device == "cpu":
+        return "has no CPU arrays"
     if name in ("numpy", "opencv") and device != "cpu":
         return "has no GPU arrays"
     if device != "cpu" and gt.cuda.is_emulated():
@@ -67,7 +94,7 @@ def versions() -> dict[str, str]:
     for name in ("numpy", "ml_dtypes", "torch", "cupy", "cv2", "triton"):
         module = _import(name)
         if module is not None:
-            found[name] = str(module.__version__)
+            found[name] = str(getattr(module, "__version__", "?"))
     if "numba" in sys.modules:  # a peer of the emulator alone, and slow to import
         found["numba"] = str(sys.modules["numba"].__version__)
     return found

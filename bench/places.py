@@ -66,6 +66,14 @@ class Host:
             shape, flat.dtype, flat, offset * flat.itemsize, [s * flat.itemsize for s in strides]
         )
 
+    @staticmethod
+    def alignment(*arrays: np.ndarray) -> int:
+        """The largest power of two up to 64 that divides all addresses."""
+        both = 64
+        for x in arrays:
+            both |= x.__array_interface__["data"][0]
+        return both & -both
+
     def torch(self, flat: np.ndarray, how: Strided) -> Any:
         whole = peers.torch("cpu").from_numpy(flat)
         return whole.as_strided(how[0], how[1], how[2])

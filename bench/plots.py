@@ -1,4 +1,7 @@
-"""PNGs of a record: GB/s beside what memory allows, and the ratio to each peer. Needs matplotlib."""
+"""PNGs of a record of copies: GB/s beside what memory allows, and the ratio to each peer.
+
+Needs matplotlib. A record of another benchmark has no such figures and gives no PNG.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,19 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-OURS, LIMIT, PEERS = "#2a78d6", "#8a8a86", ("#d8602a", "#3a9d6e", "#8e5bb5", "#b08a1e")
+from . import tables
 
-
-def _pyplot() -> Any:
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("Agg")
-    return importlib.import_module("matplotlib.pyplot")
+INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
+OURS, LIMIT = "#1f6fd0", "#c2410c"
+LIMIT_LABEL = "limit of 32-byte sectors"
+# (colour, marker) by peer, told apart without colour too.
+PEERS = {
+    "torch": ("#d9480f", "o"), "torch.compile": ("#9c36b5", "D"), "cupy": ("#2b8a3e", "s"),
+    "numpy": ("#0b7285", "^"), "opencv": ("#a07908", "v"),
+}  # fmt: skip
+# Inches: of a case, of what stands above and below the axes, of the width.
+_ROW, _ABOVE, _BELOW, _WIDTH = 0.21, 1.05, 0.55, 8.6
+_LABELS = 0.235  # of the width
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
@@ -20,56 +29,136 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
     Raises: ImportError without matplotlib.
     """
-    plt = _pyplot()
+    if not data["cases"] or "memcpy_gb_per_s" not in data["cases"][0]:
+        return []
+    matplotlib = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    plt = importlib.import_module("matplotlib.pyplot")
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{data['benchmark']}-{data['device'].partition(':')[0]}"
+    rows, heads = _rows(data["cases"])
     paths = []
     for name, paint in (("roofline", _roofline), ("ratio", _ratio)):
-        cases = data["cases"]
-        figure, axes = plt.subplots(figsize=(8, 1.2 + 0.22 * len(cases)), layout="constrained")
-        paint(axes, data)
-        axes.set_yticks(range(len(cases)), [c["name"] for c in cases], fontsize=7)
-        axes.invert_yaxis()
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(left=False)
-        axes.grid(axis="x", color="#e4e4e0", linewidth=0.7)
-        axes.set_axisbelow(True)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="lower right", fontsize=7, frameon=False)
-        axes.set_title(_title(data), fontsize=8, loc="left")
-        paths.append(folder / f"{stem}-{name}.png")
-        figure.savefig(paths[-1], dpi=150)
-        plt.close(figure)
+        if name == "ratio" and not any(c["ratio"] for c in data["cases"]):
+            continue
+        count = len(rows) + len(heads)
+        height = _ROW * count + _ABOVE + _BELOW
+        with plt.rc_context({"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}):
+            figure = plt.figure(figsize=(_WIDTH, height), facecolor="white")
+            box = (_LABELS, _BELOW / height, 0.965 - _LABELS, _ROW * count / height)
+            axes = figure.add_axes(box)
+            _frame(axes, rows, heads, count)
+            title = paint(axes, data, [(rows[n], case) for n, case in enumerate(data["cases"])])
+            _words(figure, axes, data, title, height)
+            paths.append(folder / f"{stem}-{name}.png")
+            figure.savefig(paths[-1], dpi=160)
+            plt.close(figure)
     return paths
 
 
-def _title(data: dict[str, Any]) -> str:
-    environment = data.get("environment", {})
-    machine = environment.get("gpu", {}).get("name") or environment.get("cpu", "")
-    commit = (environment.get("commit") or {}).get("hash", "")[:10]
-    return f"{data['benchmark']}, {data['device']}: {machine} {commit} {environment.get('time', '')}"
+def _rows(cases: list[dict[str, Any]]) -> tuple[dict[int, tuple[float, str]], list[tuple[float, str]]]:
+    """index of a case -> (its line, its label); (line, text) of the heading over each kind."""
+    rows, heads, line = {}, [], 0.0
+    for kind in dict.fromkeys(c["kind"] for c in cases):
+        heads.append((line, tables.KINDS.get(kind, kind)))
+        line += 1
+        for n, case in enumerate(cases):
+            if case["kind"] == kind:
+                rows[n] = (line, case["name"])
+                line += 1
+    return rows, heads
 
 
-def _roofline(axes: Any, data: dict[str, Any]) -> None:
-    """A bar of what was reached; a mark for memcpy of the same run, one for the sector limit."""
-    cases = data["cases"]
-    rows = range(len(cases))
-    axes.barh(rows, [c["gb_per_s"]["gputensor"] for c in cases], height=0.6, color=OURS, label="gputensor")
-    memcpy = [c["memcpy_gb_per_s"] for c in cases]
-    axes.scatter(memcpy, rows, marker="|", s=90, color="#222220", label="memcpy, same run")
-    bound = [m * c["bytes"] / c["sector_bytes"] for m, c in zip(memcpy, cases)]
-    lower = [(b, r) for b, m, r in zip(bound, memcpy, rows) if b < 0.99 * m]
-    if lower:
-        axes.scatter(*zip(*lower), marker="|", s=90, color="#c23b3b", label="limit of memory sectors")
-    axes.set_xlabel("GB/s, bytes read and written", fontsize=8)
+def _frame(axes: Any, rows: dict[int, tuple[float, str]], heads: list[tuple[float, str]], count: int) -> None:
+    axes.set_ylim(count - 0.4, -0.6)
+    axes.set_yticks([y for y, _ in rows.values()], [label for _, label in rows.values()], fontsize=7.5)
+    for y, text in heads:
+        axes.annotate(
+            text, (0.02, y), xycoords=("figure fraction", "data"), fontsize=7.5, fontweight="bold",
+            va="center", color=MUTED, annotation_clip=False,
+        )  # fmt: skip
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+    axes.tick_params(axis="y", length=0, pad=5)
+    axes.tick_params(axis="x", labelsize=8, color=MUTED)
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
 
 
-def _ratio(axes: Any, data: dict[str, Any]) -> None:
-    """A dot per peer, to the right of 1 where gputensor is faster."""
-    for peer, colour in zip(data["peers"], PEERS):
-        found = [(c["ratio"][peer], row) for row, c in enumerate(data["cases"]) if peer in c["ratio"]]
-        if found:
-            axes.scatter(*zip(*found), s=16, color=colour, label=peer)
+def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: float) -> None:
+    """Title, machine and legend, each on a line of its own above the axes."""
+    figure.text(0.02, 1 - 0.26 / height, title, fontsize=11.5, fontweight="bold", va="center")
+    figure.text(0.02, 1 - 0.50 / height, _machine(data), fontsize=8, color=MUTED, va="center")
+    marks = dict(zip(*reversed(axes.get_legend_handles_labels())))
+    order = sorted(marks, key=lambda label: (label == LIMIT_LABEL, label != "gputensor"))
+    figure.legend(
+        [marks[label] for label in order], order, loc="center left", bbox_to_anchor=(0.015, 1 - 0.78 / height),
+        ncols=6, fontsize=8, frameon=False, handletextpad=0.5, columnspacing=1.6, borderpad=0,
+    )  # fmt: skip
+
+
+def _machine(data: dict[str, Any]) -> str:
+    e = data.get("environment", {})
+    parts = [e.get("gpu", {}).get("name") or f"{e.get('cpu', '')}, {e.get('cpus', '')} CPUs"]
+    if data.get("threads"):
+        parts.append(f"{data['threads']} threads each")
+    parts += [(e.get("commit") or {}).get("hash", "")[:10], e.get("time", "")[:10]]
+    if data["is_emulated"]:
+        parts.insert(0, "EMULATED, no figures of a GPU")
+    return "  ·  ".join(p for p in parts if p)
+
+
+def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
+    """A bar of what was reached, within a paler one of what memcpy reached in the same rounds."""
+    lines = [y for (y, _), _ in cases]
+    memcpy = [c["memcpy_gb_per_s"] for _, c in cases]
+    ours = [c["gb_per_s"]["gputensor"] for _, c in cases]
+    # A copy that fits into a cache has a roof far above the others; the axis ends before it.
+    usual = sorted(memcpy)[int(0.9 * (len(memcpy) - 1))]
+    end = 1.16 * max([usual, *ours])
+    axes.barh(lines, [min(m, end) for m in memcpy], height=0.72, color=ROOF, label="memcpy, same rounds")
+    axes.barh(lines, ours, height=0.72, color=OURS, label="gputensor")
+    limits = [(m * c["bytes"] / c["sector_bytes"], y, m) for m, ((y, _), c) in zip(memcpy, cases)]
+    limits = [(limit, y) for limit, y, m in limits if limit < 0.99 * m]
+    if limits:
+        axes.vlines(
+            [x for x, _ in limits], [y - 0.45 for _, y in limits], [y + 0.45 for _, y in limits],
+            color=LIMIT, linewidth=1.8, label=LIMIT_LABEL,
+        )  # fmt: skip
+    for (y, _), case in cases:
+        reached, roof = case["gb_per_s"]["gputensor"], case["memcpy_gb_per_s"]
+        share = f"{100 * case['share_of_memcpy']:.0f} %"
+        if roof > end:
+            share += f" of {roof:.0f} GB/s →"
+        axes.annotate(
+            share, (reached, y), xytext=(3, -0.4), textcoords="offset points", fontsize=6.5, va="center", color=INK
+        )
+    axes.set_xlim(0, end)
+    axes.set_xlabel("GB/s of bytes read and written", fontsize=8.5)
+    return f"{len(cases)} copies, and what memory allows"
+
+
+def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
+    """A mark for each peer, to the right of 1 where gputensor is faster; 2 is as far from 1 as 1/2."""
+    found = [r for _, c in cases for r in c["ratio"].values()]
+    low, high = min(0.8, 0.85 * min(found)), max(2.2, 1.25 * max(found))
+    for (y, _), case in cases:
+        ends = [1, *case["ratio"].values()]
+        axes.hlines(y, min(ends), max(ends), color=GRID, linewidth=2.5, zorder=1)
+    for peer in data["peers"]:
+        points = [(c["ratio"][peer], y) for (y, _), c in cases if peer in c["ratio"]]
+        if points:
+            colour, marker = PEERS[peer]
+            axes.scatter(
+                *zip(*points), s=26, color=colour, marker=marker, label=tables.NAMES[peer], zorder=3,
+                edgecolors="white", linewidths=0.5,
+            )  # fmt: skip
     axes.set_xscale("log")
-    axes.axvline(1, color=LIMIT, linewidth=1)
-    axes.set_xlabel("how many times as long the peer takes", fontsize=8)
+    axes.set_xlim(low, high)
+    axes.axvspan(low, 1, color="#fdf0ea", zorder=0, linewidth=0)
+    axes.axvline(1, color=INK, linewidth=1.1, zorder=2)
+    ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]
+    axes.set_xticks(ticks, [f"{t:g}×" for t in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("time of the peer by gputensor's: right of 1× gputensor is faster", fontsize=8.5)
+    return f"{len(cases)} copies: how many times as long each library takes"

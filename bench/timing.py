@@ -1,4 +1,4 @@
-"""Times callables against each other in one process: rounds alternate, medians are kept.
+"""Times callables against each other in one process: they take turns, medians are kept.
 
 A machine drifts and is shared, so an absolute time says little; the ratio of two medians from
 alternating rounds says what the difference is.
@@ -6,6 +6,8 @@ alternating rounds says what the difference is.
 
 from __future__ import annotations
 
+import math
+import random
 import statistics
 import sys
 import time
@@ -45,22 +47,67 @@ class Sample:
 def alternate(
     sides: Sequence[Callable[[], Any]], rounds: int = 101, round_ms: float = 1.0,
     finish: Callable[[], None] | None = None, clock: Clock | None = None,
+    until: Callable[[list[Sample]], bool] | None = None, is_fair: Callable[[], bool] | None = None,
 ) -> list[Sample]:  # fmt: skip
-    """Time each callable `rounds` times, in turns: A B C, C B A, A B C, …
+    """Time each callable `rounds` times, in turns that are shuffled anew: A B C, B A C, A C B, …
+
+    Nobody follows himself, into caches that he filled, and nobody always follows the same one.
 
     round_ms: about how long a round of one callable takes; short rounds keep most of them free of
     what else runs on the machine. finish: called at the end of each round
     inside the timing, to wait for a device. clock: times a round by a device's events instead.
+    until: looks at the samples after each round and may end it all sooner. is_fair: asked after each
+    round; one that was not is measured again, but at most `rounds` of them are: then they count.
     """
     counts = [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
     turns = list(zip(sides, counts, samples))
-    for _ in range(rounds):
+    shuffle, last = random.Random(0).shuffle, None
+    done = unfair = 0
+    while done < rounds and not (until is not None and done and until(samples)):
+        taken = []
+        while len(turns) > 1 and turns[0] is last:
+            shuffle(turns)
+        last = turns[-1]
         for side, count, sample in turns:
-            taken = _time(side, count, finish) if clock is None else clock(side, count)
-            sample.ns.append(taken / count)
-        turns.reverse()  # nobody always runs in the caches that the same one leaves behind
+            ns = _time(side, count, finish) if clock is None else clock(side, count)
+            taken.append((sample, ns / count))
+        shuffle(turns)
+        if is_fair is not None and not is_fair() and unfair < rounds:
+            unfair += 1
+            continue
+        for sample, ns_per_call in taken:
+            sample.ns.append(ns_per_call)
+        done += 1
     return samples
+
+
+# Rounds that every case gets, before it may be called steady.
+LEAST_ROUNDS = 10
+
+
+def steady(noise: float, limit_s: float) -> Callable[[list[Sample]], bool]:
+    """For `until`: how all compare with the first is known to `noise`, or `limit_s` are over.
+
+    noise: of half the interval in which the median ratio lies with 99 % confidence, relatively.
+    """
+    end = time.monotonic() + limit_s
+
+    def until(samples: list[Sample]) -> bool:
+        first, *others = samples
+        if len(first.ns) < LEAST_ROUNDS:
+            return False
+        if time.monotonic() > end:
+            return True
+        known = (median_interval([b / a for a, b in zip(first.ns, s.ns)]) for s in others)
+        return all(high - low <= 2 * noise * middle for low, middle, high in known)
+
+    return until
+
+
+def call_s(side: Callable[[], Any], finish: Callable[[], None] | None = None) -> float:
+    """Seconds of one call."""
+    return _time(side, 1, finish) / 1e9
 
 
 def _calls_for(side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None) -> int:
@@ -85,6 +132,21 @@ def _time(side: Callable[[], Any], count: int, finish: Callable[[], None] | None
     if finish is not None:
         finish()
     return time.perf_counter_ns() - begin
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """(low, median, high): the median lies between low and high with 99 % confidence.
+
+    By order statistics, so no distribution is assumed.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    reach = math.ceil(_Z99 * math.sqrt(n) / 2)
+    middle = statistics.median(ordered)
+    return ordered[max(0, n // 2 - reach)], middle, ordered[min(n - 1, (n - 1) // 2 + reach)]
+
+
+_Z99 = 2.576
 
 
 def ratio(peer: Sample, ours: Sample) -> float:

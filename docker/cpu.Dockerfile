@@ -1,25 +1,38 @@
-# gputensor without a GPU: by default the host-cost benchmark against NumPy, and PyTorch where it is added.
+# gputensor without a GPU: measures the 38 layout copies and writes record and plots to /out.
 #   docker build -f docker/cpu.Dockerfile -t gputensor-cpu .
-#   docker run --rm -v "$PWD/out:/out" gputensor-cpu
-ARG BASE=python:3.12-slim-bookworm
-FROM ${BASE}
+#   docker run --rm --read-only --tmpfs /tmp -v "$PWD/out:/out" gputensor-cpu
+# --target peers adds PyTorch, which is larger than all the rest together.
+ARG BASE=python:3.12.11-slim-bookworm
+FROM ${BASE} AS base
 
-# --build-arg PEERS="torch==2.13.0" adds the peer; it is larger than all the rest together.
-ARG PEERS=""
 WORKDIR /gputensor
-
-# Dependencies first: they change less often than the source.
+# Wheels first, by hash: they change less often than the source.
+COPY docker/requirements/base.txt docker/requirements/
 RUN python3 -m venv /venv \
-    && /venv/bin/python -m pip install --no-cache-dir --quiet "numpy>=2.0" ml_dtypes pillow matplotlib ${PEERS}
+    && /venv/bin/python -m pip install --no-cache-dir --quiet --require-hashes -r docker/requirements/base.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY gputensor gputensor
 COPY bench bench
-RUN /venv/bin/python -m pip install --no-cache-dir --quiet --no-deps --editable . \
+# The root file system is read-only when the image runs, so what Python and matplotlib keep is made here.
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 MPLCONFIGDIR=/venv/matplotlib
+RUN python3 -m pip install --no-cache-dir --quiet --no-deps --no-build-isolation --editable . \
+    && python3 -m compileall -q gputensor bench \
+    && python3 -c "import matplotlib.pyplot" \
     && useradd --create-home --uid 1000 bench \
     && mkdir /out && chown bench /out
-
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
-USER bench
+# What a record says of the build: --build-arg COMMIT="$(git rev-parse HEAD)".
+ARG COMMIT=""
+ENV GPUTENSOR_COMMIT=${COMMIT}
 VOLUME /out
-WORKDIR /gputensor
-CMD ["python3", "-m", "bench", "run", "overhead", "--out", "/out"]
+CMD ["python3", "-m", "bench", "run", "layout", "--device", "cpu", "--out", "/out"]
+
+FROM base AS peers
+# PyTorch's CPU wheel has its own index and no hash of ours; what it needs is locked.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY docker/requirements/peers-cpu.txt docker/requirements/
+RUN python3 -m pip install --no-cache-dir --quiet --require-hashes -r docker/requirements/peers-cpu.txt \
+    && python3 -m pip install --no-cache-dir --quiet --no-deps --extra-index-url "${TORCH_INDEX}" torch==2.13.0+cpu
+USER bench
+
+FROM base AS lean
+USER bench

@@ -1,27 +1,49 @@
-# gputensor on an NVIDIA GPU: CuPy and NVRTC come as wheels, so a plain Python image is enough.
+# gputensor on an NVIDIA GPU: measures the 38 layout copies and writes record and plots to /out. CuPy
+# and NVRTC come as wheels, so a plain Python image is enough.
 #   docker build -f docker/cuda.Dockerfile -t gputensor-cuda .
-#   docker run --rm --gpus all -v "$PWD/out:/out" gputensor-cuda
-ARG BASE=python:3.12-slim-bookworm
-FROM ${BASE}
+#   docker run --rm --gpus all --read-only --tmpfs /tmp -v "$PWD/out:/out" gputensor-cuda
+# --target peers adds PyTorch with its CUDA libraries.
+ARG BASE=python:3.12.11-slim-bookworm
+FROM ${BASE} AS base
 
 # cuda12 or cuda13, whichever the host's driver can run.
 ARG EXTRA=cuda12
-ARG PEERS=""
 WORKDIR /gputensor
-
+# Wheels first, by hash: they change less often than the source.
+COPY docker/requirements/base.txt docker/requirements/${EXTRA}.txt docker/requirements/
+RUN python3 -m venv /venv \
+    && /venv/bin/python -m pip install --no-cache-dir --quiet --require-hashes \
+        -r docker/requirements/base.txt -r docker/requirements/${EXTRA}.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY gputensor gputensor
-RUN python3 -m venv /venv \
-    && /venv/bin/python -m pip install --no-cache-dir --quiet --editable ".[demo,${EXTRA}]" ${PEERS} \
+COPY bench bench
+# The root file system is read-only when the image runs, so what Python and matplotlib keep is made here.
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 MPLCONFIGDIR=/venv/matplotlib \
+    GPUTENSOR_CACHE_DIR=/venv/kernels CUPY_CACHE_DIR=/tmp/cupy
+RUN python3 -m pip install --no-cache-dir --quiet --no-deps --no-build-isolation --editable . \
+    && python3 -m compileall -q gputensor bench \
+    && python3 -c "import matplotlib.pyplot" \
     && useradd --create-home --uid 1000 bench \
     && mkdir /out && chown bench /out
-COPY bench bench
-
+# Kernels for these GPUs are compiled now, by NVRTC, which needs no GPU: A100, L4 and RTX 40, H100 and
+# H200, B200, RTX 50. Another GPU compiles what it needs when it runs. WARM=--all takes every kernel.
+ARG ARCHS="sm_80 sm_89 sm_90 sm_100 sm_120"
+ARG WARM=""
+RUN gputensor cache warm ${WARM} $(printf -- '--arch %s ' ${ARCHS}) && rm -rf /tmp/cupy
+# What a record says of the build: --build-arg COMMIT="$(git rev-parse HEAD)".
+ARG COMMIT=""
+ENV GPUTENSOR_COMMIT=${COMMIT}
 # The NVIDIA container runtime mounts the driver for these.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 # No silent CPU run: without a device the command ends with one sentence.
-ENV GPUTENSOR_CUDA=required PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
-USER bench
+ENV GPUTENSOR_CUDA=required
 VOLUME /out
-WORKDIR /gputensor
-CMD ["python3", "-m", "bench", "run", "overhead", "--device", "cuda:0", "--out", "/out"]
+CMD ["python3", "-m", "bench", "run", "layout", "--device", "cuda:0", "--out", "/out"]
+
+FROM base AS peers
+COPY docker/requirements/peers-cuda.txt docker/requirements/
+RUN python3 -m pip install --no-cache-dir --quiet --require-hashes -r docker/requirements/peers-cuda.txt
+USER bench
+
+FROM base AS lean
+USER bench

@@ -1,0 +1,223 @@
+"""What the benchmarks of copies share: how a case is measured, what its figures are, the table.
+
+`layout` and `pack` say what is copied; a Session measures it beside the peers and memcpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+from . import gpu_state, layout_sides, nvml, peers, timing
+from .places import WrongResult
+
+# On the CPU, for every library that has such a setting.
+THREADS = 2
+# What must hold. CPU: geometric mean against the peers over cases of at least 1 MiB, and the worst.
+CPU_TORCH, CPU_NUMPY, CPU_WORST_NUMPY, CPU_FROM_BYTES = 1.0, 2.5, 0.95, 1 << 20
+# CUDA: share of same-run memcpy, geometric mean and worst; against the peers.
+CUDA_SHARE, CUDA_WORST_SHARE, CUDA_TORCH, CUDA_CUPY, CUDA_WORST_PEER = 0.88, 0.60, 2.0, 2.5, 0.97
+# Nothing is copied faster than this times the best memcpy of the same size: beyond lies an error.
+# Broadcasts write more than they read, which memory takes faster; a CPU's clock and caches waver.
+ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
+# A case is measured until its ratios are known to this, or for so long; kind: (rounds, seconds).
+NOISE = 0.005
+MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
+# Milliseconds of a round: short on a CPU, which others use too; long beside what an event costs.
+ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
+# A peer that takes longer for one copy is not measured.
+SLOWEST_S = 2.0
+
+
+class Skipped(Exception):
+    """Why a library is not measured in a case."""
+
+
+class Session:
+    """One run of one benchmark: the device, the peers that are there, and how long to measure."""
+
+    def __init__(self, name: str, device: str, wanted: Iterable[str], rounds: int | None) -> None:
+        self.name, self.device, self.rounds = name, device, rounds
+        self.kind = device.partition(":")[0]
+        if self.kind == "cpu":
+            gt.set_num_threads(THREADS)
+        wanted = tuple(wanted)
+        self.peers = [name for name in wanted if peers.find(name, device) is not None]
+        self.skipped = {name: peers.why_not(name, device) for name in wanted if name not in self.peers}
+        for peer in self.peers if self.kind == "cpu" else ():
+            peers.set_threads(peer, THREADS)
+
+    def measure(
+        self, place: Any, make: Callable[[str], Any], verify: Callable[[Any, str], None],
+        moved: int, sectors: int, limit: str,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The figures of a case.
+
+        make: a library's name -> its callable, or why there is none. verify: (callable, name) ->
+        WrongResult where it does not write what it has to. moved, sectors: bytes. limit: which of
+        ROOFLINE holds.
+        """
+        ours = make("gputensor")
+        verify(ours, "gputensor")
+        sides, skipped = {"gputensor": ours}, {}
+        for name in self.peers:
+            try:
+                sides[name] = self._peer(place, make(name), verify, name)
+            except Skipped as reason:
+                skipped[name] = str(reason)
+        plain = layout_sides.memcpys(place, moved, buffers(self.kind, moved))
+        sides |= {"again": ours, **plain}
+        watch = gpu_state.Watch(_nvml(place), peers.bus_id(self.device))
+        rounds, limit_s = MOST[self.kind]
+        samples = timing.alternate(
+            list(sides.values()), self.rounds or rounds, ROUND_MS[self.kind], place.finish, place.clock,
+            until=None if self.rounds else timing.steady(NOISE, limit_s), is_fair=watch.is_fair,
+        )  # fmt: skip
+        verify(ours, "gputensor, afterwards,")
+        found = row(dict(zip(sides, samples)), list(plain), moved, sectors, limit)
+        return found | {"skipped": skipped, "state": watch.state()}
+
+    def _peer(self, place: Any, side: Any, verify: Callable[[Any, str], None], name: str) -> Any:
+        if isinstance(side, str):
+            raise Skipped(side)
+        try:
+            verify(side, name)
+            taken_s = timing.call_s(side, place.finish)
+        except WrongResult:
+            raise
+        except Exception as error:  # a peer's own failure is no failure of the benchmark
+            raise Skipped(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from None
+        if taken_s > SLOWEST_S:
+            raise Skipped(f"one copy takes {taken_s:.0f} s")
+        return side
+
+    def data(self, cases: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a record holds of the run."""
+        data: dict[str, Any] = {
+            "benchmark": self.name, "device": self.device, "peers": self.peers, "skipped": self.skipped,
+            "threads": THREADS if self.kind == "cpu" else None, "cases": cases,
+            "is_emulated": self.kind != "cpu" and bool(gt.cuda.is_emulated()),
+        }  # fmt: skip
+        data["summary"] = summary(data)
+        return data
+
+
+def buffers(kind: str, moved: int) -> int:
+    """How many pairs take turns: on a GPU three, so that no copy finds its source in the L2 cache."""
+    return 3 if kind == "cuda" and not gt.cuda.is_emulated() and moved >= 1 << 22 else 1
+
+
+def _nvml(place: Any) -> nvml.Device | None:
+    bus_id = peers.bus_id(place.device)
+    try:
+        return None if bus_id is None else nvml.Device(bus_id)
+    except nvml.Absent:
+        return None
+
+
+def row(
+    samples: dict[str, timing.Sample], plain: list[str], moved: int, sectors: int, limit: str
+) -> dict[str, Any]:
+    """The figures of a case. limit: which of ROOFLINE is held against the best round of memcpy."""
+    ours = samples["gputensor"]
+    memcpy = min((samples[name] for name in plain), key=lambda s: s.median_ns)
+    best = min(samples[name].best_ns for name in plain)
+    peers_of = [n for n in samples if n not in ("gputensor", "again", *plain)]
+    return {
+        "bytes": moved, "sector_bytes": sectors,
+        "ns": {n: s.median_ns for n, s in samples.items()},
+        "quartiles_ns": {n: s.quartiles_ns for n, s in samples.items()},
+        "samples_ns": {n: s.ns for n, s in samples.items()},
+        "gb_per_s": {n: moved / s.median_ns for n, s in samples.items()},
+        "memcpy_gb_per_s": moved / memcpy.median_ns,
+        "share_of_memcpy": timing.ratio(memcpy, ours),
+        "share_of_sectors": timing.ratio(memcpy, ours) * sectors / moved,
+        "ratio": {n: timing.ratio(samples[n], ours) for n in peers_of},
+        "again": timing.ratio(samples["again"], ours),
+        "above_roofline": [
+            n for n in samples if n not in plain and samples[n].median_ns * ROOFLINE[limit] < best
+        ],
+        "verified": True,
+    }  # fmt: skip
+
+
+# --- what it adds up to ---------------------------------------------------------------------------
+
+
+def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cases that means are taken over: on the CPU those that write at least 1 MiB."""
+    if data["device"] != "cpu":
+        return data["cases"]
+    return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]
+
+
+def summary(data: dict[str, Any]) -> dict[str, Any]:
+    cases = counted(data)
+    found: dict[str, Any] = totals(cases, data["peers"]) | {
+        "again": timing.geomean(c["again"] for c in cases),
+        "noise": float(np.median([_spread(c) for c in cases])),
+    }
+    kinds = dict.fromkeys(c["kind"] for c in cases)
+    found["by_kind"] = {k: totals([c for c in cases if c["kind"] == k], data["peers"]) for k in kinds}
+    return found
+
+
+def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+    """Geometric means and worst cases."""
+    shares = [share(c) for c in cases]
+    found: dict[str, Any] = {
+        "cases": len(cases), "geomean_share_of_memcpy": timing.geomean(shares),
+        "worst_share_of_memcpy": min(shares),
+    }  # fmt: skip
+    for peer in names:
+        ratios = [c["ratio"][peer] for c in cases if peer in c["ratio"]]
+        if ratios:
+            found[f"geomean_vs_{peer}"], found[f"worst_vs_{peer}"] = timing.geomean(ratios), min(ratios)
+    return found
+
+
+def share(case: dict[str, Any]) -> float:
+    """Of memcpy; where sectors bind, of what they allow."""
+    return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
+
+
+def _spread(case: dict[str, Any]) -> float:
+    low, high = case["quartiles_ns"]["gputensor"]
+    return float((high - low) / case["ns"]["gputensor"])
+
+
+def impossible(data: dict[str, Any]) -> list[str]:
+    """Figures that say that something was not measured, a sentence each."""
+    if data["is_emulated"]:
+        return []
+    return [
+        f"{c['name']}: {', '.join(c['above_roofline'])} is faster than memory allows"
+        for c in data["cases"] if c["above_roofline"]
+    ]  # fmt: skip
+
+
+def failures(data: dict[str, Any]) -> list[str]:
+    """Which budgets the data misses, a sentence each."""
+    total = data["summary"]
+    if data["is_emulated"]:
+        return []
+    limits: list[tuple[str, float]]
+    if data["device"] == "cpu":
+        limits = [
+            ("geomean_vs_torch", CPU_TORCH), ("geomean_vs_numpy", CPU_NUMPY),
+            ("worst_vs_numpy", CPU_WORST_NUMPY),
+        ]  # fmt: skip
+    else:
+        limits = [
+            ("geomean_share_of_memcpy", CUDA_SHARE), ("worst_share_of_memcpy", CUDA_WORST_SHARE),
+            ("geomean_vs_torch", CUDA_TORCH), ("geomean_vs_cupy", CUDA_CUPY),
+            ("worst_vs_torch", CUDA_WORST_PEER), ("worst_vs_cupy", CUDA_WORST_PEER),
+        ]  # fmt: skip
+    return [
+        f"{name.replace('_', ' ')} {total[name]:.2f} is below {limit}"
+        for name, limit in limits if name in total and total[name] < limit
+    ]  # fmt: skip

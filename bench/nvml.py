@@ -1,0 +1,65 @@
+"""NVIDIA's management library, which comes with the driver: clocks, temperature, power, throttling.
+
+Fast enough to be asked after every round of a measurement, which nvidia-smi is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+# enums of nvml.h: clock types, the sensor of the GPU itself, reasons for lower clocks.
+_SM, _MEMORY = 1, 2
+_GPU_SENSOR = 0
+REASONS = {
+    0x1: "idle", 0x2: "clocks set by the user", 0x4: "software power cap", 0x8: "hardware slowdown",
+    0x10: "sync boost", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake", 0x100: "display clocks",
+}  # fmt: skip
+
+
+class Absent(RuntimeError):
+    """There is no driver, or it does not answer."""
+
+
+class Device:
+    """One GPU. bus_id: its PCI bus id, since indices of CUDA and of the driver differ."""
+
+    def __init__(self, bus_id: str, library: Any = None) -> None:
+        try:
+            self._library = library or ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError as error:
+            raise Absent(str(error)) from None
+        self._call("nvmlInit_v2")
+        self._handle = ctypes.c_void_p()
+        self._call("nvmlDeviceGetHandleByPciBusId_v2", bus_id.encode(), ctypes.byref(self._handle))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise Absent(f"{name} gives {status}")
+
+    def _ask(self, name: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
+        """A number of the device; None where it has no such thing."""
+        found = kind()
+        try:
+            self._call(name, self._handle, *arguments, ctypes.byref(found))
+        except Absent:
+            return None
+        return int(found.value)
+
+    def default_clock_mhz(self) -> int | None:
+        """The SM clock that the device runs at if nothing holds it back."""
+        return self._ask("nvmlDeviceGetDefaultApplicationsClock", _SM) or self._ask("nvmlDeviceGetMaxClockInfo", _SM)
+
+    def state(self) -> dict[str, Any]:
+        """sm_clock_mhz, memory_clock_mhz, temperature_c, power_w (None: not told), throttle_reasons."""
+        power_mw = self._ask("nvmlDeviceGetPowerUsage")
+        reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong) or 0
+        return {
+            "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", _SM),
+            "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", _MEMORY),
+            "temperature_c": self._ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
+            "power_w": None if power_mw is None else power_mw / 1000,
+            "throttle_reasons": [name for bit, name in REASONS.items() if reasons & bit],
+        }

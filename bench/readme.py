@@ -1,0 +1,92 @@
+"""The figures of a page, written from records: between two markers stands what a record gives.
+
+    <!-- bench:layout-cpu -->
+    …
+    <!-- /bench:layout-cpu -->
+
+`python -m bench report bench/results/layout-cpu.json --readme README.md` writes what is between
+them; nobody types it. Where there is no record, it says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from . import record as records
+from . import tables
+
+RESULTS = Path(__file__).parent / "results"
+_BLOCK = re.compile(r"(<!-- bench:([\w-]+) -->\n)(.*?)(<!-- /bench:\2 -->)", re.DOTALL)
+
+
+def names(page: str) -> list[str]:
+    """Of the records that a page has blocks for."""
+    return [match[2] for match in _BLOCK.finditer(page)]
+
+
+def block(name: str, folder: Path, page: Path) -> str:
+    """What a page at `page` shows of the record `name` in `folder`; ends in a newline."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        benchmark, _, device = name.rpartition("-")
+        return f"*No record yet; `{_command(benchmark, device)}` makes one.*\n"
+    data = records.read(path)
+    module = importlib.import_module(f"bench.{data['benchmark']}")
+    parts = [getattr(module, "brief", module.report)(data)]
+    for kind in ("ratio", "roofline"):
+        plot = folder / f"{name}-{kind}.png"
+        if plot.exists():
+            parts.append(f"![{_ALT[kind]}]({os.path.relpath(plot, page.parent)})")
+    return "\n\n".join([*parts, origin(data, os.path.relpath(path, page.parent))]) + "\n"
+
+
+_ALT = {
+    "ratio": "How many times as long each library takes, case by case",
+    "roofline": "GB/s of each case beside what memory allows",
+}
+
+
+def origin(data: dict[str, Any], path: str) -> str:
+    """Machine, versions, commit, and the command that does it again."""
+    e = data["environment"]
+    versions = [f"{tables.NAMES.get(n, n)} {e['versions'][n]}" for n in ("numpy", *data["peers"]) if n in e["versions"]]
+    gpu = e.get("gpu")
+    machine = [f"{e['cpu']}, {e['cpus']} CPUs"]
+    if gpu is not None:
+        machine.insert(0, f"{gpu['name']}, driver {gpu.get('driver_version', 'unknown')}")
+    if data.get("threads"):
+        machine.append(f"{data['threads']} threads for each library")
+    commit = e["commit"]["hash"][:10] if e["commit"] else "unknown"
+    kind = data["device"].partition(":")[0]
+    sentence = "; ".join([*machine, f"{e['system']}, Python {e['python']}, {', '.join(dict.fromkeys(versions))}"])
+    return (
+        f"{sentence}; commit {commit}, {e['time'][:10]}; record: [{os.path.basename(path)}]({path}). "
+        f"Again: `{_command(data['benchmark'], kind)}`."
+    )
+
+
+def _command(benchmark: str, device: str) -> str:
+    return f"python -m bench run {benchmark} --device {device} --out bench/results"
+
+
+def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool:
+    """Bring the blocks of a page up to date; only: that of one record. Returns whether it changed.
+
+    Raises: LookupError where the page has no such block.
+    """
+    text = page.read_text(encoding="utf-8")
+    if only is not None and only not in names(text):
+        raise LookupError(f"{page.name} has no block <!-- bench:{only} -->")
+
+    def fresh(match: re.Match[str]) -> str:
+        if only not in (None, match[2]):
+            return match[0]
+        return match[1] + block(match[2], folder, page) + match[4]
+
+    made = _BLOCK.sub(fresh, text)
+    page.write_text(made, encoding="utf-8")
+    return made != text

@@ -1,0 +1,180 @@
+"""Figures on a page are what the records give; nobody types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from bench import __main__ as command
+from bench import layout, plots, readme, record
+from bench.environment import _missing, environment
+
+ROOT = Path(__file__).parents[2]
+RECORDS = sorted((ROOT / "bench" / "results").glob("*.json"))
+PAGES = [page for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if readme.names(page.read_text())]
+
+
+@pytest.fixture(scope="module")
+def data():
+    before = gt.get_num_threads()
+    found = layout.run("cpu", rounds=3, only=(1, 12, 14, 33, 36, 37), libraries=("numpy", "opencv"), scale=16)
+    gt.set_num_threads(before)
+    around = environment("cpu", ["run", "layout"]) | {"commit": {"hash": "c" * 40, "dirty": False}}
+    return record.build(found, around | {"missing": []})
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    record.write(data, tmp_path / "results" / "layout-cpu.json")
+    page = "before\n<!-- bench:layout-cpu -->\nold\n<!-- /bench:layout-cpu -->\nafter\n"
+    (tmp_path / "PAGE.md").write_text(page)
+    return tmp_path
+
+
+def test_the_readme_has_blocks():
+    assert {"layout-cpu", "pack-cpu"} <= set(readme.names((ROOT / "README.md").read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_block_is_what_its_record_gives(page):
+    text = page.read_text(encoding="utf-8")
+    for match in readme._BLOCK.finditer(text):
+        assert match[3] == readme.block(match[2], readme.RESULTS, page), (
+            f"python -m bench report bench/results/{match[2]}.json --readme {page.relative_to(ROOT)}"
+        )
+
+
+def test_there_are_records():
+    assert RECORDS
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)
+def test_a_committed_record_is_valid_and_its_table_is_its_own(path):
+    data = record.read(path)
+    module = command._module(data)
+    page = path.with_suffix(".md")
+    if page.exists():
+        assert page.read_text(encoding="utf-8").startswith(module.report(data))
+
+
+def test_report_writes_the_block_and_nothing_else(folder, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    results, page = folder / "results", folder / "PAGE.md"
+    path = str(results / "layout-cpu.json")
+    assert command.main(["report", path, "--out", str(results), "--readme", str(page)]) == command.FINE
+    text = page.read_text()
+    assert text.startswith("before\n<!-- bench:layout-cpu -->\n| kind of copy | cases |")
+    assert text.endswith("<!-- /bench:layout-cpu -->\nafter\n") and "old" not in text
+    assert "(results/layout-cpu-ratio.png)" in text and "(results/layout-cpu-roofline.png)" in text
+    assert "commit cccccccccc" in text and f"NumPy {np.__version__}" in text
+    assert "`python -m bench run layout --device cpu --out bench/results`" in text
+    assert not readme.rewrite(page, results)  # once more changes nothing
+    assert sorted(p.name for p in results.iterdir()) == [
+        "layout-cpu-ratio.png", "layout-cpu-roofline.png", "layout-cpu.json", "layout-cpu.md",
+    ]  # fmt: skip
+
+
+def test_an_incomplete_record_is_not_published(folder, data, capsys):
+    raw = json.loads(json.dumps(data))
+    raw["gputensor"]["environment"]["missing"] = ["a clean commit"]
+    path = folder / "results" / "layout-cpu.json"
+    record.write(raw, path)
+    before = (folder / "PAGE.md").read_text()
+    assert command.main(["report", str(path), "--readme", str(folder / "PAGE.md")]) == command.MISSED
+    assert (folder / "PAGE.md").read_text() == before
+    assert "it lacks a clean commit" in capsys.readouterr().out
+
+
+def test_a_page_without_the_block_is_bad_input(folder, capsys):
+    path = str(folder / "results" / "layout-cpu.json")
+    (folder / "OTHER.md").write_text("nothing\n")
+    assert command.main(["report", path, "--readme", str(folder / "OTHER.md")]) == command.BAD_INPUT
+    assert "has no block <!-- bench:layout-cpu -->" in capsys.readouterr().err
+
+
+def test_without_a_record_a_block_says_how_to_make_one(tmp_path):
+    said = readme.block("pack-cuda", tmp_path, tmp_path / "README.md")
+    assert said == "*No record yet; `python -m bench run pack --device cuda --out bench/results` makes one.*\n"
+
+
+def test_what_a_published_record_lacks():
+    complete = {"commit": {"hash": "c", "dirty": False}, "load": 0.2, "cpus": 2}
+    assert _missing(complete) == []
+    assert _missing(complete | {"load": 1.3}) == ["an idle machine (load 1.3 on 2 CPUs)"]
+    assert _missing(complete | {"commit": None}) == ["a clean commit"]
+    gpu = {"emulated": False, "driver_version": "580", "other_processes": 0}
+    assert _missing(complete | {"gpu": gpu}) == []
+    assert _missing(complete | {"gpu": gpu | {"other_processes": 2}}) == ["a GPU of its own (2 other processes)"]
+    assert _missing(complete | {"gpu": {"emulated": True}}) == ["a real GPU"]
+    assert _missing(complete | {"gpu": {"emulated": False}}) == ["nvidia-smi"]
+
+
+def test_a_part_of_a_benchmark_is_not_published(tmp_path):
+    part = ["run", "layout", "--scale", "64", "--rounds", "1", "--cases", "1", "--peers", "numpy"]
+    assert command.main([*part, "--out", str(tmp_path)]) == command.FINE
+    found = record.read(tmp_path / "layout-cpu.json")["environment"]
+    assert "the whole benchmark (--scale, --cases or --rounds)" in found["missing"]
+    assert found["argv"] == [*part, "--out", str(tmp_path)]
+
+
+def test_the_commit_of_an_image_is_that_of_its_build(monkeypatch, tmp_path):
+    from bench import environment as module
+
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setenv("GPUTENSOR_COMMIT", "abc")
+    assert module._commit() == {"hash": "abc", "dirty": False}
+    monkeypatch.setenv("GPUTENSOR_COMMIT", "")
+    assert module._commit() is None
+
+
+# --- plots ------------------------------------------------------------------------------------------
+
+
+def overlaps(boxes):
+    return [
+        (a[0], b[0]) for n, a in enumerate(boxes) for b in boxes[n + 1 :]
+        if a[1].overlaps(b[1]) and a[0] != b[0]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("peers", [("numpy",), ("numpy", "torch", "torch.compile", "cupy", "opencv")])
+def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypatch, peers):
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from matplotlib.figure import Figure
+
+    seen = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (seen.append(self), save(self, *a, **k))[1])
+    ours = json.loads(json.dumps(data["gputensor"])) | {"peers": list(peers)}
+    for case in ours["cases"]:
+        case["ratio"] = {peer: 1.5 + n for n, peer in enumerate(peers)}
+    paths = plots.draw(ours, tmp_path)
+    assert [p.name for p in paths] == ["layout-cpu-roofline.png", "layout-cpu-ratio.png"]
+    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
+    for figure in seen:
+        figure.draw_without_rendering()  # savefig has gone back to another resolution
+        (axes,) = figure.axes
+        (legend,) = figure.legends
+        labels = [t.get_text() for t in legend.get_texts()]
+        expected = len(peers) if axes.get_xscale() == "log" else 3
+        assert len(labels) == expected and axes.get_xlabel()
+        ticks = [(t.get_text(), t.get_window_extent()) for t in axes.get_yticklabels()]
+        heads = [(t.get_text(), t.get_window_extent()) for t in axes.texts]
+        words = [(t.get_text(), t.get_window_extent()) for t in (*figure.texts, *legend.get_texts())]
+        low, high = axes.get_xlim()
+        shown = [t for t in axes.get_xticklabels() if low <= t.get_position()[0] <= high]
+        assert len(shown) > 1
+        xs = [(t.get_text(), t.get_window_extent()) for t in (*shown, axes.xaxis.label)]
+        assert not overlaps([*ticks, *heads, *words, *xs])
+        whole = figure.bbox
+        for text, box in [*ticks, *heads, *words, *xs]:
+            assert whole.x0 <= box.x0 and box.x1 <= whole.x1, text
+    matplotlib.pyplot.close("all")
+
+
+def test_a_record_without_rates_gives_no_plot(tmp_path):
+    assert plots.draw({"benchmark": "overhead", "device": "cpu", "cases": [{"name": "a", "ns": {}}]}, tmp_path) == []
