@@ -279,7 +279,7 @@ def test_two_libraries_two_streams_are_ordered(monkeypatch):
 def test_the_cuda_array_interface_is_read(monkeypatch):
     """Negative strides and another library's stream; no memory is touched."""
     fake = types.SimpleNamespace(
-        is_emulated=False, is_available=lambda: True, current_device=lambda: 0
+        is_emulated=False, is_available=lambda: True, device_of=lambda ptr: 0
     )
     monkeypatch.setattr(runtime, "_chosen", fake)
     owner = types.SimpleNamespace(

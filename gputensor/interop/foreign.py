@@ -33,13 +33,16 @@ class Seen:
 
     address: of the first element. strides: in bytes, negative ones too. array: the ndarray of CPU
     memory, None elsewhere. stream: the library's current stream as an address, None where it is
-    ours. keeper: what keeps the memory alive and readable.
+    ours. keeper: what keeps the memory alive and readable. is_readonly: its library says so.
     """
 
     __slots__ = (
         "library", "owner", "place", "dtype", "sizes", "stride_bytes", "address", "array", "stream",
-        "keeper",
+        "keeper", "is_readonly",
     )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.is_readonly = False
 
     library: str
     owner: Any
@@ -51,6 +54,7 @@ class Seen:
     array: Any
     stream: int | None
     keeper: Any
+    is_readonly: bool
 
     @property
     def _geometry(self) -> Geometry:
@@ -137,7 +141,7 @@ def _of_tensor(op: str, arg: str, owner: Any, tensor: Tensor, library: str) -> S
     found.place, found.dtype, found.stream = tensor._device, shape.dtype, None
     found.sizes, found.stride_bytes = shape.sizes, shape.stride_bytes
     found.array = tensor._get_array() if found.place is CPU else None
-    found.address = tensor.data_ptr()
+    found.address, found.is_readonly = tensor.data_ptr(), library == "jax"
     return found
 
 
@@ -213,17 +217,24 @@ def _of_cuda(op: str, arg: str, x: Any, interface: dict[str, Any], library: str)
             op, arg, "have a dtype that tensors have and no mask", errors.Got(interface["typestr"]),
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
-    where = getattr(x, "device", None)
-    index = where.id if library == "cupy" else cuda.current_device()
+    stream = interface.get("stream")
+    if stream == 0:
+        raise errors.must(
+            op, arg, "name its stream as the CUDA array interface does: 1, 2 or an address, or None",
+            errors.Got("stream 0"), kind=errors.ArgumentValueError,
+        )  # fmt: skip
+    found.address, found.is_readonly = interface["data"]
+    # The interface has no device; the driver knows whose memory it is.
+    index = x.device.id if library == "cupy" else cuda.device_of(found.address)
     found.library, found.owner, found.keeper, found.array = library, x, x, None
     found.place, found.dtype = device("cuda", index), element
-    found.sizes, found.address = tuple(interface["shape"]), interface["data"][0]
+    found.sizes = tuple(interface["shape"])
     strides = interface.get("strides")
     if strides is None:
         strides = [s * element.itemsize for s in formats.contiguous_strides(found.sizes)]
     found.stride_bytes = tuple(strides)
     # CuPy's current stream is ours; another producer says on which stream its elements are made.
-    found.stream = None if library == "cupy" else interface.get("stream")
+    found.stream = None if library == "cupy" else stream
     return found
 
 

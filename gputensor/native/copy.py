@@ -175,11 +175,13 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     if src._device is CPU:
         # `to`'s device changes the layout; the host only closes gaps.
         crossing = source if is_dense else contiguous_geometry(source.sizes, source.dtype)
-        landed = allocate(crossing, to._device)
+        landed = to if to._geometry is crossing else allocate(crossing, to._device)
         if is_dense:
             transfer.copy_dense(landed, src)
         else:
             transfer.pack_from_host(landed, src, _cpu_copy)
+        if landed is to:
+            return
     else:
         # src's device changes the layout, so that what crosses over is what `to` holds.
         wanted = to._geometry

@@ -190,8 +190,7 @@ def _run(dst: Seen, src: Seen, launch: Any, operands: Callable[[], tuple[Any, ..
 
 
 def _check_writable(op: str, dst: Seen) -> None:
-    frozen = dst.library == "jax" or dst.array is not None and not dst.array.flags.writeable
-    if frozen:
+    if dst.is_readonly or dst.array is not None and not dst.array.flags.writeable:
         raise errors.must(op, "dst", "be writable", errors.Got(f"a read-only {type(dst.owner).__name__}"))
 
 

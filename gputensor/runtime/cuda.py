@@ -111,6 +111,11 @@ def exchange_device(index: int) -> int:
     return previous
 
 
+def device_of(ptr: int) -> int:
+    """The device of an address; the current one for null, which an empty array may have."""
+    return int(_runtime.pointerGetAttributes(ptr).device) if ptr else _get_device()
+
+
 def _checked(op: str, index: int) -> int:
     if not 0 <= index < device_count():
         raise errors.device_index_out_of_range(op, index, device_count())

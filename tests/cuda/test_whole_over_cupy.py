@@ -23,6 +23,7 @@ ROOT = HERE.parents[1]
 @pytest.mark.emulator
 @pytest.mark.parametrize("tests", [
     ["tests/cuda/over_cupy.py"],
+    ["tests/cuda/layout_over_cupy.py"],
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],

@@ -157,6 +157,13 @@ def _alloc_pinned_memory(size: int) -> Any:
     return emulator.pinned_allocate(size).array.view(_Pinned)
 
 
+def _pointer_get_attributes(ptr: int) -> Any:
+    found = emulator._machine.find(ptr)
+    if found is None:
+        raise CUDARuntimeError("cudaErrorInvalidValue: invalid argument")
+    return types.SimpleNamespace(device=found.device, type=2)
+
+
 def _memcpy_async(dst: int, src: int, size: int, kind: int, stream: int) -> None:
     device = emulator.current_device()
     if dst in _symbols:
@@ -295,6 +302,7 @@ _runtime = types.SimpleNamespace(
     deviceSynchronize=lambda: _as(CUDARuntimeError, emulator.synchronize, emulator.current_device()),
     deviceGetAttribute=lambda attribute, device: {75: 7, 76: 0}[attribute],
     getDeviceProperties=lambda device: {"name": b"CuPy over the emulator"},
+    pointerGetAttributes=_pointer_get_attributes,
     deviceCanAccessPeer=lambda device, peer: int(emulator.can_access_peer(device, peer)),
     memcpyAsync=_memcpy_async, memcpyPeerAsync=_memcpy_peer_async, memsetAsync=_memset_async,
     memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyDeviceToDevice=3,
