@@ -57,22 +57,22 @@ def _shared(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[dict[str, An
 
 
 def _row(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> dict[str, Any]:
-    before, after = _times(old), _times(new)
-    (a_low, a, a_high), (b_low, b, b_high) = median_interval(before), median_interval(after)
-    low, high = b_low / a_high, b_high / a_low
+    (a_low, a, a_high), (b_low, b, b_high) = _interval(old), _interval(new)
+    low, high = b_low / a_high, b_high / a_low if a_low else math.inf
     return {
         "name": new["name"], "ratio": b / a, "low": low, "high": high,
         "verdict": verdict(low, high, tolerance),
     }  # fmt: skip
 
 
-def _times(case: dict[str, Any]) -> list[float]:
+def _interval(case: dict[str, Any]) -> tuple[float, float, float]:
+    """(low, median, high) of our time, by memcpy's where the record has it."""
     samples = case.get("samples_ns")
-    if samples is None:  # quartiles stand for the samples
+    if samples is None:  # the quartiles are all that there is
         low, high = case["quartiles_ns"]["gputensor"]
-        return [low, case["ns"]["gputensor"], high]
+        return low, case["ns"]["gputensor"], high
     ours, plain = samples["gputensor"], samples.get("memcpy")
-    return ours if plain is None else [x / m for x, m in zip(ours, plain)]
+    return median_interval(ours if plain is None else [x / m for x, m in zip(ours, plain)])
 
 
 def verdict(low: float, high: float, tolerance: float) -> str:
@@ -82,7 +82,7 @@ def verdict(low: float, high: float, tolerance: float) -> str:
     if high < 1 / (1 + tolerance):
         return FAST
     within = low >= 1 / (1 + tolerance) and high <= 1 + tolerance
-    return SAME if within or low <= 1 <= high and high / low <= (1 + tolerance) ** 4 else AMBIGUOUS
+    return SAME if within or low <= 1 <= high and high <= low * (1 + tolerance) ** 4 else AMBIGUOUS
 
 
 def most_told_apart(cases: int) -> int:

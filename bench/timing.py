@@ -137,16 +137,19 @@ def _time(side: Callable[[], Any], count: int, finish: Callable[[], None] | None
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """(low, median, high): the median lies between low and high with 99 % confidence.
 
-    By order statistics, so no distribution is assumed.
+    By order statistics, so no distribution is assumed; fewer than 8 values bound nothing with as much.
     """
     ordered = sorted(values)
     n = len(ordered)
+    if n < _LEAST:
+        return 0.0, statistics.median(ordered), math.inf
     reach = math.ceil(_Z99 * math.sqrt(n) / 2)
     middle = statistics.median(ordered)
     return ordered[max(0, n // 2 - reach)], middle, ordered[min(n - 1, (n - 1) // 2 + reach)]
 
 
 _Z99 = 2.576
+_LEAST = 8  # all of fewer lie on one side of the median with 2 * 2**-n, more than 1 %
 
 
 def ratio(peer: Sample, ours: Sample) -> float:

@@ -192,6 +192,16 @@ def test_verdicts(new, verdict):
     assert verdict in compare.table([row])
 
 
+def test_few_rounds_tell_nothing_apart():
+    few = [100.0, 100.0, 100.0]
+    (row,) = compare.compare(with_cases(case_of(few)), with_cases(case_of([300.0] * 3)))
+    assert row["verdict"] == compare.AMBIGUOUS and (row["low"], row["high"]) == (0.0, float("inf"))
+    quartiles = {"name": "a", "sizes": [1], "ns": {"gputensor": 100.0}, "quartiles_ns": {"gputensor": [99.0, 101.0]}}
+    slower = {"name": "a", "sizes": [1], "ns": {"gputensor": 200.0}, "quartiles_ns": {"gputensor": [199.0, 201.0]}}
+    (row,) = compare.compare(with_cases(quartiles), with_cases(slower))
+    assert row["verdict"] == compare.SLOW
+
+
 def test_a_slower_machine_is_not_a_slower_program():
     slow = case_of([2 * x for x in STEADY])
     slow["samples_ns"]["memcpy"] = [200.0] * len(STEADY)
