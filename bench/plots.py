@@ -21,7 +21,8 @@ PEERS = {
 }  # fmt: skip
 # Inches: of a case, of what stands above and below the axes, of the width.
 _ROW, _ABOVE, _BELOW, _WIDTH = 0.21, 1.05, 0.55, 8.6
-_LABELS = 0.235  # of the width
+# Of the width: of the labels at least, and of a letter of one.
+_LABELS, _LETTER = 0.235, 0.0079
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
@@ -45,7 +46,8 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
         height = _ROW * count + _ABOVE + _BELOW
         with plt.rc_context({"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}):
             figure = plt.figure(figsize=(_WIDTH, height), facecolor="white")
-            box = (_LABELS, _BELOW / height, 0.965 - _LABELS, _ROW * count / height)
+            left = max(_LABELS, 0.03 + _LETTER * max(len(label) for _, label in rows.values()))
+            box = (left, _BELOW / height, 0.965 - left, _ROW * count / height)
             axes = figure.add_axes(box)
             _frame(axes, rows, heads, count)
             title = paint(axes, data, [(rows[n], case) for n, case in enumerate(data["cases"])])

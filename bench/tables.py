@@ -21,16 +21,17 @@ NO_FIGURE = "–"
 def report(data: dict[str, Any]) -> str:
     """Every case, what they add up to, the worst five, and who was skipped and why."""
     shown = data["peers"]
-    head = ["kernel", "GB/s", "memcpy", "share", "of sectors", *[f"× {p}" for p in shown]]
-    rows = [[c["name"], c.get("kernel", {}).get("name", ""), *_figures(c, shown)] for c in data["cases"]]
-    total = data["summary"]
+    named = [[c["kernel"]["name"]] if "kernel" in c else [] for c in data["cases"]]
+    head = [*(["kernel"] if named[0] else []), "GB/s", "memcpy", "share", "of sectors", *[f"× {p}" for p in shown]]
+    rows = [[c["name"], *kernel, *_figures(c, shown)] for c, kernel in zip(data["cases"], named)]
+    total, none = data["summary"], [""] * len(named[0])
     rows += [
-        [f"geometric mean of {total['cases']}", "", "", "", _bold(total, "geomean_share_of_memcpy"), "",
+        [f"geometric mean of {total['cases']}", *none, "", "", _bold(total, "geomean_share_of_memcpy"), "",
          *[_bold(total, f"geomean_vs_{p}") for p in shown]],
-        ["worst", "", "", "", _cell(total, "worst_share_of_memcpy"), "",
+        ["worst", *none, "", "", _cell(total, "worst_share_of_memcpy"), "",
          *[_cell(total, f"worst_vs_{p}") for p in shown]],
     ]  # fmt: skip
-    parts = [table([data["device"], *head], rows, left=2), brief(data), _notes(data)]
+    parts = [table([data["device"], *head], rows, left=1 + len(none)), brief(data), _notes(data)]
     return "\n\n".join(parts)
 
 

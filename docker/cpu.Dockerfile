@@ -26,6 +26,9 @@ VOLUME /out
 CMD ["python3", "-m", "bench", "run", "layout", "--device", "cpu", "--out", "/out"]
 
 FROM base AS peers
+# torch.compile is a peer too, and needs a compiler: inductor compiles C++.
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ >/dev/null \
+    && rm -rf /var/lib/apt/lists/*
 # PyTorch's CPU wheel has its own index and no hash of ours; what it needs is locked.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY docker/requirements/peers-cpu.txt docker/requirements/

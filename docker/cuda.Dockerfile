@@ -40,6 +40,9 @@ VOLUME /out
 CMD ["python3", "-m", "bench", "run", "layout", "--device", "cuda:0", "--out", "/out"]
 
 FROM base AS peers
+# torch.compile is a peer too, and needs a compiler: Triton compiles its launchers.
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ >/dev/null \
+    && rm -rf /var/lib/apt/lists/*
 COPY docker/requirements/peers-cuda.txt docker/requirements/
 RUN python3 -m pip install --no-cache-dir --quiet --require-hashes -r docker/requirements/peers-cuda.txt
 USER bench

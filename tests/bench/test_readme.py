@@ -10,7 +10,7 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import layout, plots, readme, record
+from bench import layout, pack, plots, readme, record
 from bench.environment import _missing, environment
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +150,7 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
     save = Figure.savefig
     monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (seen.append(self), save(self, *a, **k))[1])
     ours = json.loads(json.dumps(data["gputensor"])) | {"peers": list(peers)}
+    ours["cases"][0]["name"] = max((case.name for case in pack.CASES), key=len)
     for case in ours["cases"]:
         case["ratio"] = {peer: 1.5 + n for n, peer in enumerate(peers)}
     paths = plots.draw(ours, tmp_path)
