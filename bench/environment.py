@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
-    """The environment of a run, as plain data; to be taken before it, so that the load is others'.
+    """The environment of a run, as plain data; to be taken before it, so that what is busy are others.
 
     argv: what `python -m bench` was given.
     """
@@ -36,7 +36,7 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
         "argv": sys.argv[1:] if argv is None else argv,
         "device": device,
         "load": os.getloadavg()[0],
-        "running": _running(),
+        "busy_cpus": _busy_cpus(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "settings": {n: os.environ[n] for n in _SETTINGS if n in os.environ},
         "image": os.environ.get("GPUTENSOR_IMAGE_DIGEST"),
@@ -105,10 +105,19 @@ def _read(path: str) -> str | None:
         return None
 
 
-def _running() -> int:
-    """Threads of the whole machine that wanted a CPU at this moment, this one included."""
-    fields = (_read("/proc/loadavg") or "").split()
-    return int(fields[3].partition("/")[0]) if len(fields) > 3 else 1
+def _busy_cpus(seconds: float = 0.25) -> float | None:
+    """How many CPUs of the machine were busy while this process slept; None where nobody tells."""
+
+    def ticks() -> tuple[int, int]:
+        fields = [int(n) for n in (_read("/proc/stat") or "").partition("\n")[0].split()[1:9]]
+        return sum(fields), sum(fields[3:5])  # in all; idle and waiting for a disk
+
+    total, idle = ticks()
+    time.sleep(seconds)
+    later, later_idle = ticks()
+    if not total:
+        return None
+    return round((1 - (later_idle - idle) / max(1, later - total)) * (os.cpu_count() or 1), 2)
 
 
 def _hash(folder: Path) -> str:
@@ -123,9 +132,8 @@ def _missing(record: dict[str, Any]) -> list[str]:
     commit = record["commit"]
     if commit is None or commit["dirty"]:
         lacking.append("a clean commit")
-    # At its beginning: less than half the CPUs were busy in the last minute.
-    if record["load"] > record["cpus"] / 2:
-        lacking.append(f"an idle machine (load {record['load']:.1f} on {record['cpus']} CPUs)")
+    if (record["busy_cpus"] or 0) > record["cpus"] / 4:
+        lacking.append(f"an idle machine ({record['busy_cpus']:.1f} of {record['cpus']} CPUs were busy)")
     gpu = record.get("gpu")
     if gpu is None:
         return lacking

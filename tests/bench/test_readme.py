@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -102,15 +103,27 @@ def test_without_a_record_a_block_says_how_to_make_one(tmp_path):
 
 
 def test_what_a_published_record_lacks():
-    complete = {"commit": {"hash": "c", "dirty": False}, "load": 0.2, "cpus": 2}
+    complete = {"commit": {"hash": "c", "dirty": False}, "busy_cpus": 0.2, "cpus": 2}
     assert _missing(complete) == []
-    assert _missing(complete | {"load": 1.3}) == ["an idle machine (load 1.3 on 2 CPUs)"]
+    assert _missing(complete | {"busy_cpus": 1.3}) == ["an idle machine (1.3 of 2 CPUs were busy)"]
+    assert _missing(complete | {"busy_cpus": None}) == []
     assert _missing(complete | {"commit": None}) == ["a clean commit"]
     gpu = {"emulated": False, "driver_version": "580", "other_processes": 0}
     assert _missing(complete | {"gpu": gpu}) == []
     assert _missing(complete | {"gpu": gpu | {"other_processes": 2}}) == ["a GPU of its own (2 other processes)"]
     assert _missing(complete | {"gpu": {"emulated": True}}) == ["a real GPU"]
     assert _missing(complete | {"gpu": {"emulated": False}}) == ["nvidia-smi"]
+
+
+def test_how_many_cpus_are_busy(monkeypatch):
+    from bench import environment as module
+
+    told = iter(["cpu  100 0 50 800 50 0 0 0 0 0\nmore", "cpu  130 0 70 830 70 0 0 0 0 0\nmore"])
+    monkeypatch.setattr(module, "_read", lambda path: next(told))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert module._busy_cpus(0.0) == 2.0
+    monkeypatch.setattr(module, "_read", lambda path: None)
+    assert module._busy_cpus(0.0) is None
 
 
 def test_a_part_of_a_benchmark_is_not_published(tmp_path):
