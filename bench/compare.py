@@ -43,12 +43,16 @@ def not_comparable(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return found
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
+def compare(
+    old: dict[str, Any], new: dict[str, Any], tolerance: float = TOLERANCE
+) -> list[dict[str, Any]]:
     """A row per case that both have: name, ratio (new time by old), low, high, verdict."""
     return [_row(a, b, tolerance) for a, b in _shared(old, new)]
 
 
-def _shared(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _shared(
+    old: dict[str, Any], new: dict[str, Any]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     before = {c["name"]: c for c in old["cases"]}
     return [
         (before[c["name"]], c) for c in new["cases"]

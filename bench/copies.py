@@ -47,7 +47,9 @@ class Session:
             gt.set_num_threads(THREADS)
         wanted = tuple(wanted)
         self.peers = [name for name in wanted if peers.find(name, device) is not None]
-        self.skipped = {name: peers.why_not(name, device) for name in wanted if name not in self.peers}
+        self.skipped = {
+            name: peers.why_not(name, device) for name in wanted if name not in self.peers
+        }
         for peer in self.peers if self.kind == "cpu" else ():
             peers.set_threads(peer, THREADS)
 
@@ -162,7 +164,9 @@ def summary(data: dict[str, Any]) -> dict[str, Any]:
         "noise": float(np.median([_spread(c) for c in cases])),
     }
     kinds = dict.fromkeys(c["kind"] for c in cases)
-    found["by_kind"] = {k: totals([c for c in cases if c["kind"] == k], data["peers"]) for k in kinds}
+    found["by_kind"] = {
+        k: totals([c for c in cases if c["kind"] == k], data["peers"]) for k in kinds
+    }
     return found
 
 
@@ -176,7 +180,10 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
     for peer in names:
         ratios = [c["ratio"][peer] for c in cases if peer in c["ratio"]]
         if ratios:
-            found[f"geomean_vs_{peer}"], found[f"worst_vs_{peer}"] = timing.geomean(ratios), min(ratios)
+            found[f"geomean_vs_{peer}"], found[f"worst_vs_{peer}"] = (
+                timing.geomean(ratios),
+                min(ratios),
+            )
     return found
 
 

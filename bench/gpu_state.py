@@ -35,7 +35,9 @@ def smi(what: str, bus_id: str | None) -> list[list[str]]:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [[v.strip() for v in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+    return [
+        [v.strip() for v in line.split(",")] for line in done.stdout.splitlines() if line.strip()
+    ]
 
 
 def _number(text: str) -> Any:

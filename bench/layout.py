@@ -40,7 +40,9 @@ def run(
     """
     session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds)
     cases = [c for c in CASES if not only or c.number in only]
-    measured = [_measure(case, session, scale) for case in timing.progress(cases, lambda c: c.title)]
+    measured = [
+        _measure(case, session, scale) for case in timing.progress(cases, lambda c: c.title)
+    ]
     return session.data(measured)
 
 
@@ -53,7 +55,10 @@ def _measure(case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
     expected = _expected(view, case.result)
     moved, sectors = bytes_of(case, view, expected.nbytes)
     count = copies.buffers(kind, moved)
-    pairs = [Pair(place, place.put(host), place.empty(expected.size, case.result), how) for _ in range(count)]
+    pairs = [
+        Pair(place, place.put(host), place.empty(expected.size, case.result), how)
+        for _ in range(count)
+    ]
     right = place.put(expected)
 
     def verify(side: Any, what: str) -> None:
@@ -93,6 +98,8 @@ def bytes_of(case: Case, view: np.ndarray, written: int) -> tuple[int, int]:
     unique = view.itemsize
     for n, stride in zip(view.shape, view.strides):
         unique *= n if stride else 1
-    step = min((abs(s) for n, s in zip(view.shape, view.strides) if s and n > 1), default=view.itemsize)
+    step = min(
+        (abs(s) for n, s in zip(view.shape, view.strides) if s and n > 1), default=view.itemsize
+    )
     waste = max(1, min(step, _SECTOR) // view.itemsize)
     return written + unique, written + unique * waste

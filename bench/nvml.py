@@ -50,12 +50,16 @@ class Device:
 
     def default_clock_mhz(self) -> int | None:
         """The SM clock that the device runs at if nothing holds it back."""
-        return self._ask("nvmlDeviceGetDefaultApplicationsClock", _SM) or self._ask("nvmlDeviceGetMaxClockInfo", _SM)
+        return self._ask("nvmlDeviceGetDefaultApplicationsClock", _SM) or self._ask(
+            "nvmlDeviceGetMaxClockInfo", _SM
+        )
 
     def state(self) -> dict[str, Any]:
         """sm_clock_mhz, memory_clock_mhz, temperature_c, power_w (None: not told), throttle_reasons."""
         power_mw = self._ask("nvmlDeviceGetPowerUsage")
-        reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong) or 0
+        reasons = (
+            self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong) or 0
+        )
         return {
             "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", _SM),
             "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", _MEMORY),

@@ -44,7 +44,9 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
             continue
         count = len(rows) + len(heads)
         height = _ROW * count + _ABOVE + _BELOW
-        with plt.rc_context({"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}):
+        with plt.rc_context(
+            {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}
+        ):
             figure = plt.figure(figsize=(_WIDTH, height), facecolor="white")
             left = max(_LABELS, 0.03 + _LETTER * max(len(label) for _, label in rows.values()))
             box = (left, _BELOW / height, 0.965 - left, _ROW * count / height)
@@ -58,7 +60,9 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
     return paths
 
 
-def _rows(cases: list[dict[str, Any]]) -> tuple[dict[int, tuple[float, str]], list[tuple[float, str]]]:
+def _rows(
+    cases: list[dict[str, Any]],
+) -> tuple[dict[int, tuple[float, str]], list[tuple[float, str]]]:
     """index of a case -> (its line, its label); (line, text) of the heading over each kind."""
     rows, heads, line = {}, [], 0.0
     for kind in dict.fromkeys(c["kind"] for c in cases):
@@ -71,9 +75,13 @@ def _rows(cases: list[dict[str, Any]]) -> tuple[dict[int, tuple[float, str]], li
     return rows, heads
 
 
-def _frame(axes: Any, rows: dict[int, tuple[float, str]], heads: list[tuple[float, str]], count: int) -> None:
+def _frame(
+    axes: Any, rows: dict[int, tuple[float, str]], heads: list[tuple[float, str]], count: int
+) -> None:
     axes.set_ylim(count - 0.4, -0.6)
-    axes.set_yticks([y for y, _ in rows.values()], [label for _, label in rows.values()], fontsize=7.5)
+    axes.set_yticks(
+        [y for y, _ in rows.values()], [label for _, label in rows.values()], fontsize=7.5
+    )
     for y, text in heads:
         axes.annotate(
             text, (0.02, y), xycoords=("figure fraction", "data"), fontsize=7.5, fontweight="bold",
@@ -118,7 +126,9 @@ def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     # A copy that fits into a cache has a roof far above the others; the axis ends before it.
     usual = sorted(memcpy)[int(0.9 * (len(memcpy) - 1))]
     end = 1.16 * max([usual, *ours])
-    axes.barh(lines, [min(m, end) for m in memcpy], height=0.72, color=ROOF, label="memcpy, same rounds")
+    axes.barh(
+        lines, [min(m, end) for m in memcpy], height=0.72, color=ROOF, label="memcpy, same rounds"
+    )
     axes.barh(lines, ours, height=0.72, color=OURS, label="gputensor")
     limits = [(m * c["bytes"] / c["sector_bytes"], y, m) for m, ((y, _), c) in zip(memcpy, cases)]
     limits = [(limit, y) for limit, y, m in limits if limit < 0.99 * m]
@@ -133,7 +143,13 @@ def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
         if roof > end:
             share += f" of {roof:.0f} GB/s →"
         axes.annotate(
-            share, (reached, y), xytext=(3, -0.4), textcoords="offset points", fontsize=6.5, va="center", color=INK
+            share,
+            (reached, y),
+            xytext=(3, -0.4),
+            textcoords="offset points",
+            fontsize=6.5,
+            va="center",
+            color=INK,
         )
     axes.set_xlim(0, end)
     axes.set_xlabel("GB/s of bytes read and written", fontsize=8.5)
@@ -162,5 +178,7 @@ def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]
     axes.set_xticks(ticks, [f"{t:g}×" for t in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("time of the peer by gputensor's: right of 1× gputensor is faster", fontsize=8.5)
+    axes.set_xlabel(
+        "time of the peer by gputensor's: right of 1× gputensor is faster", fontsize=8.5
+    )
     return f"{len(cases)} copies: how many times as long each library takes"

@@ -53,7 +53,11 @@ _ALT = {
 def origin(data: dict[str, Any], path: str) -> str:
     """Machine, versions, commit, and the command that does it again."""
     e = data["environment"]
-    versions = [f"{tables.NAMES.get(n, n)} {e['versions'][n]}" for n in ("numpy", *data["peers"]) if n in e["versions"]]
+    versions = [
+        f"{tables.NAMES.get(n, n)} {e['versions'][n]}"
+        for n in ("numpy", *data["peers"])
+        if n in e["versions"]
+    ]
     gpu = e.get("gpu")
     machine = [f"{e['cpu']}, {e['cpus']} CPUs"]
     if gpu is not None:
@@ -62,7 +66,9 @@ def origin(data: dict[str, Any], path: str) -> str:
         machine.append(f"{data['threads']} threads for each library")
     commit = e["commit"]["hash"][:10] if e["commit"] else "unknown"
     kind = data["device"].partition(":")[0]
-    sentence = "; ".join([*machine, f"{e['system']}, Python {e['python']}, {', '.join(dict.fromkeys(versions))}"])
+    sentence = "; ".join(
+        [*machine, f"{e['system']}, Python {e['python']}, {', '.join(dict.fromkeys(versions))}"]
+    )
     return (
         f"{sentence}; commit {commit}, {e['time'][:10]}; record: [{os.path.basename(path)}]({path}). "
         f"Again: `{_command(data['benchmark'], kind)}`."

@@ -1,4 +1,4 @@
-"""Markdown of a record of copies: every case (`report`), and by kind of copy (`brief`, for a README)."""
+"""Markdown of a record of copies: every case (`report`), and by kind of copy (`brief`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ def report(data: dict[str, Any]) -> str:
     """Every case, what they add up to, the worst five, and who was skipped and why."""
     shown = data["peers"]
     named = [[c["kernel"]["name"]] if "kernel" in c else [] for c in data["cases"]]
-    head = [*(["kernel"] if named[0] else []), "GB/s", "memcpy", "share", "of sectors", *[f"× {p}" for p in shown]]
+    head = [
+        *(["kernel"] if named[0] else []),
+        "GB/s",
+        "memcpy",
+        "share",
+        "of sectors",
+        *[f"× {p}" for p in shown],
+    ]
     rows = [[c["name"], *kernel, *_figures(c, shown)] for c, kernel in zip(data["cases"], named)]
     total, none = data["summary"], [""] * len(named[0])
     rows += [
@@ -91,7 +98,9 @@ def _notes(data: dict[str, Any]) -> str:
     if slow:
         lines.append(f"The GPU's clock was below 75 % of its default in: {', '.join(slow)}.")
     if data["is_emulated"]:
-        lines.append("Emulated: the times are those of the emulator on this CPU and say nothing of a GPU.")
+        lines.append(
+            "Emulated: the times are those of the emulator on this CPU and say nothing of a GPU."
+        )
     lines += [f"Skipped: {NAMES.get(p, p)} ({why})." for p, why in data["skipped"].items()]
     for peer in data["peers"]:
         reasons: dict[str, int] = {}

@@ -110,7 +110,9 @@ def call_s(side: Callable[[], Any], finish: Callable[[], None] | None = None) ->
     return _time(side, 1, finish) / 1e9
 
 
-def _calls_for(side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None) -> int:
+def _calls_for(
+    side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None
+) -> int:
     """How many calls take about a round; the first calls of all, which plan and compile, do not count."""
     _time(side, 1, finish)
     if _time(side, 1, finish) > round_ms * 1e6:
@@ -168,7 +170,12 @@ def progress(items: Sequence[T], label: Callable[[T], str]) -> Iterator[T]:
         if shown:
             done = 24 * number // len(items)
             bar = "#" * done + "-" * (24 - done)
-            print(f"\r[{bar}] {number}/{len(items)} {label(item):<40.40}", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r[{bar}] {number}/{len(items)} {label(item):<40.40}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
         yield item
     if shown:
         print("\r" + " " * 78 + "\r", end="", file=sys.stderr, flush=True)

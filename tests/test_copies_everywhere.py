@@ -1,4 +1,4 @@
-"""Whatever copies takes the layout engine: how many launches, of which kernel, and how many bytes cross.
+"""Whatever copies takes the layout engine: launches, which kernels, and how many bytes cross.
 
 Launches and crossings are counted at the runtime, below everything that could hide one. On the CPU
 the same calls go through kernels/cpu/layout_copy.py.
@@ -23,7 +23,9 @@ HOST, FIRST, SECOND = -1, 0, 1
 
 
 def values():
-    return (np.arange(NBYTES // 4) % 2039).astype(np.float32).reshape(SIZES)  # all of them have an f16
+    return (
+        (np.arange(NBYTES // 4) % 2039).astype(np.float32).reshape(SIZES)
+    )  # all of them have an f16
 
 
 def nhwc(x):
@@ -139,7 +141,9 @@ def seen(monkeypatch):
         launch(function, *rest)
 
     def moved(to, to_device, source, source_device, nbytes, stream):
-        (within if to_device == source_device else crossings).append((source_device, to_device, nbytes))
+        (within if to_device == source_device else crossings).append(
+            (source_device, to_device, nbytes)
+        )
         move(to, to_device, source, source_device, nbytes, stream)
 
     monkeypatch.setattr(cuda, "launch", launched)
@@ -172,7 +176,9 @@ def test_a_part_of_itself_is_assigned_in_one_launch(seen):
     launches, crossings, within = seen
     x = gt.from_numpy(values()).cuda()
     made = part_of_itself(x)
-    assert launches == ["copy_row"] * 2 and len(crossings) == 1 and within == []  # clone, assignment
+    assert (
+        launches == ["copy_row"] * 2 and len(crossings) == 1 and within == []
+    )  # clone, assignment
     expected = values()
     expected[:, :32] = expected[:, 32:]
     check(made, expected)
@@ -236,7 +242,9 @@ def test_on_the_cpu(monkeypatch, name):
     written = []
     moves = layout_copy.copy
     with monkeypatch.context() as patch:
-        patch.setattr(layout_copy, "copy", lambda dst, src: (written.append(dst.nbytes), moves(dst, src))[1])
+        patch.setattr(
+            layout_copy, "copy", lambda dst, src: (written.append(dst.nbytes), moves(dst, src))[1]
+        )
         made = call(gt.from_numpy(values()))
     # A cast alone changes no layout.
     assert sum(written) == (0 if name == "to a dtype" else nbytes)

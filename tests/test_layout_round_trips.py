@@ -1,4 +1,4 @@
-"""gt.layout on CPU arrays of PyTorch and NumPy and on our tensors: every layout, dtype and odd size.
+"""gt.layout on CPU arrays of PyTorch and NumPy and on our tensors: layouts, dtypes and odd sizes.
 
 What comes back is the caller's type, shares no memory unless it is the argument itself, and a call
 that fails leaves everything as it was. CUDA arrays: tests/cuda/layout_over_cupy.py.
@@ -15,8 +15,19 @@ from gputensor.core import errors
 
 NUMPY, TORCH, OURS, EMULATED = "numpy", "torch", "gputensor", "emulated"
 LIBRARIES = [NUMPY, TORCH, OURS, pytest.param(EMULATED, marks=pytest.mark.emulator)]
-DTYPES = ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-# One of each size for the emulator, whose kernels are those that the CUDA tests compare in every dtype.
+DTYPES = [
+    "bool",
+    "uint8",
+    "int16",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+# One of each size for the emulator; the CUDA tests compare its kernels in every dtype.
 PAIRS = [(library, name) for library in (NUMPY, TORCH, OURS) for name in DTYPES] + [
     pytest.param(EMULATED, name, marks=pytest.mark.emulator)
     for name in ("uint8", "bfloat16", "float32", "complex64", "complex128")
@@ -81,13 +92,19 @@ def back(x):
         return x.cpu().numpy()
     import torch
 
-    return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if x.dtype == torch.bfloat16 else x.numpy()
+    return (
+        x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        if x.dtype == torch.bfloat16
+        else x.numpy()
+    )
 
 
 def same(x, array):
     found = back(x)
     assert found.shape == array.shape and found.dtype == array.dtype
-    assert (np.ascontiguousarray(found).view(np.uint8) == np.ascontiguousarray(array).view(np.uint8)).all()
+    assert (
+        np.ascontiguousarray(found).view(np.uint8) == np.ascontiguousarray(array).view(np.uint8)
+    ).all()
 
 
 def is_dense(x):
@@ -167,7 +184,10 @@ def test_bfloat16_is_bfloat16_on_both_sides(library):
     x = permute(given(library, host((5, 6), "bfloat16")), 1, 0)
     made = gt.layout.contiguous(x)
     assert made.dtype == x.dtype and "bfloat16" in str(made.dtype)
-    same(gt.layout.pack(given(library, host((3, 4, 5), "float32")), dtype="bfloat16"), host((3, 4, 5), "bfloat16"))
+    same(
+        gt.layout.pack(given(library, host((3, 4, 5), "float32")), dtype="bfloat16"),
+        host((3, 4, 5), "bfloat16"),
+    )
 
 
 @pytest.mark.parametrize("sizes", [(6, 7), (701, 703)])
@@ -190,11 +210,15 @@ def test_read_only_arrays_are_read_and_not_written():
     made = gt.layout.contiguous(frozen.T)
     assert made.flags.writeable and (made == frozen.T).all()
     assert gt.layout.contiguous(frozen) is frozen
-    assert (gt.layout.pack(host((3, 4, 5), "uint8"), dtype="float32") == host((3, 4, 5), "uint8")).all()
+    assert (
+        gt.layout.pack(host((3, 4, 5), "uint8"), dtype="float32") == host((3, 4, 5), "uint8")
+    ).all()
     for call in (
         lambda: gt.layout.copy(frozen, np.ones((40, 30), np.float32)),
         lambda: gt.layout.contiguous(np.ones((30, 40), np.float32).T, out=frozen),
-        lambda: gt.layout.copy(np.broadcast_to(np.zeros(3, np.float32), (2, 3)), np.ones((2, 3), np.float32)),
+        lambda: gt.layout.copy(
+            np.broadcast_to(np.zeros(3, np.float32), (2, 3)), np.ones((2, 3), np.float32)
+        ),
     ):
         with pytest.raises(errors.ArgumentError, match="must be writable"):
             call()
@@ -227,18 +251,39 @@ def test_copies_between_two_libraries_share_no_memory():
 
 # One sentence each: {op}: '{arg}' must {rule} (got {what}); {remedy}
 WRONG = {
-    "out of other sizes": (lambda x, out: gt.layout.contiguous(x.T, out=out), "'out' must have sizes"),
-    "out of another dtype": (lambda x, out: gt.layout.contiguous(x, out=out.astype("f8")), "'out' must have dtype float32"),
+    "out of other sizes": (
+        lambda x, out: gt.layout.contiguous(x.T, out=out),
+        "'out' must have sizes",
+    ),
+    "out of another dtype": (
+        lambda x, out: gt.layout.contiguous(x, out=out.astype("f8")),
+        "'out' must have dtype float32",
+    ),
     "no broadcast": (lambda x, out: gt.layout.copy(out, x[:, :2]), "'src' must broadcast to"),
     "fewer dimensions": (lambda x, out: gt.layout.copy(out, x[None]), "'src' must broadcast to"),
     "no array": (lambda x, out: gt.layout.copy(out, [1, 2]), "'src' must be an array"),
     "text": (lambda x, out: gt.layout.copy(out, np.array([["a"]])), "'src' must have a dtype"),
-    "swapped bytes": (lambda x, out: gt.layout.copy(out, x.astype(">f4")), "'src' must have a dtype"),
-    "a format of other rank": (lambda x, out: gt.layout.contiguous(x, memory_format="channels_last"), "contiguous: "),
-    "no such dtype": (lambda x, out: gt.layout.pack(x[None], dtype="f5"), "'dtype' must be a dtype"),
-    "two scales of three": (lambda x, out: gt.layout.pack(x[None, :3, :, None], scale=[1, 2]), "'scale' must be a number, or 3"),
-    "pack into other sizes": (lambda x, out: gt.layout.pack(x[None], out=out), "'out' must have sizes"),
-}  # fmt: skip
+    "swapped bytes": (
+        lambda x, out: gt.layout.copy(out, x.astype(">f4")),
+        "'src' must have a dtype",
+    ),
+    "a format of other rank": (
+        lambda x, out: gt.layout.contiguous(x, memory_format="channels_last"),
+        "contiguous: ",
+    ),
+    "no such dtype": (
+        lambda x, out: gt.layout.pack(x[None], dtype="f5"),
+        "'dtype' must be a dtype",
+    ),
+    "two scales of three": (
+        lambda x, out: gt.layout.pack(x[None, :3, :, None], scale=[1, 2]),
+        "'scale' must be a number, or 3",
+    ),
+    "pack into other sizes": (
+        lambda x, out: gt.layout.pack(x[None], out=out),
+        "'out' must have sizes",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -255,7 +300,10 @@ def test_a_wrong_argument_is_named_in_one_sentence_and_nothing_is_written(case):
 @pytest.mark.emulator
 def test_host_and_device_are_not_mixed():
     x = given(EMULATED, host((4, 5), "float32"))
-    for call in (lambda: gt.layout.copy(x, host((4, 5), "float32")), lambda: gt.layout.copy(host((4, 5), "float32"), x)):
+    for call in (
+        lambda: gt.layout.copy(x, host((4, 5), "float32")),
+        lambda: gt.layout.copy(host((4, 5), "float32"), x),
+    ):
         with pytest.raises(errors.DeviceError, match="layout.copy: "):
             call()
     same(x, host((4, 5), "float32"))

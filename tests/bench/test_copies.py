@@ -1,4 +1,4 @@
-"""How copies are measured: whose turn it is, when it is enough, which peers take part, what is an error."""
+"""How copies are measured: turns, when it is enough, which peers take part, what is an error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_a_round_that_is_not_fair_is_measured_again_and_none_of_it_counts():
 
 def test_where_no_round_is_fair_they_count_in_the_end():
     asked = []
-    samples = timing.alternate([lambda: None], rounds=4, round_ms=0.0, is_fair=lambda: asked.append(1))
+    samples = timing.alternate(
+        [lambda: None], rounds=4, round_ms=0.0, is_fair=lambda: asked.append(1)
+    )
     assert len(samples[0].ns) == 4 and len(asked) == 8
 
 
@@ -70,7 +72,9 @@ def test_measuring_ends_when_all_ratios_are_known():
     noisy = [100.0, 120.0] * 5
     assert not until([sample(*[100.0] * 10), sample(*noisy)])
     assert not until([sample(*[100.0] * 10), sample(*[50.0] * 10), sample(*noisy)])
-    assert until([sample(*noisy), sample(*[n / 2 for n in noisy])])  # both drift: the ratio does not
+    assert until(
+        [sample(*noisy), sample(*[n / 2 for n in noisy])]
+    )  # both drift: the ratio does not
     assert timing.steady(0.005, limit_s=0.0)([sample(*[100.0] * 10), sample(*noisy)])
 
 
@@ -78,7 +82,9 @@ def test_measuring_ends_when_all_ratios_are_known():
 
 
 def run(**kinds):
-    return layout.run("cpu", rounds=1, scale=64, **({"only": (1,), "libraries": ("numpy",)} | kinds))
+    return layout.run(
+        "cpu", rounds=1, scale=64, **({"only": (1,), "libraries": ("numpy",)} | kinds)
+    )
 
 
 def failing(case, pair):
@@ -133,7 +139,9 @@ def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
         return graph.forward
 
     real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda f, dynamic: real(f, dynamic=dynamic, backend=backend))
+    monkeypatch.setattr(
+        torch, "compile", lambda f, dynamic: real(f, dynamic=dynamic, backend=backend)
+    )
     for size in range(2, 14):
         to, view = torch.empty(size, 3), torch.ones(3, size).t()
         layout_sides.compiled_once(torch, lambda to, view: to.copy_(view))(to, view)
@@ -153,7 +161,11 @@ def test_which_of_our_kernels_does_a_case():
         pair = Pair(Host(), source, np.empty(int(np.prod(how[0])), case.result), how)
         found[case.number] = layout_sides.kernel(pair)["name"]
     assert found[1] == found[25] == "tiles" and found[32] == "gather" and found[14] == "lanes"
-    assert found[22] == found[33] == "rows" and found[12] == "numpy" and found[18] == found[38] == "cast"
+    assert (
+        found[22] == found[33] == "rows"
+        and found[12] == "numpy"
+        and found[18] == found[38] == "cast"
+    )
 
 
 @pytest.mark.emulator
@@ -170,7 +182,18 @@ def test_above_the_roofline_is_an_error(monkeypatch, capsys, tmp_path):
     row = copies.row(samples, ["memcpy"], 1000, 1000, "cpu")
     assert row["above_roofline"] == ["gputensor", "again"]
     monkeypatch.setitem(copies.ROOFLINE, "cpu", 1e-9)  # now every figure is
-    arguments = ["run", "layout", "--scale", "64", "--rounds", "1", "--cases", "1", "--peers", "numpy"]
+    arguments = [
+        "run",
+        "layout",
+        "--scale",
+        "64",
+        "--rounds",
+        "1",
+        "--cases",
+        "1",
+        "--peers",
+        "numpy",
+    ]
     assert command.main([*arguments, "--out", str(tmp_path)]) == command.MISSED
     assert "faster than memory allows" in capsys.readouterr().err
     assert command.main(["report", str(tmp_path / "layout-cpu.json")]) == command.FINE
@@ -192,9 +215,15 @@ def apart(*cases):
 def test_a_build_that_is_told_apart_from_itself_fails(capsys):
     assert command._compare_with_itself(apart(*[1.0] * 38), compare.TOLERANCE) == command.FINE
     assert command._compare_with_itself(apart(*[1.0] * 37, 1.5), compare.TOLERANCE) == command.FINE
-    assert command._compare_with_itself(apart(*[1.0] * 36, 1.5, 0.5), compare.TOLERANCE) == command.MISSED
+    assert (
+        command._compare_with_itself(apart(*[1.0] * 36, 1.5, 0.5), compare.TOLERANCE)
+        == command.MISSED
+    )
     assert "told apart from itself: 36, 37" in capsys.readouterr().err
-    assert command._compare_with_itself({"cases": [{"name": "x"}]}, compare.TOLERANCE) == command.BAD_INPUT
+    assert (
+        command._compare_with_itself({"cases": [{"name": "x"}]}, compare.TOLERANCE)
+        == command.BAD_INPUT
+    )
     assert [compare.most_told_apart(n) for n in (1, 38, 100, 101)] == [1, 1, 1, 2]
 
 
@@ -257,7 +286,11 @@ def test_a_round_on_slow_clocks_is_told_and_kept_in_the_record():
 
 
 def test_what_a_device_does_not_tell_is_none_and_no_round_is_unfair_for_it():
-    lacks = ("nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetDefaultApplicationsClock")
+    lacks = (
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetDefaultApplicationsClock",
+    )
     watch = gpu_state.Watch(nvml.Device("x", FakeNvml([], lacks=lacks)))
     assert watch.is_fair() and watch.default == 1980
     assert watch.state()["sm_clock_mhz"] == watch.state()["power_w"] == [None]

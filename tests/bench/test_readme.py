@@ -16,13 +16,19 @@ from bench.environment import _missing, environment
 
 ROOT = Path(__file__).parents[2]
 RECORDS = sorted((ROOT / "bench" / "results").glob("*.json"))
-PAGES = [page for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if readme.names(page.read_text())]
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    if readme.names(page.read_text())
+]
 
 
 @pytest.fixture(scope="module")
 def data():
     before = gt.get_num_threads()
-    found = layout.run("cpu", rounds=3, only=(1, 12, 14, 33, 36, 37), libraries=("numpy", "opencv"), scale=16)
+    found = layout.run(
+        "cpu", rounds=3, only=(1, 12, 14, 33, 36, 37), libraries=("numpy", "opencv"), scale=16
+    )
     gt.set_num_threads(before)
     around = environment("cpu", ["run", "layout"]) | {"commit": {"hash": "c" * 40, "dirty": False}}
     return record.build(found, around | {"missing": []})
@@ -66,7 +72,9 @@ def test_report_writes_the_block_and_nothing_else(folder, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     results, page = folder / "results", folder / "PAGE.md"
     path = str(results / "layout-cpu.json")
-    assert command.main(["report", path, "--out", str(results), "--readme", str(page)]) == command.FINE
+    assert (
+        command.main(["report", path, "--out", str(results), "--readme", str(page)]) == command.FINE
+    )
     text = page.read_text()
     assert text.startswith("before\n<!-- bench:layout-cpu -->\n| kind of copy | cases |")
     assert text.endswith("<!-- /bench:layout-cpu -->\nafter\n") and "old" not in text
@@ -85,7 +93,9 @@ def test_an_incomplete_record_is_not_published(folder, data, capsys):
     path = folder / "results" / "layout-cpu.json"
     record.write(raw, path)
     before = (folder / "PAGE.md").read_text()
-    assert command.main(["report", str(path), "--readme", str(folder / "PAGE.md")]) == command.MISSED
+    assert (
+        command.main(["report", str(path), "--readme", str(folder / "PAGE.md")]) == command.MISSED
+    )
     assert (folder / "PAGE.md").read_text() == before
     assert "it lacks a clean commit" in capsys.readouterr().out
 
@@ -99,7 +109,10 @@ def test_a_page_without_the_block_is_bad_input(folder, capsys):
 
 def test_without_a_record_a_block_says_how_to_make_one(tmp_path):
     said = readme.block("pack-cuda", tmp_path, tmp_path / "README.md")
-    assert said == "*No record yet; `python -m bench run pack --device cuda --out bench/results` makes one.*\n"
+    assert (
+        said
+        == "*No record yet; `python -m bench run pack --device cuda --out bench/results` makes one.*\n"
+    )
 
 
 def test_what_a_published_record_lacks():
@@ -110,7 +123,9 @@ def test_what_a_published_record_lacks():
     assert _missing(complete | {"commit": None}) == ["a clean commit"]
     gpu = {"emulated": False, "driver_version": "580", "other_processes": 0}
     assert _missing(complete | {"gpu": gpu}) == []
-    assert _missing(complete | {"gpu": gpu | {"other_processes": 2}}) == ["a GPU of its own (2 other processes)"]
+    assert _missing(complete | {"gpu": gpu | {"other_processes": 2}}) == [
+        "a GPU of its own (2 other processes)"
+    ]
     assert _missing(complete | {"gpu": {"emulated": True}}) == ["a real GPU"]
     assert _missing(complete | {"gpu": {"emulated": False}}) == ["nvidia-smi"]
 
@@ -154,14 +169,18 @@ def overlaps(boxes):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("peers", [("numpy",), ("numpy", "torch", "torch.compile", "cupy", "opencv")])
+@pytest.mark.parametrize(
+    "peers", [("numpy",), ("numpy", "torch", "torch.compile", "cupy", "opencv")]
+)
 def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypatch, peers):
     matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     from matplotlib.figure import Figure
 
     seen = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (seen.append(self), save(self, *a, **k))[1])
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *a, **k: (seen.append(self), save(self, *a, **k))[1]
+    )
     ours = json.loads(json.dumps(data["gputensor"])) | {"peers": list(peers)}
     ours["cases"][0]["name"] = max((case.name for case in pack.CASES), key=len)
     for case in ours["cases"]:
@@ -178,7 +197,9 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
         assert len(labels) == expected and axes.get_xlabel()
         ticks = [(t.get_text(), t.get_window_extent()) for t in axes.get_yticklabels()]
         heads = [(t.get_text(), t.get_window_extent()) for t in axes.texts]
-        words = [(t.get_text(), t.get_window_extent()) for t in (*figure.texts, *legend.get_texts())]
+        words = [
+            (t.get_text(), t.get_window_extent()) for t in (*figure.texts, *legend.get_texts())
+        ]
         low, high = axes.get_xlim()
         shown = [t for t in axes.get_xticklabels() if low <= t.get_position()[0] <= high]
         assert len(shown) > 1
@@ -191,4 +212,9 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
 
 
 def test_a_record_without_rates_gives_no_plot(tmp_path):
-    assert plots.draw({"benchmark": "overhead", "device": "cpu", "cases": [{"name": "a", "ns": {}}]}, tmp_path) == []
+    assert (
+        plots.draw(
+            {"benchmark": "overhead", "device": "cpu", "cases": [{"name": "a", "ns": {}}]}, tmp_path
+        )
+        == []
+    )

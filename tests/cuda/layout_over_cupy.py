@@ -195,7 +195,10 @@ def test_two_streams_of_two_libraries_are_ordered(events):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stream": 0}, r"'x' must name its stream as the CUDA array interface does: .* \(got stream 0\)"),
+        (
+            {"stream": 0},
+            r"'x' must name its stream as the CUDA array interface does: .* \(got stream 0\)",
+        ),
         ({"mask": object()}, "'x' must have a dtype that tensors have and no mask"),
         ({"typestr": "|O8"}, "'x' must have a dtype that tensors have and no mask"),
     ],
@@ -218,7 +221,9 @@ def test_read_only_memory_is_read_and_not_written():
 def test_negative_strides_and_an_empty_array():
     x = on("cuda:0", 40, 30)
     backwards = Theirs(x, data=(x.data_ptr() + 4 * 29, False), strides=(120, -4))
-    np.testing.assert_array_equal(gt.layout.contiguous(backwards).cpu().numpy(), values(40, 30)[:, ::-1])
+    np.testing.assert_array_equal(
+        gt.layout.contiguous(backwards).cpu().numpy(), values(40, 30)[:, ::-1]
+    )
     empty = Theirs(gt.empty(0, 3, device="cuda:0"), data=(0, False))
     assert gt.layout.copy(empty, Theirs(gt.empty(0, 3, device="cuda:0"), data=(0, False))) is empty
 
@@ -234,4 +239,7 @@ def test_the_benchmark_of_copies_runs_as_on_a_gpu(monkeypatch):
     found = layout_bench.run("cuda:0", rounds=1, only=(11, 12), libraries=())
     assert not found["is_emulated"] and found["peers"] == []
     first = found["cases"][0]
-    assert set(first["ns"]) == {"gputensor", "again", "memcpy", "memcpy_kernel"} and first["kernel"]["name"] == "tile"
+    assert (
+        set(first["ns"]) == {"gputensor", "again", "memcpy", "memcpy_kernel"}
+        and first["kernel"]["name"] == "tile"
+    )

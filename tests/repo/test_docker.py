@@ -46,7 +46,10 @@ def test_an_image_is_lean_by_default_and_has_a_target_with_peers(path: Path) -> 
     assert by_name["peers"][-1] == ("USER", "bench")
     base = dict(by_name["base"])
     device = path.stem.replace("cuda", "cuda:0")
-    assert base["CMD"] == f'["python3", "-m", "bench", "run", "layout", "--device", "{device}", "--out", "/out"]'
+    assert (
+        base["CMD"]
+        == f'["python3", "-m", "bench", "run", "layout", "--device", "{device}", "--out", "/out"]'
+    )
     assert base["VOLUME"] == "/out"
     whole = path.read_text()
     assert re.search(r"^ARG BASE=python:3\.\d+\.\d+-slim-\w+$", whole, re.MULTILINE)
@@ -64,7 +67,9 @@ def test_what_an_image_copies_is_there_and_every_wheel_has_a_hash(path: Path) ->
             if "-r " in command:
                 assert "--require-hashes" in command
             else:  # the project itself, and PyTorch's CPU wheel
-                assert "--no-deps" in command and re.search(r"--editable \.|torch==[\d.]+\+cpu", command)
+                assert "--no-deps" in command and re.search(
+                    r"--editable \.|torch==[\d.]+\+cpu", command
+                )
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda p: p.stem)
@@ -85,7 +90,9 @@ def test_locks_agree_where_they_share_a_wheel() -> None:
     seen: dict[tuple[str, str], str] = {}
     for path in LOCKS:
         group = "cuda12" if path.stem == "cuda12" else "others"
-        for name, version in re.findall(r"^([a-z0-9.-]+)==([\w.]+)", path.read_text(), re.MULTILINE):
+        for name, version in re.findall(
+            r"^([a-z0-9.-]+)==([\w.]+)", path.read_text(), re.MULTILINE
+        ):
             assert seen.setdefault((group, name), version) == version, f"{path.name}: {name}"
 
 
@@ -99,7 +106,13 @@ def test_every_committed_record_can_be_made_again() -> None:
 
 
 def image(**settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ROOT / ".ci" / "image"], env=os.environ | settings, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [ROOT / ".ci" / "image"],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_without_a_builder_ci_says_that_the_image_is_skipped(tmp_path: Path) -> None:
@@ -110,7 +123,9 @@ def test_without_a_builder_ci_says_that_the_image_is_skipped(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_a_builder_gets_the_dockerfile_and_a_command_and_its_failure_counts(tmp_path: Path, status: int) -> None:
+def test_a_builder_gets_the_dockerfile_and_a_command_and_its_failure_counts(
+    tmp_path: Path, status: int
+) -> None:
     builder = tmp_path / "builder"
     builder.write_text(f'#!/bin/sh\necho "$1|$2|$3|$4" >{tmp_path}/asked\nexit {status}\n')
     builder.chmod(0o755)
