@@ -19,7 +19,7 @@ from typing import Any
 import gputensor as gt
 
 from . import compare as comparison
-from . import readme
+from . import peers, readme
 from . import record as records
 from .environment import environment
 from .places import WrongResult
@@ -156,6 +156,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
     except WrongResult as error:
         print(f"bench: {error}", file=sys.stderr)
         return MISSED
+    around["versions"] |= peers.versions()  # some peers are imported when they are needed
     print(module.report(data))
     impossible = module.impossible(data) if hasattr(module, "impossible") else []
     for sentence in impossible:
