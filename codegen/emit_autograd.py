@@ -22,14 +22,16 @@ NODES_DOC = """The derivatives: a node class for each formula of native_function
 NODES_IMPORTS = """from ..autograd.formulas import (
 {formulas}
 )
+from ..autograd.node import FREED as _FREED
 from ..autograd.node import Node as _Node"""
 
 FORMULAS = (
     "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
     "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward",
-    "mean_backward", "permute_backward", "repeat_backward", "scaled", "select_backward",
-    "slice_backward", "stack", "sum_backward", "sum_to_size", "unfold_backward",
-    "view_as_complex", "view_as_real", "where", "zeros_like",
+    "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward",
+    "permute_backward", "repeat_backward", "scaled", "select_backward", "slice_backward", "softmax_backward",
+    "softmax_double_backward", "stack", "sum_backward", "sum_to_size", "threshold_backward",
+    "unfold_backward", "view_as_complex", "view_as_real", "where", "zeros_like",
 )  # fmt: skip
 
 KERNELS_DOC = """Kernels of the Autograd keys: they record what is to be differentiated, then go on below.
@@ -63,7 +65,7 @@ _BELOW = _below("AutogradOther")"""
 # Node classes are numbered as PyTorch's derivatives.yaml numbers the overloads; where ours are fewer.
 NODE_NAMES = {
     "div.Tensor_mode": "DivBackward2", "fill_.Scalar": "FillBackward2", "fill_.Tensor": "FillBackward3",
-    "copy_": "CopyBackwards",
+    "copy_": "CopyBackwards", "nll_loss_forward": "NllLossBackward0",
 }  # fmt: skip
 
 # What a formula may ask of an operand at the time of the call.
@@ -137,7 +139,7 @@ class _Formula:
     """The derivative of one operand: its text, and what it takes from the call.
 
     asked: name of a value -> expression over the arguments. tensors: operands whose elements it
-    needs. values: other arguments.
+    needs. values: other arguments. others: results but the first, by name, with their number.
     """
 
     def __init__(self, op: Op, text: str) -> None:
@@ -160,6 +162,9 @@ class _Formula:
         self.tensors = [a.name for a in known if a.type.has_tensor]
         self.values = [a for a in known if not a.type.has_tensor]
         self.has_result = "result" in names
+        self.others = {
+            made.name: number for number, made in enumerate(op.schema.returns) if number and made.name in names
+        }
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
@@ -174,6 +179,7 @@ def _saved(op: Op) -> list[str]:
     formulas = _formulas(op).values()
     found = [f"saved_{name}" for f in formulas for name in f.tensors]
     found += ["saved_result" for f in formulas if f.has_result]
+    found += [f"saved_{name}" for f in formulas for name in f.others]
     return list(dict.fromkeys(found))
 
 
@@ -216,11 +222,15 @@ def _node_class(op: Op, name: str) -> list[str]:
             body.append(f"if node.edges[{number}] is not None:")
             body += indent([*_unpacked(formula), f"{result} = {formula.text}"])
         body.append(f"return {', '.join(results)}")
-    return [f"class {name}(_Node):", *indent([*lines, *indent(body)])]
+    lines += indent(body)
+    if saved:
+        # written out: every backward calls it, and a loop over names costs 200 ns
+        lines += ["", "def release(node):", *indent([f"node.{slot} = _FREED" for slot in saved])]
+    return [f"class {name}(_Node):", *indent(lines)]
 
 
 def _unpacked(formula: _Formula) -> list[str]:
-    tensors = [*formula.tensors, *(["result"] if formula.has_result else [])]
+    tensors = [*formula.tensors, *(["result"] if formula.has_result else []), *formula.others]
     lines = [f"{name} = node.saved_{name}.unpack(node)" for name in tensors]
     lines += [f"{name} = node.saved_{name}" for name in formula.asked]
     return lines + [
@@ -314,9 +324,13 @@ def _recording(op: Op, node: str) -> list[str]:
     ]
     if any(formula.has_result for formula in formulas.values()):
         lines.append("node.saved_result = _save_result(result)")
+    others = {name: number for formula in formulas.values() for name, number in formula.others.items()}
+    lines += [f"node.saved_{name} = _save(result[{number}])" for name, number in others.items()]
     setter = "_set_histories" if _returns_list(op) else "_set_history"
     if is_inplace:
         setter = "_reshape_history" if "inplace_view" in op.tags else "_rebase_history"
+    if len(op.schema.returns) > 1:
+        return [*lines, "_set_history(result[0], node)", "return result"]
     return [*lines, f"return {setter}(result, node)"]
 
 

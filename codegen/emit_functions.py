@@ -215,11 +215,15 @@ def _with_default(argument: Any) -> str:
     return f"{name}={default(argument)}" if argument.has_default else name
 
 
+# at::Reduction, which is an int in schemas.
+_REDUCTIONS = {"Mean": "1", "Sum": "2"}
+
+
 def default(argument: Any) -> str:
     """The default as Python text."""
     value = argument.default
     if isinstance(value, schema.Name):
-        return f"_{value}"
+        return _REDUCTIONS.get(value) or f"_{value}"
     if argument.type.base == "float" and type(value) is int:
         value = float(value)
     return repr(value)

@@ -15,7 +15,7 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "autocast", "doc",
+    "factory", "loop", "dtypes", "derivatives", "autocast", "doc", "python_module",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -78,6 +78,7 @@ def _derived(entry: Op) -> Iterable[Op]:
             tags=tuple(tag for tag in entry.tags if tag not in model.OF_THE_ENTRY),
             device_check=entry.device_check,
             device_guard=entry.device_guard,
+            python_module=entry.python_module,
             source=entry,
         )
 
@@ -145,6 +146,7 @@ class _Entry:
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
+            python_module=self.choice("python_module", ("nn",)) if "python_module" in self.nodes else "",
         )
         if op.dispatch and any(key in ("CPU", "CUDA") for key in op.dispatch) and op.is_implicit:
             raise self.error(

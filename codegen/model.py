@@ -35,6 +35,9 @@ DTYPES = {
     "same": "of one dtype",
     "real": "any dtype but complex",
     "no_bool": "any dtype but bool",
+    "numeric_real": "any dtype but bool and complex",
+    "real_floating": "floating",
+    "places": "any dtype but bool and complex; the result is int64",
     "floating": "floating or complex; integers and bool promote to the default float",
     "floating_only": "floating or complex",
     "sums": "any dtype; integers and bool sum as int64",
@@ -86,6 +89,7 @@ class Op:
     tags: tuple[str, ...] = ()
     device_check: bool = True
     device_guard: bool = True
+    python_module: str = ""
     source: Op | None = None
 
     @property
@@ -143,6 +147,12 @@ class Op:
 
     @property
     def is_public(self) -> bool:
+        """Whether `gt` and Tensor have it: not what is private, nor parts of derivatives.
+
+        Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
+        """
+        if self.python_module or self.base.endswith("_backward"):
+            return False
         return not self.base.startswith("_") or self.base.startswith("__")
 
     @property

@@ -61,7 +61,10 @@ __version__ = "0.1.0.dev0"
 
 
 # Loaded when first asked for: few programs need them, and imports are budgeted.
-_LATER = {"fallback": "fallback", "layout": "layout", "profiler": "profiler", "audit_copies": "audit"}
+_LATER = {
+    "fallback": "fallback", "layout": "layout", "profiler": "profiler", "audit_copies": "audit",
+    "nn": "nn", "optim": "optim",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

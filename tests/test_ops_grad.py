@@ -35,6 +35,8 @@ DIFFERENTIABLE = [
     row for row in CALLABLE
     if any(op.derivatives and (op.kind == "functional" or _writes(row)) for op in OPS_OF[row.name])
 ]  # fmt: skip
+# Without a derivative at negative numbers.
+POSITIVE = ("sqrt",)
 # Elements of all operands of a sample: finite differences take two calls for each.
 MOST = 60
 
@@ -54,12 +56,15 @@ def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generato
     sizes = operand.sizes
     count = int(np.prod(sizes, dtype=int))
     if of.category < dtypes.FLOATING:
+        if operand.values == "classes":
+            return gt.from_numpy(np.asarray(random.integers(0, 3, sizes), of.np))
         # conditions are drawn; what may be a divisor is not zero
         low, high = (0, 2) if row.name == "where" else (1, 3)
         return gt.from_numpy(np.asarray(random.integers(low, high, sizes), of.np))
     values = random.permutation(np.linspace(0.3, 1.7, max(count, 2)))[:count].reshape(sizes)
     values = values + random.uniform(0, 0.05)  # no two operands share a value
-    values = values * np.where(random.random(sizes) < 0.4, -1, 1)
+    if row.name not in POSITIVE:
+        values = values * np.where(random.random(sizes) < 0.4, -1, 1)
     if of.category == dtypes.COMPLEX:
         values = values + 1j * random.uniform(0.2, 0.9, sizes)
     if of not in (REAL, COMPLEX):
@@ -81,16 +86,29 @@ def _cases(row: Row, of: Any) -> Iterator[tuple[S, str]]:
                     yield sample, layout
 
 
+def _constants(row: Row, sample: S) -> set[int]:
+    """Operands that no overload has a derivative for, such as the weights of a loss."""
+    op = OPS_OF[row.name][0]
+    names = [argument.name for argument in op.arguments]
+    return {
+        id(x) for name, x in zip(names, sample.args)
+        if op.derivatives and all(name not in other.derivatives for other in OPS_OF[row.name])
+    }  # fmt: skip
+
+
 def _calls(row: Row, of: Any) -> Iterator[tuple[str, Any, list[Any]]]:
     """(what it is, function of the tensors that vary, those tensors)."""
     random = np.random.default_rng(0)
     call = main_form(row.name)
     for sample, layout in _cases(row, of):
         leaves: list[Any] = []
+        constant = _constants(row, sample)
 
         def enter(x: Any) -> Any:
             if type(x) is T:
                 made = _make(row, x, of, layout, random)
+                if id(x) in constant:
+                    return made.detach()
                 if made.requires_grad:
                     leaves.append(made)
                     return ("leaf", len(leaves) - 1)

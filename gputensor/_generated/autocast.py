@@ -4,8 +4,9 @@
 A call goes on without the key of the device whose kernel runs, so what it calls is not cast."""
 
 from ..amp.casting import (
-    AUTOCAST as _AUTOCAST, cast as _cast, cast_list as _cast_list,
-    device_of as _device_of, is_eligible as _is_eligible, widest as _widest,
+    AUTOCAST as _AUTOCAST, cast as _cast, cast_any as _cast_any,
+    cast_list as _cast_list, device_of as _device_of, is_eligible as _is_eligible,
+    widest as _widest,
 )
 from ..core.dtype import float32 as _float32
 from ..dispatch.tls import state as _state
@@ -20,6 +21,11 @@ POLICIES = {
         "aten::stack": ("promote", "stack"),
         "aten::mm": ("lower_precision_fp", "mm"),
         "aten::matmul": ("lower_precision_fp", "matmul"),
+        "aten::addmm": ("lower_precision_fp", "addmm"),
+        "aten::linear": ("lower_precision_fp", "linear"),
+        "aten::nll_loss": ("fp32", "nll_loss"),
+        "aten::cross_entropy_loss": ("fp32", "cross_entropy_loss"),
+        "aten::mse_loss": ("fp32", "mse_loss"),
     },
     "CUDA": {
         "aten::exp": ("fp32", "exp"),
@@ -27,6 +33,12 @@ POLICIES = {
         "aten::sum.dim_IntList": ("fp32_set_opt_dtype", "sum_dim_IntList"),
         "aten::mm": ("lower_precision_fp", "mm"),
         "aten::matmul": ("lower_precision_fp", "matmul"),
+        "aten::addmm": ("lower_precision_fp", "addmm"),
+        "aten::linear": ("lower_precision_fp", "linear"),
+        "aten::softmax.int": ("fp32_set_opt_dtype", "softmax_int"),
+        "aten::log_softmax.int": ("fp32_set_opt_dtype", "log_softmax_int"),
+        "aten::nll_loss": ("fp32", "nll_loss"),
+        "aten::mse_loss": ("fp32", "mse_loss"),
     },
 }
 
@@ -133,5 +145,109 @@ def matmul(key_set, self, other):
         self = _cast(self, to, device)
         other = _cast(other, to, device)
         return _calls.matmul(self, other)
+    finally:
+        _state.reset(token)
+
+
+def addmm(key_set, self, mat1, mat2, beta, alpha):
+    """lower_precision_fp"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        to = device.dtype.get()
+        self = _cast(self, to, device)
+        mat1 = _cast(mat1, to, device)
+        mat2 = _cast(mat2, to, device)
+        return _calls.addmm(self, mat1, mat2, beta, alpha)
+    finally:
+        _state.reset(token)
+
+
+def linear(key_set, input, weight, bias):
+    """lower_precision_fp"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        to = device.dtype.get()
+        input = _cast(input, to, device)
+        weight = _cast(weight, to, device)
+        bias = _cast_any(bias, to, device)
+        return _calls.linear(input, weight, bias)
+    finally:
+        _state.reset(token)
+
+
+def softmax_int(key_set, self, dim, dtype):
+    """fp32_set_opt_dtype"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        if dtype is None and _is_eligible(self, device):
+            dtype = _float32
+        return _calls.softmax_int(self, dim, dtype)
+    finally:
+        _state.reset(token)
+
+
+def log_softmax_int(key_set, self, dim, dtype):
+    """fp32_set_opt_dtype"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        if dtype is None and _is_eligible(self, device):
+            dtype = _float32
+        return _calls.log_softmax_int(self, dim, dtype)
+    finally:
+        _state.reset(token)
+
+
+def nll_loss(key_set, self, target, weight, reduction, ignore_index):
+    """fp32"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        to = _float32
+        self = _cast(self, to, device)
+        target = _cast(target, to, device)
+        weight = _cast_any(weight, to, device)
+        return _calls.nll_loss(self, target, weight, reduction, ignore_index)
+    finally:
+        _state.reset(token)
+
+
+def cross_entropy_loss(
+    key_set, self, target, weight, reduction, ignore_index, label_smoothing,
+):
+    """fp32"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        to = _float32
+        self = _cast(self, to, device)
+        target = _cast(target, to, device)
+        weight = _cast_any(weight, to, device)
+        return _calls.cross_entropy_loss(
+            self, target, weight, reduction, ignore_index, label_smoothing,
+        )
+    finally:
+        _state.reset(token)
+
+
+def mse_loss(key_set, self, target, reduction):
+    """fp32"""
+    device = _device_of[key_set & _AUTOCAST]
+    include, keep = _state.get()
+    token = _state.set((include, keep & ~device.key))
+    try:
+        to = _float32
+        self = _cast(self, to, device)
+        target = _cast(target, to, device)
+        return _calls.mse_loss(self, target, reduction)
     finally:
         _state.reset(token)

@@ -1059,6 +1059,30 @@ def maximum_out(key_set, self, other, out):
     return _ops.maximum_out.redispatch_table[key_set](key_set, self, other, out)
 
 
+def threshold_backward(key_set, grad_output, self, threshold):
+    if (
+        grad_output._autograd is None
+        and (self._autograd is None if type(self) is _Tensor else type(self) in NUMBERS)
+        or (node := _record(_nodes.ThresholdBackwardBackward0, grad_output, self)) is None
+    ):
+        key_set &= _BELOW
+        return _ops.threshold_backward.redispatch_table[key_set](
+            key_set, grad_output, self, threshold,
+        )
+    if node.edges[0] is not None:
+        node.saved_self = _save(self)
+    node.saved_threshold = threshold
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.threshold_backward.redispatch_table[key_set](
+            key_set, grad_output, self, threshold,
+        )
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
 def neg(key_set, self):
     if self._autograd is None or (node := _record_unary(_nodes.NegBackward0, self)) is None:
         key_set &= _BELOW
@@ -1199,6 +1223,76 @@ def exp_out(key_set, self, out):
         _check_out("exp", self, out)
     key_set &= _BELOW
     return _ops.exp_out.redispatch_table[key_set](key_set, self, out)
+
+
+def relu(key_set, self):
+    if self._autograd is None or (node := _record_unary(_nodes.ReluBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.relu.redispatch_table[key_set](key_set, self)
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.relu.redispatch_table[key_set](key_set, self)
+    finally:
+        _state.reset(token)
+    node.saved_result = _save_result(result)
+    return _set_history(result, node)
+
+
+def relu_(key_set, self):
+    if self._autograd is None or (node := _record_inplace(_nodes.ReluBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.relu_.redispatch_table[key_set](key_set, self)
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.relu_.redispatch_table[key_set](key_set, self)
+    finally:
+        _state.reset(token)
+    node.saved_result = _save_result(result)
+    return _rebase_history(result, node)
+
+
+def relu_out(key_set, self, out):
+    if not (self._autograd is None and out._autograd is None):
+        _check_out("relu", self, out)
+    key_set &= _BELOW
+    return _ops.relu_out.redispatch_table[key_set](key_set, self, out)
+
+
+def sqrt(key_set, self):
+    if self._autograd is None or (node := _record_unary(_nodes.SqrtBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.sqrt.redispatch_table[key_set](key_set, self)
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.sqrt.redispatch_table[key_set](key_set, self)
+    finally:
+        _state.reset(token)
+    node.saved_result = _save_result(result)
+    return _set_history(result, node)
+
+
+def sqrt_(key_set, self):
+    if self._autograd is None or (node := _record_inplace(_nodes.SqrtBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.sqrt_.redispatch_table[key_set](key_set, self)
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.sqrt_.redispatch_table[key_set](key_set, self)
+    finally:
+        _state.reset(token)
+    node.saved_result = _save_result(result)
+    return _rebase_history(result, node)
+
+
+def sqrt_out(key_set, self, out):
+    if not (self._autograd is None and out._autograd is None):
+        _check_out("sqrt", self, out)
+    key_set &= _BELOW
+    return _ops.sqrt_out.redispatch_table[key_set](key_set, self, out)
 
 
 def eq__Tensor(key_set, self, other):
@@ -1612,3 +1706,235 @@ def mm_out(key_set, self, mat2, out):
         _check_out("mm", self, mat2, out)
     key_set &= _BELOW
     return _ops.mm_out.redispatch_table[key_set](key_set, self, mat2, out)
+
+
+def addmm(key_set, self, mat1, mat2, beta, alpha):
+    if (
+        self._autograd is None
+        and mat1._autograd is None
+        and mat2._autograd is None
+        or (node := _record(_nodes.AddmmBackward0, self, mat1, mat2)) is None
+    ):
+        key_set &= _BELOW
+        return _ops.addmm.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
+    if node.edges[1] is not None:
+        node.saved_mat2 = _save(mat2)
+    if node.edges[2] is not None:
+        node.saved_mat1 = _save(mat1)
+    node.saved_beta = beta
+    node.saved_alpha = alpha
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.addmm.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
+def addmm_(key_set, self, mat1, mat2, beta, alpha):
+    if (
+        self._autograd is None
+        and mat1._autograd is None
+        and mat2._autograd is None
+        or (node := _record_inplace(_nodes.AddmmBackward0, self, mat1, mat2)) is None
+    ):
+        key_set &= _BELOW
+        return _ops.addmm_.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
+    if node.edges[1] is not None:
+        node.saved_mat2 = _save(mat2)
+    if node.edges[2] is not None:
+        node.saved_mat1 = _save(mat1)
+    node.saved_beta = beta
+    node.saved_alpha = alpha
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.addmm_.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
+    finally:
+        _state.reset(token)
+    return _rebase_history(result, node)
+
+
+def addmm_out(key_set, self, mat1, mat2, beta, alpha, out):
+    if not (
+        self._autograd is None
+        and mat1._autograd is None
+        and mat2._autograd is None
+        and out._autograd is None
+    ):
+        _check_out("addmm", self, mat1, mat2, out)
+    key_set &= _BELOW
+    return _ops.addmm_out.redispatch_table[key_set](
+        key_set, self, mat1, mat2, beta, alpha, out,
+    )
+
+
+def argmax_out(key_set, self, dim, keepdim, out):
+    if not (self._autograd is None and out._autograd is None):
+        _check_out("argmax", self, out)
+    key_set &= _BELOW
+    return _ops.argmax_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
+
+
+def argmin_out(key_set, self, dim, keepdim, out):
+    if not (self._autograd is None and out._autograd is None):
+        _check_out("argmin", self, out)
+    key_set &= _BELOW
+    return _ops.argmin_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
+
+
+def _softmax(key_set, self, dim, half_to_float):
+    if self._autograd is None or (node := _record_unary(_nodes.SoftmaxBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops._softmax.redispatch_table[key_set](key_set, self, dim, half_to_float)
+    node.saved_self_dtype = self.dtype
+    node.saved_dim = dim
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops._softmax.redispatch_table[key_set](key_set, self, dim, half_to_float)
+    finally:
+        _state.reset(token)
+    node.saved_result = _save_result(result)
+    return _set_history(result, node)
+
+
+def _softmax_out(key_set, self, dim, half_to_float, out):
+    if not (self._autograd is None and out._autograd is None):
+        _check_out("_softmax", self, out)
+    key_set &= _BELOW
+    return _ops._softmax_out.redispatch_table[key_set](
+        key_set, self, dim, half_to_float, out,
+    )
+
+
+def _softmax_backward_data(key_set, grad_output, output, dim, input_dtype):
+    if (
+        grad_output._autograd is None
+        and output._autograd is None
+        or (node := _record(_nodes.SoftmaxBackwardDataBackward0, grad_output, output)) is None
+    ):
+        key_set &= _BELOW
+        return _ops._softmax_backward_data.redispatch_table[key_set](
+            key_set, grad_output, output, dim, input_dtype,
+        )
+    node.saved_output = _save(output)
+    if node.edges[1] is not None:
+        node.saved_grad_output = _save(grad_output)
+    node.saved_dim = dim
+    node.saved_input_dtype = input_dtype
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops._softmax_backward_data.redispatch_table[key_set](
+            key_set, grad_output, output, dim, input_dtype,
+        )
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
+def _log_softmax(key_set, self, dim, half_to_float):
+    if self._autograd is None or (node := _record_unary(_nodes.LogSoftmaxBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops._log_softmax.redispatch_table[key_set](key_set, self, dim, half_to_float)
+    node.saved_self_dtype = self.dtype
+    node.saved_dim = dim
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops._log_softmax.redispatch_table[key_set](key_set, self, dim, half_to_float)
+    finally:
+        _state.reset(token)
+    node.saved_result = _save_result(result)
+    return _set_history(result, node)
+
+
+def _log_softmax_out(key_set, self, dim, half_to_float, out):
+    if not (self._autograd is None and out._autograd is None):
+        _check_out("_log_softmax", self, out)
+    key_set &= _BELOW
+    return _ops._log_softmax_out.redispatch_table[key_set](
+        key_set, self, dim, half_to_float, out,
+    )
+
+
+def _log_softmax_backward_data(key_set, grad_output, output, dim, input_dtype):
+    if (
+        grad_output._autograd is None
+        and output._autograd is None
+        or (node := _record(_nodes.LogSoftmaxBackwardDataBackward0, grad_output, output)) is None
+    ):
+        key_set &= _BELOW
+        return _ops._log_softmax_backward_data.redispatch_table[key_set](
+            key_set, grad_output, output, dim, input_dtype,
+        )
+    node.saved_output = _save(output)
+    if node.edges[1] is not None:
+        node.saved_grad_output = _save(grad_output)
+    node.saved_dim = dim
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops._log_softmax_backward_data.redispatch_table[key_set](
+            key_set, grad_output, output, dim, input_dtype,
+        )
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)
+
+
+def nll_loss_forward(key_set, self, target, weight, reduction, ignore_index):
+    if self._autograd is None or (node := _record_unary(_nodes.NllLossBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.nll_loss_forward.redispatch_table[key_set](
+            key_set, self, target, weight, reduction, ignore_index,
+        )
+    node.saved_self = _save(self)
+    node.saved_target = _save(target)
+    node.saved_weight = _save(weight)
+    node.saved_reduction = reduction
+    node.saved_ignore_index = ignore_index
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.nll_loss_forward.redispatch_table[key_set](
+            key_set, self, target, weight, reduction, ignore_index,
+        )
+    finally:
+        _state.reset(token)
+    node.saved_total_weight = _save(result[1])
+    _set_history(result[0], node)
+    return result
+
+
+def nll_loss_backward(
+    key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
+):
+    if (
+        grad_output._autograd is None
+        and self._autograd is None
+        or (node := _record(_nodes.NllLossBackwardBackward0, grad_output, self)) is None
+    ):
+        key_set &= _BELOW
+        return _ops.nll_loss_backward.redispatch_table[key_set](
+            key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
+        )
+    if node.edges[0] is not None:
+        node.saved_target = _save(target)
+    if node.edges[0] is not None:
+        node.saved_weight = _save(weight)
+    if node.edges[0] is not None:
+        node.saved_total_weight = _save(total_weight)
+    node.saved_reduction = reduction
+    node.saved_ignore_index = ignore_index
+    key_set &= _BELOW
+    token = _state.set(_below_autograd[_state.get()])
+    try:
+        result = _ops.nll_loss_backward.redispatch_table[key_set](
+            key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
+        )
+    finally:
+        _state.reset(token)
+    return _set_history(result, node)

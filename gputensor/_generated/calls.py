@@ -899,6 +899,13 @@ def maximum_out(self, other, out):
     return _ops.maximum_out.table[key_set](key_set, self, other, out)
 
 
+def threshold_backward(grad_output, self, threshold):
+    include, keep = _state.get()
+    key_set = grad_output._keys if type(self) in NUMBERS else grad_output._keys | self._keys
+    key_set = (key_set | include) & keep
+    return _ops.threshold_backward.table[key_set](key_set, grad_output, self, threshold)
+
+
 def neg(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -975,6 +982,42 @@ def exp_out(self, out):
     include, keep = _state.get()
     key_set = (self._keys | out._keys | include) & keep
     return _ops.exp_out.table[key_set](key_set, self, out)
+
+
+def relu(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.relu.table[key_set](key_set, self)
+
+
+def relu_(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.relu_.table[key_set](key_set, self)
+
+
+def relu_out(self, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops.relu_out.table[key_set](key_set, self, out)
+
+
+def sqrt(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.sqrt.table[key_set](key_set, self)
+
+
+def sqrt_(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.sqrt_.table[key_set](key_set, self)
+
+
+def sqrt_out(self, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops.sqrt_out.table[key_set](key_set, self, out)
 
 
 def eq_Tensor(self, other):
@@ -1310,3 +1353,185 @@ def matmul(self, other):
     include, keep = _state.get()
     key_set = (self._keys | other._keys | include) & keep
     return _ops.matmul.table[key_set](key_set, self, other)
+
+
+def addmm(self, mat1, mat2, beta=1, alpha=1):
+    include, keep = _state.get()
+    key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
+    return _ops.addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+
+
+def addmm_(self, mat1, mat2, beta=1, alpha=1):
+    include, keep = _state.get()
+    key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
+    return _ops.addmm_.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+
+
+def addmm_out(self, mat1, mat2, beta, alpha, out):
+    include, keep = _state.get()
+    key_set = (self._keys | mat1._keys | mat2._keys | out._keys | include) & keep
+    return _ops.addmm_out.table[key_set](key_set, self, mat1, mat2, beta, alpha, out)
+
+
+def linear(input, weight, bias=None):
+    include, keep = _state.get()
+    key_set = (
+        input._keys
+        | weight._keys
+        | (0 if bias is None else bias._keys)
+        | include
+    ) & keep
+    return _ops.linear.table[key_set](key_set, input, weight, bias)
+
+
+def argmax(self, dim=None, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.argmax.table[key_set](key_set, self, dim, keepdim)
+
+
+def argmax_out(self, dim, keepdim, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops.argmax_out.table[key_set](key_set, self, dim, keepdim, out)
+
+
+def argmin(self, dim=None, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.argmin.table[key_set](key_set, self, dim, keepdim)
+
+
+def argmin_out(self, dim, keepdim, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops.argmin_out.table[key_set](key_set, self, dim, keepdim, out)
+
+
+def softmax_int(self, dim, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.softmax_int.table[key_set](key_set, self, dim, dtype)
+
+
+def _softmax(self, dim, half_to_float):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops._softmax.table[key_set](key_set, self, dim, half_to_float)
+
+
+def _softmax_out(self, dim, half_to_float, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops._softmax_out.table[key_set](key_set, self, dim, half_to_float, out)
+
+
+def _softmax_backward_data(grad_output, output, dim, input_dtype):
+    include, keep = _state.get()
+    key_set = (grad_output._keys | output._keys | include) & keep
+    return _ops._softmax_backward_data.table[key_set](
+        key_set, grad_output, output, dim, input_dtype,
+    )
+
+
+def log_softmax_int(self, dim, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops.log_softmax_int.table[key_set](key_set, self, dim, dtype)
+
+
+def _log_softmax(self, dim, half_to_float):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return _ops._log_softmax.table[key_set](key_set, self, dim, half_to_float)
+
+
+def _log_softmax_out(self, dim, half_to_float, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return _ops._log_softmax_out.table[key_set](key_set, self, dim, half_to_float, out)
+
+
+def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
+    include, keep = _state.get()
+    key_set = (grad_output._keys | output._keys | include) & keep
+    return _ops._log_softmax_backward_data.table[key_set](
+        key_set, grad_output, output, dim, input_dtype,
+    )
+
+
+def nll_loss_nd(self, target, weight=None, reduction=1, ignore_index=-100):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return _ops.nll_loss_nd.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index,
+    )
+
+
+def nll_loss(self, target, weight=None, reduction=1, ignore_index=-100):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return _ops.nll_loss.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index,
+    )
+
+
+def nll_loss_forward(self, target, weight, reduction, ignore_index):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return _ops.nll_loss_forward.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index,
+    )
+
+
+def nll_loss_backward(
+    grad_output, self, target, weight, reduction, ignore_index, total_weight,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_output._keys
+        | self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | total_weight._keys
+        | include
+    ) & keep
+    return _ops.nll_loss_backward.table[key_set](
+        key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
+    )
+
+
+def cross_entropy_loss(
+    self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0,
+):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return _ops.cross_entropy_loss.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index, label_smoothing,
+    )
+
+
+def mse_loss(self, target, reduction=1):
+    include, keep = _state.get()
+    key_set = (self._keys | target._keys | include) & keep
+    return _ops.mse_loss.table[key_set](key_set, self, target, reduction)

@@ -6,10 +6,13 @@
 from ..autograd.formulas import (
     abs_backward, as_strided_backward, cat, cat_backward, conj, copy_backward,
     diagonal_backward, div_other_backward, div_self_backward, extremum_backward,
-    mean_backward, permute_backward, repeat_backward, scaled, select_backward,
-    slice_backward, stack, sum_backward, sum_to_size, unfold_backward, view_as_complex,
-    view_as_real, where, zeros_like,
+    log_softmax_backward, mean_backward, nll_loss_backward, nll_loss_double_backward,
+    permute_backward, repeat_backward, scaled, select_backward, slice_backward,
+    softmax_backward, softmax_double_backward, stack, sum_backward, sum_to_size,
+    threshold_backward, unfold_backward, view_as_complex, view_as_real, where,
+    zeros_like,
 )
+from ..autograd.node import FREED as _FREED
 from ..autograd.node import Node as _Node
 
 
@@ -498,6 +501,10 @@ class MulBackward0(_Node):
             grad_other = grad * conj(self)
         return grad_self, grad_other
 
+    def release(node):
+        node.saved_other = _FREED
+        node.saved_self = _FREED
+
 
 class DivBackward0(_Node):
     """Of div.Tensor."""
@@ -515,6 +522,10 @@ class DivBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = -grad * conj(self / other / other)
         return grad_self, grad_other
+
+    def release(node):
+        node.saved_other = _FREED
+        node.saved_self = _FREED
 
 
 class DivBackward2(_Node):
@@ -536,6 +547,10 @@ class DivBackward2(_Node):
             grad_other = div_other_backward(grad, self, other, rounding_mode)
         return grad_self, grad_other
 
+    def release(node):
+        node.saved_other = _FREED
+        node.saved_self = _FREED
+
 
 class MinimumBackward0(_Node):
     """Of minimum."""
@@ -555,6 +570,10 @@ class MinimumBackward0(_Node):
             grad_other = where(self < other, 0, where(self == other, grad / 2, grad))
         return grad_self, grad_other
 
+    def release(node):
+        node.saved_self = _FREED
+        node.saved_other = _FREED
+
 
 class MaximumBackward0(_Node):
     """Of maximum."""
@@ -573,6 +592,30 @@ class MaximumBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = where(self > other, 0, where(self == other, grad / 2, grad))
         return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = _FREED
+        node.saved_other = _FREED
+
+
+class ThresholdBackwardBackward0(_Node):
+    """Of threshold_backward."""
+
+    __slots__ = ("saved_self", "saved_threshold")
+    saved = ("saved_self",)
+
+    def backward(node, grad):
+        grad_grad_output = grad_self = None
+        if node.edges[0] is not None:
+            self = node.saved_self.unpack(node)
+            threshold = node.saved_threshold
+            grad_grad_output = threshold_backward(grad, self, threshold)
+        if node.edges[1] is not None:
+            grad_self = zeros_like(grad)
+        return grad_grad_output, grad_self
+
+    def release(node):
+        node.saved_self = _FREED
 
 
 class NegBackward0(_Node):
@@ -612,6 +655,9 @@ class AbsBackward0(_Node):
         self = node.saved_self.unpack(node)
         return (abs_backward(grad, self),)
 
+    def release(node):
+        node.saved_self = _FREED
+
 
 class ExpBackward0(_Node):
     """Of exp."""
@@ -622,6 +668,37 @@ class ExpBackward0(_Node):
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (grad * conj(result),)
+
+    def release(node):
+        node.saved_result = _FREED
+
+
+class ReluBackward0(_Node):
+    """Of relu."""
+
+    __slots__ = ("saved_result",)
+    saved = ("saved_result",)
+
+    def backward(node, grad):
+        result = node.saved_result.unpack(node)
+        return (threshold_backward(grad, result, 0),)
+
+    def release(node):
+        node.saved_result = _FREED
+
+
+class SqrtBackward0(_Node):
+    """Of sqrt."""
+
+    __slots__ = ("saved_result",)
+    saved = ("saved_result",)
+
+    def backward(node, grad):
+        result = node.saved_result.unpack(node)
+        return (grad / (2 * conj(result)),)
+
+    def release(node):
+        node.saved_result = _FREED
 
 
 class EqBackward0(_Node):
@@ -724,6 +801,9 @@ class WhereBackward0(_Node):
             grad_other = where(condition, 0, grad)
         return grad_self, grad_other
 
+    def release(node):
+        node.saved_condition = _FREED
+
 
 class SumBackward0(_Node):
     """Of sum."""
@@ -783,6 +863,10 @@ class AmaxBackward0(_Node):
         keepdim = node.saved_keepdim
         return (extremum_backward(grad, self, result, dim, keepdim),)
 
+    def release(node):
+        node.saved_self = _FREED
+        node.saved_result = _FREED
+
 
 class AminBackward0(_Node):
     """Of amin."""
@@ -796,6 +880,10 @@ class AminBackward0(_Node):
         dim = node.saved_dim
         keepdim = node.saved_keepdim
         return (extremum_backward(grad, self, result, dim, keepdim),)
+
+    def release(node):
+        node.saved_self = _FREED
+        node.saved_result = _FREED
 
 
 class MmBackward0(_Node):
@@ -813,3 +901,167 @@ class MmBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_mat2 = conj(self.t()).mm(grad)
         return grad_self, grad_mat2
+
+    def release(node):
+        node.saved_mat2 = _FREED
+        node.saved_self = _FREED
+
+
+class AddmmBackward0(_Node):
+    """Of addmm."""
+
+    __slots__ = ("saved_mat2", "saved_mat1", "saved_beta", "saved_alpha")
+    saved = ("saved_mat2", "saved_mat1")
+
+    def backward(node, grad):
+        grad_self = grad_mat1 = grad_mat2 = None
+        if node.edges[0] is not None:
+            beta = node.saved_beta
+            grad_self = scaled(grad, beta)
+        if node.edges[1] is not None:
+            mat2 = node.saved_mat2.unpack(node)
+            alpha = node.saved_alpha
+            grad_mat1 = scaled(grad.mm(conj(mat2.t())), alpha)
+        if node.edges[2] is not None:
+            mat1 = node.saved_mat1.unpack(node)
+            alpha = node.saved_alpha
+            grad_mat2 = scaled(conj(mat1.t()).mm(grad), alpha)
+        return grad_self, grad_mat1, grad_mat2
+
+    def release(node):
+        node.saved_mat2 = _FREED
+        node.saved_mat1 = _FREED
+
+
+class SoftmaxBackward0(_Node):
+    """Of _softmax."""
+
+    __slots__ = ("saved_result", "saved_self_dtype", "saved_dim")
+    saved = ("saved_result",)
+
+    def backward(node, grad):
+        result = node.saved_result.unpack(node)
+        self_dtype = node.saved_self_dtype
+        dim = node.saved_dim
+        return (softmax_backward(grad, result, dim, self_dtype),)
+
+    def release(node):
+        node.saved_result = _FREED
+
+
+class SoftmaxBackwardDataBackward0(_Node):
+    """Of _softmax_backward_data."""
+
+    __slots__ = ("saved_output", "saved_grad_output", "saved_dim", "saved_input_dtype")
+    saved = ("saved_output", "saved_grad_output")
+
+    def backward(node, grad):
+        grad_grad_output = grad_output = None
+        if node.edges[0] is not None:
+            output = node.saved_output.unpack(node)
+            dim = node.saved_dim
+            input_dtype = node.saved_input_dtype
+            grad_grad_output = softmax_backward(grad, output, dim, input_dtype)
+        if node.edges[1] is not None:
+            grad_output = node.saved_grad_output.unpack(node)
+            output = node.saved_output.unpack(node)
+            dim = node.saved_dim
+            grad_output = softmax_double_backward(grad, grad_output, output, dim)
+        return grad_grad_output, grad_output
+
+    def release(node):
+        node.saved_output = _FREED
+        node.saved_grad_output = _FREED
+
+
+class LogSoftmaxBackward0(_Node):
+    """Of _log_softmax."""
+
+    __slots__ = ("saved_result", "saved_self_dtype", "saved_dim")
+    saved = ("saved_result",)
+
+    def backward(node, grad):
+        result = node.saved_result.unpack(node)
+        self_dtype = node.saved_self_dtype
+        dim = node.saved_dim
+        return (log_softmax_backward(grad, result, dim, self_dtype),)
+
+    def release(node):
+        node.saved_result = _FREED
+
+
+class LogSoftmaxBackwardDataBackward0(_Node):
+    """Of _log_softmax_backward_data."""
+
+    __slots__ = ("saved_output", "saved_grad_output", "saved_dim")
+    saved = ("saved_output", "saved_grad_output")
+
+    def backward(node, grad):
+        grad_grad_output = grad_output = None
+        if node.edges[0] is not None:
+            output = node.saved_output.unpack(node)
+            dim = node.saved_dim
+            grad_grad_output = grad - (grad * output.exp()).sum(dim, True)
+        if node.edges[1] is not None:
+            grad_output = node.saved_grad_output.unpack(node)
+            output = node.saved_output.unpack(node)
+            dim = node.saved_dim
+            grad_output = -grad_output.sum(dim, True) * output.exp() * grad
+        return grad_grad_output, grad_output
+
+    def release(node):
+        node.saved_output = _FREED
+        node.saved_grad_output = _FREED
+
+
+class NllLossBackward0(_Node):
+    """Of nll_loss_forward."""
+
+    __slots__ = (
+        "saved_self", "saved_target", "saved_weight", "saved_total_weight",
+        "saved_reduction", "saved_ignore_index",
+    )
+    saved = ("saved_self", "saved_target", "saved_weight", "saved_total_weight")
+
+    def backward(node, grad):
+        self = node.saved_self.unpack(node)
+        target = node.saved_target.unpack(node)
+        weight = node.saved_weight.unpack(node)
+        total_weight = node.saved_total_weight.unpack(node)
+        reduction = node.saved_reduction
+        ignore_index = node.saved_ignore_index
+        return (nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight),)
+
+    def release(node):
+        node.saved_self = _FREED
+        node.saved_target = _FREED
+        node.saved_weight = _FREED
+        node.saved_total_weight = _FREED
+
+
+class NllLossBackwardBackward0(_Node):
+    """Of nll_loss_backward."""
+
+    __slots__ = (
+        "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",
+        "saved_ignore_index",
+    )
+    saved = ("saved_target", "saved_weight", "saved_total_weight")
+
+    def backward(node, grad):
+        grad_grad_output = grad_self = None
+        if node.edges[0] is not None:
+            target = node.saved_target.unpack(node)
+            weight = node.saved_weight.unpack(node)
+            total_weight = node.saved_total_weight.unpack(node)
+            reduction = node.saved_reduction
+            ignore_index = node.saved_ignore_index
+            grad_grad_output = nll_loss_double_backward(grad, target, weight, reduction, ignore_index, total_weight)
+        if node.edges[1] is not None:
+            grad_self = zeros_like(grad)
+        return grad_grad_output, grad_self
+
+    def release(node):
+        node.saved_target = _FREED
+        node.saved_weight = _FREED
+        node.saved_total_weight = _FREED

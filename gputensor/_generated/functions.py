@@ -19,17 +19,18 @@ from . import calls as _calls
 from . import operators as _ops
 
 __all__ = [
-    "abs", "add", "alias", "all", "amax", "amin", "any", "arange", "as_strided",
-    "as_strided_", "cat", "chunk", "clone", "conj", "conj_physical", "detach",
-    "diagonal", "div", "empty", "empty_like", "empty_permuted", "empty_strided", "eq",
-    "exp", "eye", "fill_", "flatten", "flip", "full", "full_like", "ge", "gt", "imag",
-    "is_conj", "is_neg", "le", "linspace", "lt", "matmul", "maximum", "mean", "minimum",
-    "mm", "movedim", "mul", "narrow", "ne", "neg", "ones", "ones_like", "permute",
-    "rand", "rand_like", "real", "reshape", "resize_as_", "resolve_conj", "resolve_neg",
-    "rsub", "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze",
-    "stack", "sub", "sum", "swapaxes", "t", "transpose", "unbind", "unflatten",
-    "unsqueeze", "view_as_complex", "view_as_real", "where", "zero_", "zeros",
-    "zeros_like",
+    "abs", "add", "addmm", "alias", "all", "amax", "amin", "any", "arange", "argmax",
+    "argmin", "as_strided", "as_strided_", "cat", "chunk", "clone", "conj",
+    "conj_physical", "detach", "diagonal", "div", "empty", "empty_like",
+    "empty_permuted", "empty_strided", "eq", "exp", "eye", "fill_", "flatten", "flip",
+    "full", "full_like", "ge", "gt", "imag", "is_conj", "is_neg", "le", "linspace",
+    "log_softmax", "lt", "matmul", "maximum", "mean", "minimum", "mm", "movedim", "mul",
+    "narrow", "ne", "neg", "ones", "ones_like", "permute", "rand", "rand_like", "real",
+    "relu", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "rsub",
+    "scalar_tensor", "select", "slice", "softmax", "split", "split_with_sizes", "sqrt",
+    "squeeze", "stack", "sub", "sum", "swapaxes", "t", "transpose", "unbind",
+    "unflatten", "unsqueeze", "view_as_complex", "view_as_real", "where", "zero_",
+    "zeros", "zeros_like",
 ]
 
 
@@ -78,6 +79,36 @@ def add(self, other, *, alpha=1, out=None):
     include, keep = _state.get()
     key_set = (key_set | include) & keep
     return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
+
+
+def addmm(self, mat1, mat2, *, beta=1, alpha=1, out=None):
+    """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not
+    read.
+
+    Args:
+        self: (*), of one dtype.
+        mat1: (*).
+        mat2: (*).
+        beta: number, default 1.
+        alpha: number, default 1.
+        out: Tensor that takes the result, optional.
+    Gradient:
+        self: scaled(grad, beta)
+        mat1: scaled(grad.mm(conj(mat2.t())), alpha)
+        mat2: scaled(conj(mat1.t()).mm(grad), alpha)
+    Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.addmm.
+
+    >>> gt.addmm(gt.tensor([1.0, 2.0]), gt.ones(1, 3), gt.ones(3, 2))
+    tensor([[4., 5.]])
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.addmm, self, mat1, mat2) from None
+    if out is not None:
+        return _calls.addmm_out(self, mat1, mat2, beta, alpha, _checked_out("addmm", out))
+    return _ops.addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
 
 
 def alias(self):
@@ -245,6 +276,52 @@ def arange(
     return _ops.arange_start_step.table[key_set](
         key_set, start, end, step, dtype, layout, device, pin_memory,
     )
+
+
+def argmax(self, dim=None, keepdim=False, *, out=None):
+    """Index of the largest element, the first of equal ones; of a NaN if there is one.
+    Over all
+
+    Args:
+        self: (*), any dtype but bool and complex; the result is int64.
+        dim: int, optional.
+        keepdim: bool, default False.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmax.
+
+    elements in row-major order, or along dim.
+
+    >>> gt.argmax(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)
+    tensor([1, 0])
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.argmax, self) from None
+    if out is not None:
+        return _calls.argmax_out(self, dim, keepdim, _checked_out("argmax", out))
+    return _ops.argmax.table[key_set](key_set, self, dim, keepdim)
+
+
+def argmin(self, dim=None, keepdim=False, *, out=None):
+    """Index of the smallest element, as argmax.
+
+    Args:
+        self: (*), any dtype but bool and complex; the result is int64.
+        dim: int, optional.
+        keepdim: bool, default False.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmin.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.argmin, self) from None
+    if out is not None:
+        return _calls.argmin_out(self, dim, keepdim, _checked_out("argmin", out))
+    return _ops.argmin.table[key_set](key_set, self, dim, keepdim)
 
 
 def as_strided(self, size, stride, storage_offset=None):
@@ -936,6 +1013,29 @@ def linspace(
     )
 
 
+def log_softmax(self, dim, dtype=None):
+    """Logarithm of softmax, without its rounding and overflow; with dtype, of self in
+    that dtype.
+
+    Args:
+        self: (*).
+        dim: int.
+        dtype: dtype, optional.
+    Native: native/softmax.py. Matches torch.log_softmax.
+
+    >>> gt.log_softmax(gt.tensor([0.0, 1000.0]), 0)
+    tensor([-1000.,     0.])
+    """
+    if dtype is not None and type(dtype) is not _dtype:
+        raise _not_a_dtype("log_softmax", dtype)
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.log_softmax_int, self) from None
+    return _ops.log_softmax_int.table[key_set](key_set, self, dim, dtype)
+
+
 def lt(self, other, *, out=None):
     """Whether self < other for each pair of elements.
 
@@ -1352,6 +1452,28 @@ def real(self):
     return _ops.real.table[key_set](key_set, self)
 
 
+def relu(self, *, out=None):
+    """Each element, and zero in place of the negative ones; NaN stays.
+
+    Args:
+        self: (*), any dtype but bool and complex.
+        out: Tensor that takes the result, optional.
+    Gradient: threshold_backward(grad, result, 0)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.relu.
+
+    >>> gt.relu(gt.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.relu, self) from None
+    if out is not None:
+        return _calls.relu_out(self, _checked_out("relu", out))
+    return _ops.relu.table[key_set](key_set, self)
+
+
 def reshape(self, shape):
     """The same elements with another shape; a view where the strides allow it, else a
     copy.
@@ -1504,6 +1626,29 @@ def slice(self, dim=0, start=None, end=None, step=1):
     return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
 
 
+def softmax(self, dim, dtype=None):
+    """exp of each element over the sum of them along dim; with dtype, of self in that
+    dtype.
+
+    Args:
+        self: (*).
+        dim: int.
+        dtype: dtype, optional.
+    Native: native/softmax.py. Matches torch.softmax.
+
+    >>> gt.softmax(gt.tensor([0.0, 0.0]), 0)
+    tensor([0.5000, 0.5000])
+    """
+    if dtype is not None and type(dtype) is not _dtype:
+        raise _not_a_dtype("softmax", dtype)
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.softmax_int, self) from None
+    return _ops.softmax_int.table[key_set](key_set, self, dim, dtype)
+
+
 def split(self, split_size, dim=0):
     """Pieces of split_size along dim, the last one smaller; or pieces of these sizes.
 
@@ -1545,6 +1690,25 @@ def split_with_sizes(self, split_sizes, dim=0):
     except AttributeError:
         raise _wrong_operand(_ops.split_with_sizes, self) from None
     return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
+
+
+def sqrt(self, *, out=None):
+    """Square root of each element.
+
+    Args:
+        self: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / (2 * conj(result))
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt.
+    """
+    include, keep = _state.get()
+    try:
+        key_set = (self._keys | include) & keep
+    except AttributeError:
+        raise _wrong_operand(_ops.sqrt, self) from None
+    if out is not None:
+        return _calls.sqrt_out(self, _checked_out("sqrt", out))
+    return _ops.sqrt.table[key_set](key_set, self)
 
 
 def squeeze(self, dim=None):

@@ -650,6 +650,46 @@ def exp_out(key_set, self, out):
     return result
 
 
+def relu_(key_set, self):
+    key_set &= _BELOW
+    result = _ops.relu_.redispatch_table[key_set](key_set, self)
+    if self._storage is not None and self._keys & _TRACKED:
+        self._storage.version += 1
+    else:
+        _bump_version(self)
+    return result
+
+
+def relu_out(key_set, self, out):
+    key_set &= _BELOW
+    result = _ops.relu_out.redispatch_table[key_set](key_set, self, out)
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def sqrt_(key_set, self):
+    key_set &= _BELOW
+    result = _ops.sqrt_.redispatch_table[key_set](key_set, self)
+    if self._storage is not None and self._keys & _TRACKED:
+        self._storage.version += 1
+    else:
+        _bump_version(self)
+    return result
+
+
+def sqrt_out(key_set, self, out):
+    key_set &= _BELOW
+    result = _ops.sqrt_out.redispatch_table[key_set](key_set, self, out)
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
 def eq__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.eq__Tensor.redispatch_table[key_set](key_set, self, other)
@@ -909,6 +949,72 @@ def all_dims_out(key_set, self, dim, keepdim, out):
 def mm_out(key_set, self, mat2, out):
     key_set &= _BELOW
     result = _ops.mm_out.redispatch_table[key_set](key_set, self, mat2, out)
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def addmm_(key_set, self, mat1, mat2, beta, alpha):
+    key_set &= _BELOW
+    result = _ops.addmm_.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
+    if self._storage is not None and self._keys & _TRACKED:
+        self._storage.version += 1
+    else:
+        _bump_version(self)
+    return result
+
+
+def addmm_out(key_set, self, mat1, mat2, beta, alpha, out):
+    key_set &= _BELOW
+    result = _ops.addmm_out.redispatch_table[key_set](
+        key_set, self, mat1, mat2, beta, alpha, out,
+    )
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def argmax_out(key_set, self, dim, keepdim, out):
+    key_set &= _BELOW
+    result = _ops.argmax_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def argmin_out(key_set, self, dim, keepdim, out):
+    key_set &= _BELOW
+    result = _ops.argmin_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def _softmax_out(key_set, self, dim, half_to_float, out):
+    key_set &= _BELOW
+    result = _ops._softmax_out.redispatch_table[key_set](
+        key_set, self, dim, half_to_float, out,
+    )
+    if out._storage is not None and out._keys & _TRACKED:
+        out._storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def _log_softmax_out(key_set, self, dim, half_to_float, out):
+    key_set &= _BELOW
+    result = _ops._log_softmax_out.redispatch_table[key_set](
+        key_set, self, dim, half_to_float, out,
+    )
     if out._storage is not None and out._keys & _TRACKED:
         out._storage.version += 1
     else:

@@ -76,6 +76,43 @@ class GeneratedMethods:
         key_set = (key_set | include) & keep
         return _ops.add__Tensor.table[key_set](key_set, self, other, alpha)
 
+    def addmm(self, mat1, mat2, *, beta=1, alpha=1):
+        """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not
+        read.
+
+        See gt.addmm.
+        """
+        include, keep = _state.get()
+        try:
+            key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
+        except AttributeError:
+            raise _wrong_operand(_ops.addmm, self, mat1, mat2) from None
+        return _ops.addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+
+    def addmm_(self, mat1, mat2, *, beta=1, alpha=1):
+        """In place: beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self
+        is not read.
+
+        Args:
+            self: (*), of one dtype.
+            mat1: (*).
+            mat2: (*).
+            beta: number, default 1.
+            alpha: number, default 1.
+        Returns: self.
+        Gradient:
+            self: scaled(grad, beta)
+            mat1: scaled(grad.mm(conj(mat2.t())), alpha)
+            mat2: scaled(conj(mat1.t()).mm(grad), alpha)
+        Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.Tensor.addmm_.
+        """
+        include, keep = _state.get()
+        try:
+            key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
+        except AttributeError:
+            raise _wrong_operand(_ops.addmm_, self, mat1, mat2) from None
+        return _ops.addmm_.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+
     def alias(self):
         """A view of all of self. See gt.alias."""
         include, keep = _state.get()
@@ -116,6 +153,22 @@ class GeneratedMethods:
         if dim is None or isinstance(dim, (tuple, list)):
             return _ops.any_dims.table[key_set](key_set, self, dim, keepdim)
         return _ops.any_dim.table[key_set](key_set, self, dim, keepdim)
+
+    def argmax(self, dim=None, keepdim=False):
+        """Index of the largest element, the first of equal ones; of a NaN if there is one.
+        Over all
+
+        See gt.argmax.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.argmax.table[key_set](key_set, self, dim, keepdim)
+
+    def argmin(self, dim=None, keepdim=False):
+        """Index of the smallest element, as argmax. See gt.argmin."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.argmin.table[key_set](key_set, self, dim, keepdim)
 
     def as_strided(self, size, stride, storage_offset=None):
         """Any sizes and strides, in elements, over the storage of self.
@@ -527,6 +580,18 @@ class GeneratedMethods:
         key_set = (key_set | include) & keep
         return _ops.le__Tensor.table[key_set](key_set, self, other)
 
+    def log_softmax(self, dim, dtype=None):
+        """Logarithm of softmax, without its rounding and overflow; with dtype, of self in
+        that dtype.
+
+        See gt.log_softmax.
+        """
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("log_softmax", dtype)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.log_softmax_int.table[key_set](key_set, self, dim, dtype)
+
     def lt(self, other):
         """Whether self < other for each pair of elements. See gt.lt."""
         try:
@@ -921,6 +986,25 @@ class GeneratedMethods:
         key_set = (self._keys | include) & keep
         return _ops.real.table[key_set](key_set, self)
 
+    def relu(self):
+        """Each element, and zero in place of the negative ones; NaN stays. See gt.relu."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.relu.table[key_set](key_set, self)
+
+    def relu_(self):
+        """In place: Each element, and zero in place of the negative ones; NaN stays.
+
+        Args:
+            self: (*), any dtype but bool and complex.
+        Returns: self.
+        Gradient: threshold_backward(grad, result, 0)
+        Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.relu_.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.relu_.table[key_set](key_set, self)
+
     def repeat(self, *args, repeats=None):
         """A copy repeated so often along each dimension.
 
@@ -1066,6 +1150,18 @@ class GeneratedMethods:
         key_set = (self._keys | include) & keep
         return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
 
+    def softmax(self, dim, dtype=None):
+        """exp of each element over the sum of them along dim; with dtype, of self in that
+        dtype.
+
+        See gt.softmax.
+        """
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("softmax", dtype)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.softmax_int.table[key_set](key_set, self, dim, dtype)
+
     def split(self, split_size, dim=0):
         """Pieces of split_size along dim, the last one smaller; or pieces of these sizes.
 
@@ -1082,6 +1178,25 @@ class GeneratedMethods:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
+
+    def sqrt(self):
+        """Square root of each element. See gt.sqrt."""
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.sqrt.table[key_set](key_set, self)
+
+    def sqrt_(self):
+        """In place: Square root of each element.
+
+        Args:
+            self: (*), floating or complex; integers and bool promote to the default float.
+        Returns: self.
+        Gradient: grad / (2 * conj(result))
+        Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.sqrt_.
+        """
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return _ops.sqrt_.table[key_set](key_set, self)
 
     def squeeze(self, dim=None):
         """Without the dimensions of size 1, or without those of them that dim names.

@@ -323,6 +323,10 @@ maximum_out = _define(
     "aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
 )
+threshold_backward = _define(
+    "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
+    ("pointwise",),
+)
 neg = _define("aten::neg(Tensor self) -> Tensor", ("core", "pointwise",))
 neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 neg_out = _define("aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -342,6 +346,12 @@ abs_out = _define("aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
 exp = _define("aten::exp(Tensor self) -> Tensor", ("core", "pointwise",))
 exp_ = _define("aten::exp_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 exp_out = _define("aten::exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+relu = _define("aten::relu(Tensor self) -> Tensor", ("core", "pointwise",))
+relu_ = _define("aten::relu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+relu_out = _define("aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+sqrt = _define("aten::sqrt(Tensor self) -> Tensor", ("core", "pointwise",))
+sqrt_ = _define("aten::sqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+sqrt_out = _define("aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 eq_Tensor = _define("aten::eq.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
 eq__Tensor = _define(
     "aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -494,3 +504,67 @@ all_dims_out = _define(
 mm = _define("aten::mm(Tensor self, Tensor mat2) -> Tensor", ("core",))
 mm_out = _define("aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)")
 matmul = _define("aten::matmul(Tensor self, Tensor other) -> Tensor")
+addmm = _define(
+    "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    ("core",),
+)
+addmm_ = _define(
+    "aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
+)
+addmm_out = _define(
+    "aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+)
+linear = _define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+argmax = _define(
+    "aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+    ("core", "reduction",),
+)
+argmax_out = _define(
+    "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",),
+)
+argmin = _define(
+    "aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+    ("core", "reduction",),
+)
+argmin_out = _define(
+    "aten::argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",),
+)
+softmax_int = _define("aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
+_softmax = _define("aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", ("core",))
+_softmax_out = _define(
+    "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
+)
+_softmax_backward_data = _define(
+    "aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+)
+log_softmax_int = _define(
+    "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+)
+_log_softmax = _define(
+    "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
+    ("core",),
+)
+_log_softmax_out = _define(
+    "aten::_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
+)
+_log_softmax_backward_data = _define(
+    "aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+)
+nll_loss_nd = _define(
+    "aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
+)
+nll_loss = _define(
+    "aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
+)
+nll_loss_forward = _define(
+    "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
+)
+nll_loss_backward = _define(
+    "aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
+)
+cross_entropy_loss = _define(
+    "aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor",
+)
+mse_loss = _define("aten::mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")

@@ -7,8 +7,8 @@ from ..dispatch.dispatcher import register_kernel as _register_kernel
 from ..dispatch.keys import key as _key
 from ..dispatch.operator import caller_site as _caller_site
 from ..native import (
-    binary, comparison, complex_view, copy, factory, fill, join, matmul, random, range,
-    reduce, resize, slicing, unary, view, where,
+    argreduce, binary, comparison, complex_view, copy, factory, fill, join, loss,
+    matmul, random, range, reduce, resize, slicing, softmax, unary, view, where,
 )
 from . import autocast, autograd, backend_select, inplace_or_view
 from . import operators as _ops
@@ -192,6 +192,7 @@ def install() -> None:
     bind(_ops.minimum_out, binary.out, "minimum")
     bind(_ops.maximum, binary.functional, "maximum")
     bind(_ops.maximum_out, binary.out, "maximum")
+    bind(_ops.threshold_backward, binary.threshold_functional, "threshold_backward")
     # --- unary ---
     bind(_ops.neg, unary.functional, "neg")
     bind(_ops.neg_, unary.inplace, "neg")
@@ -206,6 +207,12 @@ def install() -> None:
     bind(_ops.exp, unary.functional, "exp")
     bind(_ops.exp_, unary.inplace, "exp")
     bind(_ops.exp_out, unary.out, "exp")
+    bind(_ops.relu, unary.functional, "relu")
+    bind(_ops.relu_, unary.inplace, "relu")
+    bind(_ops.relu_out, unary.out, "relu")
+    bind(_ops.sqrt, unary.functional, "sqrt")
+    bind(_ops.sqrt_, unary.inplace, "sqrt")
+    bind(_ops.sqrt_out, unary.out, "sqrt")
     # --- comparison ---
     bind(_ops.eq_Tensor, comparison.functional, "eq")
     bind(_ops.eq__Tensor, comparison.inplace, "eq")
@@ -257,6 +264,34 @@ def install() -> None:
     bind(_ops.mm, matmul.functional, "mm")
     bind(_ops.mm_out, matmul.out, "mm")
     impl(_ops.matmul, "CompositeImplicitAutograd", matmul.matmul)
+    bind(_ops.addmm, matmul.added_functional, "addmm")
+    bind(_ops.addmm_, matmul.added_inplace, "addmm")
+    bind(_ops.addmm_out, matmul.added_out, "addmm")
+    impl(_ops.linear, "CompositeImplicitAutograd", matmul.linear)
+    # --- argreduce ---
+    bind(_ops.argmax, argreduce.functional, "argmax")
+    bind(_ops.argmax_out, argreduce.out, "argmax")
+    bind(_ops.argmin, argreduce.functional, "argmin")
+    bind(_ops.argmin_out, argreduce.out, "argmin")
+    # --- softmax ---
+    impl(_ops.softmax_int, "CompositeImplicitAutograd", softmax.softmax)
+    bind(_ops._softmax, softmax.functional, "softmax")
+    bind(_ops._softmax_out, softmax.out, "softmax")
+    bind(_ops._softmax_backward_data, softmax.backward_functional, "softmax_backward")
+    impl(_ops.log_softmax_int, "CompositeImplicitAutograd", softmax.log_softmax)
+    bind(_ops._log_softmax, softmax.functional, "log_softmax")
+    bind(_ops._log_softmax_out, softmax.out, "log_softmax")
+    bind(
+        _ops._log_softmax_backward_data, softmax.backward_functional,
+        "log_softmax_backward",
+    )
+    # --- loss ---
+    impl(_ops.nll_loss_nd, "CompositeImplicitAutograd", loss.nll_loss_nd)
+    impl(_ops.nll_loss, "CompositeImplicitAutograd", loss.nll_loss)
+    impl(_ops.nll_loss_forward, "CPU, CUDA, Meta", loss.nll_loss_forward)
+    impl(_ops.nll_loss_backward, "CPU, CUDA, Meta", loss.nll_loss_backward)
+    impl(_ops.cross_entropy_loss, "CompositeImplicitAutograd", loss.cross_entropy_loss)
+    impl(_ops.mse_loss, "CompositeImplicitAutograd", loss.mse_loss)
     # --- BackendSelect ---
     impl(_ops.empty_memory_format, "BackendSelect", backend_select.empty_memory_format)
     impl(_ops.empty_strided, "BackendSelect", backend_select.empty_strided)
@@ -343,6 +378,10 @@ def install() -> None:
     impl(_ops.abs_out, "ADInplaceOrView", inplace_or_view.abs_out)
     impl(_ops.exp_, "ADInplaceOrView", inplace_or_view.exp_)
     impl(_ops.exp_out, "ADInplaceOrView", inplace_or_view.exp_out)
+    impl(_ops.relu_, "ADInplaceOrView", inplace_or_view.relu_)
+    impl(_ops.relu_out, "ADInplaceOrView", inplace_or_view.relu_out)
+    impl(_ops.sqrt_, "ADInplaceOrView", inplace_or_view.sqrt_)
+    impl(_ops.sqrt_out, "ADInplaceOrView", inplace_or_view.sqrt_out)
     impl(_ops.eq__Tensor, "ADInplaceOrView", inplace_or_view.eq__Tensor)
     impl(_ops.eq_Tensor_out, "ADInplaceOrView", inplace_or_view.eq_Tensor_out)
     impl(_ops.ne__Tensor, "ADInplaceOrView", inplace_or_view.ne__Tensor)
@@ -369,6 +408,12 @@ def install() -> None:
     impl(_ops.all_out, "ADInplaceOrView", inplace_or_view.all_out)
     impl(_ops.all_dims_out, "ADInplaceOrView", inplace_or_view.all_dims_out)
     impl(_ops.mm_out, "ADInplaceOrView", inplace_or_view.mm_out)
+    impl(_ops.addmm_, "ADInplaceOrView", inplace_or_view.addmm_)
+    impl(_ops.addmm_out, "ADInplaceOrView", inplace_or_view.addmm_out)
+    impl(_ops.argmax_out, "ADInplaceOrView", inplace_or_view.argmax_out)
+    impl(_ops.argmin_out, "ADInplaceOrView", inplace_or_view.argmin_out)
+    impl(_ops._softmax_out, "ADInplaceOrView", inplace_or_view._softmax_out)
+    impl(_ops._log_softmax_out, "ADInplaceOrView", inplace_or_view._log_softmax_out)
     # --- Autograd ---
     impl(_ops.view, "Autograd", autograd.view)
     impl(_ops._reshape_alias, "Autograd", autograd._reshape_alias)
@@ -444,6 +489,7 @@ def install() -> None:
     impl(_ops.minimum_out, "Autograd", autograd.minimum_out)
     impl(_ops.maximum, "Autograd", autograd.maximum)
     impl(_ops.maximum_out, "Autograd", autograd.maximum_out)
+    impl(_ops.threshold_backward, "Autograd", autograd.threshold_backward)
     impl(_ops.neg, "Autograd", autograd.neg)
     impl(_ops.neg_, "Autograd", autograd.neg_)
     impl(_ops.neg_out, "Autograd", autograd.neg_out)
@@ -456,6 +502,12 @@ def install() -> None:
     impl(_ops.exp, "Autograd", autograd.exp)
     impl(_ops.exp_, "Autograd", autograd.exp_)
     impl(_ops.exp_out, "Autograd", autograd.exp_out)
+    impl(_ops.relu, "Autograd", autograd.relu)
+    impl(_ops.relu_, "Autograd", autograd.relu_)
+    impl(_ops.relu_out, "Autograd", autograd.relu_out)
+    impl(_ops.sqrt, "Autograd", autograd.sqrt)
+    impl(_ops.sqrt_, "Autograd", autograd.sqrt_)
+    impl(_ops.sqrt_out, "Autograd", autograd.sqrt_out)
     impl(_ops.eq__Tensor, "Autograd", autograd.eq__Tensor)
     impl(_ops.eq_Tensor_out, "Autograd", autograd.eq_Tensor_out)
     impl(_ops.ne__Tensor, "Autograd", autograd.ne__Tensor)
@@ -490,6 +542,19 @@ def install() -> None:
     impl(_ops.all_dims_out, "Autograd", autograd.all_dims_out)
     impl(_ops.mm, "Autograd", autograd.mm)
     impl(_ops.mm_out, "Autograd", autograd.mm_out)
+    impl(_ops.addmm, "Autograd", autograd.addmm)
+    impl(_ops.addmm_, "Autograd", autograd.addmm_)
+    impl(_ops.addmm_out, "Autograd", autograd.addmm_out)
+    impl(_ops.argmax_out, "Autograd", autograd.argmax_out)
+    impl(_ops.argmin_out, "Autograd", autograd.argmin_out)
+    impl(_ops._softmax, "Autograd", autograd._softmax)
+    impl(_ops._softmax_out, "Autograd", autograd._softmax_out)
+    impl(_ops._softmax_backward_data, "Autograd", autograd._softmax_backward_data)
+    impl(_ops._log_softmax, "Autograd", autograd._log_softmax)
+    impl(_ops._log_softmax_out, "Autograd", autograd._log_softmax_out)
+    impl(_ops._log_softmax_backward_data, "Autograd", autograd._log_softmax_backward_data)
+    impl(_ops.nll_loss_forward, "Autograd", autograd.nll_loss_forward)
+    impl(_ops.nll_loss_backward, "Autograd", autograd.nll_loss_backward)
     # --- Autocast ---
     impl(_ops.view_as_complex, "AutocastCPU", autocast.view_as_complex)
     impl(_ops.cat, "AutocastCPU", autocast.cat)
@@ -499,6 +564,13 @@ def install() -> None:
     impl(_ops.sum_dim_IntList, "AutocastCUDA", autocast.sum_dim_IntList)
     impl(_ops.mm, "AutocastCPU, AutocastCUDA", autocast.mm)
     impl(_ops.matmul, "AutocastCPU, AutocastCUDA", autocast.matmul)
+    impl(_ops.addmm, "AutocastCPU, AutocastCUDA", autocast.addmm)
+    impl(_ops.linear, "AutocastCPU, AutocastCUDA", autocast.linear)
+    impl(_ops.softmax_int, "AutocastCUDA", autocast.softmax_int)
+    impl(_ops.log_softmax_int, "AutocastCUDA", autocast.log_softmax_int)
+    impl(_ops.nll_loss, "AutocastCPU, AutocastCUDA", autocast.nll_loss)
+    impl(_ops.cross_entropy_loss, "AutocastCPU", autocast.cross_entropy_loss)
+    impl(_ops.mse_loss, "AutocastCPU, AutocastCUDA", autocast.mse_loss)
     # --- Autograd has nothing to do: no result has a derivative ---
     pass_over(_ops.view_dtype)
     pass_over(_ops.detach)
@@ -542,3 +614,5 @@ def install() -> None:
     pass_over(_ops.all)
     pass_over(_ops.all_dim)
     pass_over(_ops.all_dims)
+    pass_over(_ops.argmax)
+    pass_over(_ops.argmin)

@@ -8,7 +8,7 @@ a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 from .._generated import calls
@@ -181,8 +181,15 @@ class _Run:
         """Run what is ready until nothing is. Written out: this is every node of every backward."""
         ready, buffers, waiting, needed, keep = self.ready, self.buffers, self.waiting, self.needed, self.keep
         is_plain_run = not self.captures and not anomaly.is_on
-        while ready:
-            node = heappop(ready)[2]
+        upcoming: Node | None = None  # a ready node that has not been put into the heap
+        while ready or upcoming is not None:
+            if upcoming is None:
+                node = heappop(ready)[2]
+            elif not ready or -upcoming.sequence_nr <= ready[0][0]:
+                node = upcoming
+            else:
+                node = heappushpop(ready, (-upcoming.sequence_nr, id(upcoming), upcoming))[2]
+            upcoming = None
             if type(node) is AccumulateGrad:
                 if node.stream is None:
                     self._finish(node)
@@ -198,10 +205,10 @@ class _Run:
             elif buffer is None or buffer[0] is None and _all_none(buffer):
                 results = (None,) * len(node.edges)
             else:
-                if node.saved and not any(node.edges):
+                if node.saved and node.edges[0] is None and not any(node.edges):
                     node.check_saved()
                 results = node.backward(*buffer)
-                if not keep:
+                if not keep and node.saved:
                     node.release()
             buffer = None
             number = -1
@@ -226,26 +233,30 @@ class _Run:
                     else:
                         arrived[output] = calls.add_Tensor(arrived[output], g)
                 left = waiting[following] = waiting[following] - 1
-                if not left:
-                    heappush(ready, (-following.sequence_nr, id(following), following))
+                if left:
+                    continue
+                if upcoming is None:
+                    upcoming = following
+                    continue
+                if following.sequence_nr > upcoming.sequence_nr:
+                    upcoming, following = following, upcoming
+                heappush(ready, (-following.sequence_nr, id(following), following))
             results = g = arrived = None  # else a leaf would not be the only owner of its gradient
 
     def _count(self, nodes: list[Node]) -> list[Node]:
         """Count the edges to each node; returns the nodes that can be reached."""
-        waiting = self.waiting
-        seen = set(nodes)
-        stack = list(nodes)
-        order = []
-        while stack:
-            node = stack.pop()
-            order.append(node)
+        waiting, roots = self.waiting, set(nodes)
+        order = list(nodes)
+        for node in order:  # which grows meanwhile
             for edge in node.edges:
                 if edge is not None:
                     following = edge[0]
-                    waiting[following] = waiting.get(following, 0) + 1
-                    if following not in seen:
-                        seen.add(following)
-                        stack.append(following)
+                    if following in waiting:
+                        waiting[following] += 1
+                    else:
+                        waiting[following] = 1
+                        if following not in roots:
+                            order.append(following)
         return order
 
     def _choose(self, order: list[Node], wanted: list[Edge | None], accumulates: bool) -> None:

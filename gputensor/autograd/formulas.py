@@ -21,12 +21,19 @@ from ..tensor import Tensor
 __all__ = [
     "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
     "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward", "geometry",
-    "mean_backward", "permute_backward", "repeat_backward", "scaled", "select_backward", "shapes",
-    "slice_backward", "stack", "sum_backward", "sum_to_size", "unfold_backward", "view_as_complex", "view_as_real",
-    "where", "zeros_like",
+    "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward", "permute_backward",
+    "repeat_backward", "scaled", "select_backward", "shapes", "slice_backward", "softmax_backward", "softmax_double_backward",
+    "stack", "sum_backward", "sum_to_size", "threshold_backward", "unfold_backward", "view_as_complex",
+    "view_as_real", "where", "zeros_like",
 ]  # fmt: skip
 
 Sizes = tuple[int, ...]
+
+# Operators that are derivatives of others, under the names that the formulas give them.
+threshold_backward = calls.threshold_backward
+softmax_backward = calls._softmax_backward_data
+log_softmax_backward = calls._log_softmax_backward_data
+nll_loss_backward = calls.nll_loss_backward
 
 
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------------
@@ -115,6 +122,29 @@ def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: st
 def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
     """The gradient in the dtype and on the device of what was copied."""
     return calls.to_device(grad, device, dtype, False, False, None)  # type: ignore[no-any-return]
+
+
+# --- loss -----------------------------------------------------------------------------------------------
+
+_MEAN, _SUM = 1, 2  # at::Reduction
+
+
+def nll_loss_double_backward(
+    grad: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int, total_weight: Tensor
+) -> Tensor:
+    """The gradient of nll_loss's gradient with respect to the gradient that arrived."""
+    if reduction != _MEAN:
+        return calls.nll_loss(grad, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
+    return calls.nll_loss(grad, target, weight, _SUM, ignore_index) / total_weight  # type: ignore[no-any-return]
+
+
+# --- softmax ---------------------------------------------------------------------------------------------
+
+
+def softmax_double_backward(grad: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
+    """The gradient of softmax's gradient with respect to the output of softmax."""
+    inner = (output * grad_output).sum(dim, True)
+    return grad * grad_output - inner * grad - grad_output * (output * grad).sum(dim, True)
 
 
 # --- reductions -------------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ class SavedResult(SavedTensor):
 
 
 class SavedNumber:
-    """A Python number where a tensor might stand."""
+    """A Python number, or None, where a tensor might stand."""
 
     __slots__ = ("number",)
 
@@ -279,11 +279,12 @@ class _Freed:
 
 
 FREED = _Freed()
+_PLAIN = NUMBERS | {type(None)}
 
 
 def save(x: Any) -> Any:
     """An operand as a node keeps it."""
-    if type(x) in NUMBERS:
+    if type(x) in _PLAIN:
         return SavedNumber(x)
     if not x._keys & tls.AD_INPLACE_OR_VIEW:
         raise errors.inference_tensor_saved()

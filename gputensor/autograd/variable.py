@@ -141,10 +141,12 @@ def history(x: Tensor) -> Edge | None:
 
 def gradient_edge(x: Tensor) -> Edge | None:
     """Where the gradient of x goes; None if x has no use for one."""
-    edge = history(x)
-    if edge is not None:
-        return edge
     meta = x._autograd
+    if type(meta) is not AutogradMeta or meta.view is not None or meta.edge is not None:
+        edge = history(x)
+        if edge is not None:
+            return edge
+        meta = x._autograd
     own = meta.own if type(meta) is AutogradMeta else None
     return (accumulator(x, own), 0) if own is not None and own.requires_grad else None
 
@@ -168,23 +170,17 @@ def record(kind: type[Node], *operands: Any) -> Any:
     """A node for an operation on these differentiable operands; None if it is not to be recorded."""
     if grad_mode.get():
         return None
-    for x in operands:
-        if type(x) not in NUMBERS:
-            meta = x._autograd
-            if meta is not None and (type(meta) is not Tensor or meta._autograd is not None):
-                break
-    else:
-        return None  # autograd knows of them, at most, that they are views of what it does not know
     edges: list[Edge | None] = []
     is_needed = False
     for x in operands:
         edge = None
-        if type(x) not in NUMBERS:
+        if type(x) is Tensor or type(x) not in NUMBERS:
             meta = x._autograd
             if meta is not None:
                 # Written out for what is neither leaf nor view, most operands by far.
                 if type(meta) is AutogradMeta and meta.view is None and meta.edge is not None:
                     edge, is_needed = meta.edge, True
+                # else autograd may know, at most, that x is a view of what it does not know
                 elif type(meta) is not Tensor or meta._autograd is not None:
                     edge = gradient_edge(x)
                     is_needed = is_needed or edge is not None or requires_grad(x)

@@ -112,6 +112,20 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return table[key_set](key_set, other, self, alpha)  # type: ignore[no-any-return]
 
 
+# --- threshold_backward ---------------------------------------------------------------------------
+
+
+def threshold_functional(operator: Operator, loop: str) -> Kernel:
+    select = pointwise.functional(operator, Rule("binary", loop, BINARY, check=_real), n_params=1)
+
+    def kernel(key_set: int, grad_output: Tensor, self: Tensor, threshold: Any) -> Tensor:
+        if type(threshold) not in pointwise.NUMBERS or type(threshold) is complex:
+            raise errors.must(operator.short_name, "threshold", "be a real number", threshold, kind=errors.ArgumentTypeError)
+        return select(key_set, grad_output, self, threshold)  # type: ignore[no-any-return]
+
+    return kernel
+
+
 # --- rounding modes -------------------------------------------------------------------------------
 
 _MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}

@@ -1,4 +1,4 @@
-"""Matrix products: mm of two matrices; matmul, which takes 2-d operands only so far."""
+"""Matrix products: mm of two matrices, addmm and linear; matmul, which takes 2-d operands only so far."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.geometry import contiguous_geometry
+from ..core.arguments import NUMBERS
+from ..core.dtype import BOOL, COMPLEX, FLOATING, dtype
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..kernels import stub
@@ -18,19 +19,19 @@ from .pointwise import Kernel
 from .resize import resize_output
 
 
-def _result(op: str, self: Tensor, mat2: Tensor) -> tuple[int, int, dtype]:
+def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[int, int, dtype]:
     """Rows, columns and dtype of the product, after the operands were found to fit."""
     a, b = self._geometry, mat2._geometry
     if a.ndim != 2:
-        raise errors.must(op, "self", "be a matrix", self, kind=errors.ShapeError)
+        raise errors.must(op, first, "be a matrix", self, kind=errors.ShapeError)
     if b.ndim != 2:
         raise errors.must(op, "mat2", "be a matrix", mat2, kind=errors.ShapeError)
     if self._device is not mat2._device:
-        raise errors.mixed_devices(op, self, "self", mat2, "mat2")
+        raise errors.mixed_devices(op, self, first, mat2, "mat2")
     if a.dtype is not b.dtype:
-        raise errors.must(op, "mat2", f"have self's dtype {a.dtype.short}", mat2, kind=errors.DtypeError)
+        raise errors.must(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2, kind=errors.DtypeError)
     if a.sizes[1] != b.sizes[0]:
-        raise errors.must(op, "mat2", f"have {a.sizes[1]} rows, as self has columns", mat2, kind=errors.ShapeError)
+        raise errors.must(op, "mat2", f"have {a.sizes[1]} rows, as {first} has columns", mat2, kind=errors.ShapeError)
     return a.sizes[0], b.sizes[1], a.dtype
 
 
@@ -113,3 +114,117 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
         if operand._geometry.ndim != 2:
             raise errors.must("matmul", name, "be a matrix", operand, kind=errors.ShapeError)
     return calls.mm(self, other)  # type: ignore[no-any-return]
+
+
+# --- addmm ----------------------------------------------------------------------------------------
+
+
+def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Geometry:
+    """The layout of a new result, after the operands were found to fit."""
+    rows, columns, element = _result("addmm", mat1, mat2, "mat1")
+    given = self._geometry
+    if self._device is not mat1._device:
+        raise errors.mixed_devices("addmm", self, "self", mat1, "mat1")
+    if given.dtype is not element:
+        raise errors.must("addmm", "self", f"have mat1's dtype {element.short}", self, kind=errors.DtypeError)
+    if element.category == BOOL:
+        raise errors.must("addmm", "self", "not be bool", self, kind=errors.DtypeError)
+    sizes = (1, 1, *given.sizes)[-2:]
+    if given.ndim > 2 or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
+        raise errors.must("addmm", "self", f"broadcast to [{rows},{columns}]", self, kind=errors.ShapeError)
+    for arg, x in (("beta", beta), ("alpha", alpha)):
+        if type(x) not in NUMBERS:
+            raise errors.must("addmm", arg, "be a number", x, kind=errors.ArgumentTypeError)
+        if type(x) is float and element.category < FLOATING or type(x) is complex and element.category < COMPLEX:
+            raise errors.must("addmm", arg, f"fit {element.short}, which the operands have", x)
+    return contiguous_geometry((rows, columns), element)
+
+
+def _addmm_into(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    shape = out._geometry
+    if shape.numel == 0 or out._device.type == "meta":
+        return out
+    if out._device is CPU:
+        array = out._get_array()
+        shares = out._storage is not None and out._storage is self._storage
+        added = array if out is self or shares else self._get_array()
+        if shares and out is not self:
+            added = self._get_array().copy()
+        run(stub.cpu("matmul").addmm, added, mat1._get_array(), mat2._get_array(), beta, alpha, array)
+        return out
+    if out._device.type != "cuda":  # a device that brings mm and pointwise operators brings this
+        product = calls.mm(mat1, mat2)
+        scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
+        made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
+        return calls.copy_(out, made, False)  # type: ignore[no-any-return]
+    from ..kernels.cuda import launch
+
+    (m, k), n = mat1._geometry.sizes, shape.sizes[1]
+    given = self._geometry
+    strides = [0 if size == 1 else by for size, by in zip(given.sizes, given.strides)]
+    launch.addmm(shape.dtype)(
+        out._device.index, out._address(), mat1._address() if k else 0, mat2._address() if k else 0, m, n, k,
+        mat1._geometry.strides, mat2._geometry.strides, shape.strides,
+        self._address(), (0, 0, *strides)[-2:], beta, alpha,
+    )  # fmt: skip
+    return out
+
+
+def added_functional(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        made = allocate(_addmm_result(self, mat1, mat2, beta, alpha), mat1._device)
+        return _addmm_into(made, self, mat1, mat2, beta, alpha)
+
+    return kernel
+
+
+def added_inplace(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        wanted = _addmm_result(self, mat1, mat2, beta, alpha)
+        if self._geometry.sizes != wanted.sizes:
+            raise errors.must("addmm_", "self", f"have the result's sizes {list(wanted.sizes)}", self, kind=errors.ShapeError)
+        _check_written(self, self, mat1, mat2)
+        return _addmm_into(self, self, mat1, mat2, beta, alpha)
+
+    return kernel
+
+
+def added_out(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor) -> Tensor:
+        wanted = _addmm_result(self, mat1, mat2, beta, alpha)
+        if out._device is not mat1._device:
+            raise errors.mixed_devices("addmm", mat1, "mat1", out, "out")
+        if out._geometry.dtype is not wanted.dtype:
+            rule = f"have the result's dtype {wanted.dtype.short}"
+            raise errors.must("addmm", "out", rule, out, kind=errors.DtypeError)
+        _check_written(out, self, mat1, mat2)
+        if out._geometry.sizes != wanted.sizes:
+            resize_output("addmm", out, wanted)
+        return _addmm_into(out, self, mat1, mat2, beta, alpha)
+
+    return kernel
+
+
+def _check_written(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
+    if overlap.internal_overlap(out._geometry) == overlap.YES:
+        raise errors.internal_overlap("addmm", "out", (out._geometry, out._device))
+    _check_apart("addmm", out, mat1, "mat1")
+    _check_apart("addmm", out, mat2, "mat2")
+    storage = out._storage
+    if out is not self and storage is not None and storage is self._storage:
+        _check_apart("addmm", out, self, "self")
+
+
+def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """addmm where input is a matrix and there is a bias; PyTorch's rows of any dimensions."""
+    given = input._geometry
+    if weight._geometry.ndim != 2:
+        raise errors.must("linear", "weight", "be a matrix", weight, kind=errors.ShapeError)
+    if not given.ndim:
+        raise errors.must("linear", "input", "have a dimension of features", input, kind=errors.ShapeError)
+    rows = input if given.ndim == 2 else calls.reshape(input, (given.numel // max(given.sizes[-1], 1), given.sizes[-1]))
+    turned = calls.t(weight)
+    made = calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
+    if given.ndim == 2:
+        return made  # type: ignore[no-any-return]
+    return calls.reshape(made, (*given.sizes[:-1], weight._geometry.sizes[0]))  # type: ignore[no-any-return]

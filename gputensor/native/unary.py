@@ -1,4 +1,4 @@
-"""Operators of one input, element by element: neg, abs, exp.
+"""Operators of one input, element by element: neg, abs, exp, relu, sqrt.
 
 A new one needs no line here unless it refuses dtypes or changes them.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import BOOL, dtype
+from ..core.dtype import BOOL, COMPLEX, dtype
 from ..dispatch.keys import CONJUGATE
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY, UNARY_FLOAT
@@ -27,6 +27,13 @@ def _not_bool(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         )
 
 
+def _numeric_real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+    if plan.common_dtype.category in (BOOL, COMPLEX):
+        raise errors.must(
+            op, "self", "be real and not bool", errors.Got(plan.common_dtype.short), kind=errors.DtypeError
+        )
+
+
 def _real(common: dtype) -> dtype:
     return common.to_real
 
@@ -37,6 +44,7 @@ _RULES = {
     "abs": Rule("unary", "abs", UNARY, out_dtype=_real),
     "conj_physical": Rule("unary", "conj_physical", UNARY),
     "exp": Rule("unary", "exp", UNARY_FLOAT),
+    "relu": Rule("unary", "relu", UNARY, check=_numeric_real),
 }
 
 

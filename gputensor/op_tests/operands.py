@@ -25,7 +25,7 @@ class T:
 
     values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
     them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
-    that sums do not cancel).
+    that sums do not cancel), `classes` (0, 1 or 2).
     dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
     """
 
@@ -116,7 +116,13 @@ def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return found * (1 + 1j) if of.category == COMPLEX else found
 
 
-_KINDS = {"any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive}
+def _classes(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    return random.integers(0, 3, count)
+
+
+_KINDS = {
+    "any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive, "classes": _classes,
+}  # fmt: skip
 
 
 # --- layouts ----------------------------------------------------------------------------------------

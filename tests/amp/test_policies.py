@@ -205,6 +205,13 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "aten::cat": [([X, X.bfloat16()], 0), ([X.bfloat16()] * 2, 1)],
     "aten::stack": [([X, X.double()], 0)],
     "aten::view_as_complex": [(X.half(),)],
+    "aten::addmm": [(X, X.half(), X, 1, 2), (X.double(), X.double(), X.double(), 1, 1)],
+    "aten::linear": [(X, X.half(), None), (X.half(), X, X[0])],
+    "aten::softmax.int": [(X.half(), 0, None), (X.half(), 1, gt.float64)],
+    "aten::log_softmax.int": [(X.half(), 0, None), (X.double(), 1, None)],
+    "aten::nll_loss": [(X.half(), gt.tensor([0, 1]), None, 1, -100)],
+    "aten::cross_entropy_loss": [(X.half(), gt.tensor([0, 1]), None, 1, -100, 0.1)],
+    "aten::mse_loss": [(X.half(), X.bfloat16(), 1)],
 }
 
 

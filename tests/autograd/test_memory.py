@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import warnings
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import gputensor as gt
 from gputensor.core.errors import AnomalyWarning
+from gputensor.nn import functional as F  # noqa: N812
 
 
 @pytest.fixture
@@ -131,6 +134,79 @@ def test_training_does_not_grow() -> None:
         step()
     gc.collect()
     assert len(gc.get_objects()) - before < 20
+
+
+# --- training: a perceptron with the optimizers ------------------------------------------------------------
+
+
+def _training(device: str, optimizer: str) -> tuple[Any, Any, Any]:
+    """(a function that makes a step and returns its loss, the parameters, the optimizer)."""
+    parameters = [(gt.rand(n) - 0.5).to(device).requires_grad_() for n in ((16, 8), (16,), (4, 16), (4,))]
+    w1, b1, w2, b2 = parameters
+    x, y = gt.rand(32, 8).to(device), (gt.rand(32) * 4).to(gt.int64).to(device)
+    steps = gt.optim.SGD(parameters, lr=0.1, momentum=0.9) if optimizer == "SGD" else gt.optim.Adam(parameters)
+
+    def step() -> Any:
+        steps.zero_grad()
+        hidden = F.relu(F.linear(x, w1, b1))
+        loss = F.cross_entropy(F.linear(hidden, w2, b2), y)
+        loss.backward()
+        steps.step()
+        return loss
+
+    return step, parameters, steps
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_no_cycle_keeps_a_step_alive(optimizer: str, without_gc: None) -> None:
+    step, parameters, steps = _training("cpu", optimizer)
+    loss = step()
+    node, grad = weakref.ref(loss.grad_fn), weakref.ref(parameters[0].grad)
+    del loss
+    assert node() is None
+    steps.zero_grad()
+    assert grad() is None
+    state = weakref.ref(next(iter(steps.state[parameters[0]].values())) if optimizer == "SGD"
+                        else steps.state[parameters[0]]["exp_avg"])  # fmt: skip
+    leaf = weakref.ref(parameters[0])
+    del step, parameters, steps
+    assert leaf() is None and state() is None
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_memory_after_1_000_steps_is_flat(optimizer: str, without_gc: None) -> None:
+    """Nothing is left of a step, the collector off: neither objects nor bytes."""
+    step, _, _ = _training("cpu", optimizer)
+    for _ in range(50):
+        step()
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            step()
+        before, objects = tracemalloc.get_traced_memory()[0], len(gc.get_objects())
+        for _ in range(1000):
+            step()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(gc.get_objects()) - objects < 20
+    assert grown < 20_000  # a step that left one gradient behind would leave 500,000
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_device_memory_is_flat(optimizer: str, without_gc: None) -> None:
+    if not gt.cuda.is_available():
+        pytest.skip("no CUDA device")
+    step, _, _ = _training("cuda", optimizer)
+    for _ in range(3):
+        step()
+    gt.cuda.synchronize()
+    names = ("allocated_bytes.all.current", "allocation.all.current", "reserved_bytes.all.current")
+    before = [gt.cuda.memory_stats()[name] for name in names]
+    for _ in range(40):
+        step()
+    gt.cuda.synchronize()
+    assert [gt.cuda.memory_stats()[name] for name in names] == before
 
 
 # --- anomaly mode -----------------------------------------------------------------------------------

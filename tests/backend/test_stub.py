@@ -201,7 +201,7 @@ def test_an_authors_copy_from_serves_all_copies(acme: Any) -> None:
 
 
 def test_a_family_that_is_not_there_is_refused() -> None:
-    with pytest.raises(errors.GpuTensorError, match="'family' must be one of binary, comparison, copy"):
+    with pytest.raises(errors.GpuTensorError, match="'family' must be one of argreduce, binary, comparison, copy"):
         gt.backend.register_stub("acme", "unarry", lambda op, plan: stub.nothing)
 
 

@@ -65,7 +65,30 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
                     alpha = node.saved_alpha
                     grad_other = scaled(grad * self, alpha)
                 return grad_self, grad_other
+
+            def release(node):
+                node.saved_other = _FREED
+                node.saved_self = _FREED
         ''')
+
+
+def test_several_results_are_differentiated_by_the_first() -> None:
+    """The others are saved under their names, and get no history."""
+    model = load.loads("""
+- func: weigh(Tensor self, Tensor? by) -> (Tensor output, Tensor total)
+  python_module: nn
+  dispatch:
+    CPU: weigh
+  family: loss
+  derivatives: {self: "weigh_backward(grad, by, total)"}
+  doc: A loss and a sum.
+""".lstrip("\n"))
+    kernel = emit_autograd.autograd(model)
+    assert "node.saved_by = _save(by)" in kernel and "node.saved_total = _save(result[1])" in kernel
+    assert "_set_history(result[0], node)\n    return result" in kernel
+    node = emit_autograd.derivatives(model)
+    assert 'saved = ("saved_by", "saved_total")' in node
+    assert not model.find("weigh").is_public
 
 
 def test_what_is_asked_of_an_operand_is_asked_when_it_is_recorded(model: load.Model) -> None:

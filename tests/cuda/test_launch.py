@@ -10,6 +10,8 @@ import pytest
 
 from gputensor.core import errors
 from gputensor.core.dtype import ALL
+from gputensor.core.geometry import contiguous_geometry, geometry
+from gputensor.iterator.rows import Rows
 from gputensor.kernels.cuda import launch, module, numbers, reduce_launch, variants
 from gputensor.kernels.cuda.division import divider, magic
 
@@ -22,6 +24,12 @@ BOOL, U8, I32, I64, F16, F32, F64, C64, C128 = (
 
 def dense(numel: int, *dtypes: object, common: object = None) -> Layout:
     return Layout((numel,), [(d.itemsize,) for d in dtypes], list(dtypes), common or dtypes[0])
+
+
+def rows(op: str, sizes: tuple[int, ...], dim: int, of: object, inputs: int = 1, turned: bool = False) -> Rows:
+    dense = contiguous_geometry(sizes, of)
+    given = geometry(sizes, contiguous_geometry(sizes[::-1], of).strides[::-1], of) if turned else dense
+    return Rows(op, (dense, *[given] * inputs), dim, of)
 
 
 # --- golden plans -------------------------------------------------------------------------------
@@ -57,6 +65,14 @@ GOLDEN = [
     ("copy", "copy", Layout((3, 64), [(4, 12), (256, 4)], [F32, F32], F32),
      ("copy_strided", "u32", 1, 64)),
     ("copy", "copy", Layout((64,), [(4,), (0,)], [F32, F32], F32), ("copy_strided", "u32", 1, 32)),
+    # a lane, a warp, a block per row; lanes apart where rows lie side by side
+    ("softmax", "softmax", rows("softmax", (64, 10), 1, F32), ("softmax_rows", "f32", 1, 256)),
+    ("softmax", "log_softmax", rows("log_softmax", (64, 400), 1, F16), ("softmax_rows", "f16", 8, 256)),
+    ("softmax", "softmax", rows("softmax", (64, 513), 1, F32), ("softmax_rows", "f32", 64, 256)),
+    ("softmax", "softmax", rows("softmax", (64, 257), 1, F64), ("softmax_rows", "f64", 64, 256)),
+    ("softmax", "softmax_backward", rows("softmax_backward", (10, 64), 0, F32, 2),
+     ("softmax_strided", "f32", 1, 256)),
+    ("softmax", "softmax", rows("softmax", (64, 100), 1, F32, 1, True), ("softmax_strided", "f32", 4, 256)),
     ("range", "arange", dense(1000, F32), ("range_strided", "f64", 1, 256)),
     ("range", "arange", dense(1000, I64), ("range_strided", "i64", 1, 256)),
     ("random", "uniform", dense(1 << 20, F32), ("random_contiguous", "f32", 1024, 256)),

@@ -51,6 +51,8 @@ def expected(rule: str, family: str, operands: list[Any], wanted: dtype | None) 
         return Expected(result, dtypes.bool_)
     if rule == "complex_to_real":
         return Expected(result, result.to_real)
+    if rule == "places":
+        return Expected(result, dtypes.int64)
     if rule == "any":
         return Expected(result, dtypes.uint8 if result is dtypes.uint8 else dtypes.bool_)
     return Expected(result, result)
@@ -73,6 +75,14 @@ def _floating_only(common: dtype, wanted: dtype | None) -> dtype | None:
     return found if found.category >= FLOATING else None
 
 
+def _real_floating(common: dtype, wanted: dtype | None) -> dtype | None:
+    return common if common.category == FLOATING else None
+
+
+def _numeric_real(common: dtype, wanted: dtype | None) -> dtype | None:
+    return None if common.category in (BOOL, COMPLEX) else common
+
+
 def _itself(common: dtype, wanted: dtype | None) -> dtype:
     return common
 
@@ -82,6 +92,9 @@ _RULES = {
     "same": _itself,
     "real": _unless(COMPLEX),
     "no_bool": _unless(BOOL),
+    "numeric_real": _numeric_real,
+    "real_floating": _real_floating,
+    "places": _numeric_real,
     "floating": _floating,
     "floating_only": _floating_only,
     "sums": _sums,

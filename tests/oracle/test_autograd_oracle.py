@@ -86,6 +86,7 @@ def test_random_programs(first: int) -> None:
 
 
 NAMES = sorted({op.base for op in load.load().ops if op.derivatives or op.is_implicit})
+NAMES += [f"nn.functional.{name}" for name in gt.nn.functional.__all__]
 
 
 @functools.cache
@@ -107,6 +108,8 @@ def _operators() -> dict[str, list[Any]]:
 
 
 def _ours(name: str) -> Callable[..., Any] | None:
+    if name.startswith("nn.functional."):
+        return getattr(gt.nn.functional, name.rpartition(".")[2], None)
     found = getattr(gt, name, None)
     if callable(found) and not isinstance(found, type):
         return found

@@ -30,7 +30,7 @@ FLOORS = [
     (8, "amp"),  # autograd is below it, its generated kernels above
     (9, "_generated.register _generated.autocast _generated.autograd _generated.derivatives _generated.inplace_or_view "
         "_generated.backend_select"),
-    (10, "cuda layout ops testing array_api backend device_module amp.cast_policies op_tests profiler audit"),
+    (10, "cuda layout ops testing array_api backend device_module amp.cast_policies op_tests profiler audit nn optim"),
     (11, "__init__ __main__ cli pytest_plugin"),
 ]  # fmt: skip
 # Kernels see operands, never a Tensor: of what lies below them they may use floors 0 and 1 only.

@@ -171,4 +171,20 @@ ROWS = [
             Fails(S(T(2), T(2)), errors.DtypeError, "sub: 'self' must not be bool", bool_),
         ),
     ),
+    Row(
+        "threshold_backward",
+        [
+            S(x.args[0], x.args[1], threshold=t)
+            for x, t in zip(pairs(), [0, 1, 0, 2] * 99)
+            if type(x.args[1]) is T
+        ],
+        lambda grad, x, threshold: np.where(x <= threshold, 0, grad),
+        errors=(
+            Fails(
+                S(T(2), T(2), 1j),
+                TypeError,
+                "threshold_backward: 'threshold' must be a real number",
+            ),
+        ),
+    ),
 ]

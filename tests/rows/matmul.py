@@ -7,7 +7,7 @@ import operator
 import numpy as np
 
 from gputensor.core import errors
-from gputensor.core.dtype import float32, float64
+from gputensor.core.dtype import ALL, BOOL, bool_, float32, float64, int32
 
 from . import Fails, Row, S, T
 
@@ -37,7 +37,68 @@ def _refusals(op: str, second: str) -> tuple[Fails, ...]:
     )
 
 
+def _sum(self, mat1, mat2, beta=1, alpha=1):
+    return (0 if beta == 0 else beta * self) + alpha * np.matmul(mat1, mat2)
+
+
+def _linear(x, weight, bias=None):
+    return np.matmul(x, weight.T) + (0 if bias is None else bias)
+
+
+_ADDED = [
+    S(T(4), T(2, 3), T(3, 4)),
+    S(T(2, 4), T(2, 3), T(3, 4)),
+    S(T(2, 1), T(2, 3), T(3, 4)),
+    S(T(), T(2, 3), T(3, 4), beta=2),
+    S(T(4), T(2, 3), T(3, 4), beta=2, alpha=3),
+    S(T(1, 4), T(2, 3), T(3, 4), beta=0),
+    S(T(4), T(2, 0), T(0, 4), alpha=2),
+    S(T(2), T(0, 3), T(3, 2)),
+    S(T(17, 18), T(17, 33), T(33, 18)),
+]
+_NUMERIC = tuple(of for of in ALL if of.category != BOOL)
+
 ROWS = [
+    Row(
+        "addmm",
+        _ADDED,
+        _sum,
+        out="same",
+        refuses=lambda meeting, kwargs, compute: compute is bool_,
+        errors=(
+            Fails(S(T(4), T(2, 3), T(2, 3)), errors.ShapeError, "addmm: 'mat2' must have 3 rows"),
+            Fails(S(T(4), T(3), T(3, 2)), errors.ShapeError, "addmm: 'mat1' must be a matrix"),
+            Fails(S(T(3), T(2, 3), T(3, 4)), errors.ShapeError, r"addmm: 'self' must broadcast to \[2,4\]"),
+            Fails(
+                S(T(4, dtype=float64), T(2, 3), T(3, 4)),
+                errors.DtypeError,
+                "addmm: 'self' must have mat1's dtype f32",
+                float32,
+            ),
+            Fails(
+                S(T(4), T(2, 3), T(3, 4), alpha=0.5),
+                errors.ArgumentError,
+                "addmm: 'alpha' must fit i32",
+                int32,
+            ),
+        ),
+    ),
+    Row(
+        "linear",
+        [
+            S(T(2, 3), T(4, 3), T(4)),
+            S(T(2, 3), T(4, 3)),
+            S(T(2, 5, 3), T(4, 3), T(4)),
+            S(T(3), T(4, 3), T(4)),
+            S(T(0, 3), T(4, 3), T(4)),
+        ],
+        _linear,
+        dtypes=_NUMERIC,
+        errors=(
+            Fails(S(T(2, 3), T(3)), errors.ShapeError, "linear: 'weight' must be a matrix"),
+            Fails(S(T(), T(3, 3)), errors.ShapeError, "linear: 'input' must have a dimension"),
+        ),
+    ),
     Row(
         "matmul", _SAMPLES, np.matmul, operator=operator.matmul, errors=_refusals("matmul", "other")
     ),

@@ -47,4 +47,23 @@ ROWS = [
             Fails(S([1.0]), TypeError, "neg: 'self' must be a Tensor"),
         ),
     ),
+    Row(
+        "relu",
+        grid(),
+        lambda x: np.maximum(x, 0),
+        out="same",
+        zeros_equal=True,
+        errors=(
+            Fails(S(T(2)), errors.DtypeError, "relu: 'self' must be real and not bool", bool_),
+            Fails(S(T(2)), errors.DtypeError, "relu: 'self' must be real and not bool", complex64),
+        ),
+    ),
+    Row(
+        "sqrt",
+        grid("any") + grid("exact"),
+        np.sqrt,
+        ulp={complex64: 2, complex128: 2},
+        device_ulp=2,
+        why="IEEE roots are exact; a complex one takes a hypot, good to 1 ulp, and a root",
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .base import (
+    Got,
     ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
@@ -203,3 +204,8 @@ def output_resized(op: str, out: Any, wanted: Any) -> str:
         f"{op}: 'out' was resized to {tuple(wanted.sizes)} (got {describe(out)}); "
         "give an empty tensor, or one of the result's size"
     )
+
+
+def target_out_of_range(op: str, target: int, classes: int) -> IndexRangeError:
+    rule = f"hold classes in [0, {classes - 1}], or ignore_index"
+    return must(op, "target", rule, Got(str(target)), kind=IndexRangeError)  # type: ignore[return-value]

@@ -118,6 +118,35 @@ def _checked(loop: Loop) -> Loop:
     return checked
 
 
+# --- threshold_backward ---------------------------------------------------------------------------
+
+
+def _threshold(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """A choice, not a product with a mask, which would make NaN of infinity times zero."""
+    compute = float32 if common in (float16, bfloat16) else common
+    zero = np.zeros((), common.np)
+
+    def loop(grad: Any, x: Any, threshold: Any, out: np.ndarray | None = None) -> np.ndarray:
+        grad, x = _entered(grad, common, compute), _entered(x, common, compute)
+        at = cast.number(threshold, compute.np)
+        kept = np.where(ufunc(x.astype(compute.np, copy=False), at), zero, grad)
+        if out is None:
+            return kept
+        np.copyto(out, kept, casting="unsafe")
+        return out
+
+    return loop
+
+
+def _entered(x: Any, common: dtype, compute: dtype) -> np.ndarray:
+    """An operand in the common dtype; wide integers reach 16-bit floats through f32."""
+    if not isinstance(x, np.ndarray):
+        return cast.number(x, common.np)
+    if x.dtype == common.np:
+        return x
+    return (x.astype(compute.np) if x.dtype.kind in "iu" else x).astype(common.np)
+
+
 LOOPS = {
     "add": (arithmetic, np.add),
     "add_alpha": (_scaled, np.add),
@@ -129,4 +158,5 @@ LOOPS = {
     "mul": (arithmetic, np.multiply),
     "sub": (arithmetic, np.subtract),
     "sub_alpha": (_scaled, np.subtract),
+    "threshold_backward": (_threshold, np.less_equal),
 }

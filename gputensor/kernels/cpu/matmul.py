@@ -1,4 +1,4 @@
-"""out = a @ b for matrices.                                                         family: matmul
+"""out = a @ b for matrices, and beta * self + alpha * (a @ b).                       family: matmul
 
 Types    f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly,
          modulo their width; bool: any of all pairs.
@@ -7,7 +7,11 @@ Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from .cast import number
 
 _BLAS = frozenset("fdFD")
 _dot = np.ndarray.dot
@@ -21,6 +25,29 @@ def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
         return np.matmul(a, b, out)
     wide = _product(a.astype(np.float32), b.astype(np.float32), np.empty(out.shape, np.float32))
     np.copyto(out, wide, casting="unsafe")
+    return out
+
+
+def addmm(
+    self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray
+) -> np.ndarray:
+    """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it.
+
+    With beta 0 `self` is not read. f16 and bf16 are scaled and added in f32, rounded once.
+    """
+    is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
+    if self is out or is_half:
+        wide = np.dtype(np.float32) if is_half else out.dtype
+        made = mm(a.astype(wide, copy=False), b.astype(wide, copy=False), np.empty(out.shape, wide))
+    else:
+        made = mm(a, b, out)
+    if alpha != 1:
+        np.multiply(made, number(alpha, made.dtype), made)
+    if beta != 0:
+        added = self.astype(made.dtype, copy=False)
+        np.add(made, added if beta == 1 else np.multiply(added, number(beta, made.dtype)), made)
+    if made is not out:
+        np.copyto(out, made, casting="unsafe")
     return out
 
 

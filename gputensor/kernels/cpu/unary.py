@@ -17,6 +17,7 @@ LOOPS = {
     "conj_physical": np.conjugate,
     "exp": np.exp,
     "neg": np.negative,
+    "sqrt": np.sqrt,
 }
 
 
@@ -24,9 +25,18 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(x, out=None)` of `op` for these dtypes."""
     if op == "conj_physical" and not common.is_complex:
         return _copied
+    if op == "relu":
+        return _relu(inputs, common, out)
     result = common.to_real if op == "abs" else common
     loop = typed(LOOPS[op], inputs, common, result, out)
     return _around_stride_fault(loop) if op == "neg" else loop
+
+
+def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """The larger of each element and zero; the zero is the operand's, so that no dtype is mixed."""
+    larger = typed(np.maximum, (common, common), common, common, out if inputs[0] is common else inputs[0])
+    zero = np.zeros((), common.np)
+    return lambda x, out=None: larger(x, zero, out=out)
 
 
 def _around_stride_fault(negative: Loop) -> Loop:

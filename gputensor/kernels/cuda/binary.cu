@@ -7,8 +7,8 @@
 #include "contiguous.cuh"
 #include "launch.cuh"
 
-// The third argument is the operator's scalar, which only add_alpha reads: it also serves sub with
-// an alpha, whose sign launch.py turns.
+// The third argument is the operator's scalar: threshold_backward's threshold, and the alpha of
+// add_alpha, which also serves sub with an alpha, whose sign launch.py turns.
 namespace op {
 
 struct add {
@@ -71,6 +71,10 @@ struct mul {
 
 struct sub {
   template <class T> static DEVICE T of(T a, T b, T) { return minus(a, b); }
+};
+
+struct threshold_backward {
+  template <class T> static DEVICE T of(T grad, T x, T threshold) { return x <= threshold ? 0 : grad; }
 };
 
 }  // namespace op

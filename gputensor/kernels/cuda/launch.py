@@ -34,7 +34,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
     """What runs `op` over `layout`: callable(device_index, operands, scalars=()).
 
     operands: a pointer each, outputs first; a Python number where stride_bytes is None.
-    scalars: add, sub (alpha) · fill (value) · arange (start, step) · linspace (start, end,
+    scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) · fill (value) · arange (start, step) · linspace (start, end,
     steps) · eye (columns) · uniform (seed, counter of the first element).
     copy also has op "pack": operands (dst, src, scale, bias), the last two each a pointer to f32 or
     up to 16 numbers, one a channel; stride_bytes[2] is the stride of a table of f32 by channel.
@@ -49,6 +49,12 @@ def bind(family: str, op: str, layout: Any) -> Any:
         from . import generator_launch as binder
     elif family == "reduce":
         from . import reduce_launch as binder
+    elif family == "argreduce":
+        from . import argreduce_launch as binder
+    elif family == "softmax":
+        from . import softmax_launch as binder
+    elif family == "loss":
+        from . import loss_launch as binder
     else:
         raise errors.no_stub(family, op, "cuda")
     return binder.bind(family, op, layout)
@@ -62,6 +68,16 @@ def matmul(dtype: Any) -> Any:
     from .matmul_launch import Matmul
 
     return Matmul(dtype)
+
+
+@cache
+def addmm(dtype: Any) -> Any:
+    """addmm of one dtype: as `matmul`, and behind it the pointer and strides of what is added, beta
+    and alpha. With beta 0 that pointer is not read.
+    """
+    from .matmul_launch import Addmm
+
+    return Addmm(dtype)
 
 
 class Launch:

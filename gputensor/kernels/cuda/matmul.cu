@@ -1,5 +1,5 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n]                            family: matmul
-// Shapes   any strides (in bytes) of all three.
+// out[m, n] = sum over k of a[m, k] * b[k, n], or beta * self + alpha * that     family: matmul
+// Shapes   any strides (in bytes) of all operands.
 // Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers,
 //          true where a sum of products of bools is not 0).
 // Launch   one-dimensional, a block per tile of 64 x 64; 256 threads, 4 x 4 outputs each.
@@ -7,23 +7,6 @@
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
-
-namespace op {
-
-struct mm {
-  template <class T> static DEVICE T of(T a, T b, T sum) {
-    if constexpr (is_complex<T>) {
-      return T{math_fma(-a.im, b.im, math_fma(a.re, b.re, sum.re)),
-               math_fma(a.im, b.re, math_fma(a.re, b.im, sum.im))};
-    } else if constexpr (is_real<T>) {
-      return math_fma(a, b, sum);
-    } else {
-      return plus(times(a, b), sum);
-    }
-  }
-};
-
-}  // namespace op
 
 // launch.py packs it (`matmul`). stride_bytes: of rows, then of columns.
 struct matmul_params {
@@ -35,13 +18,51 @@ struct matmul_params {
   divider column_tiles;
 };
 
+// As matmul_params, with what is added: beta * self, unless self is null.
+struct addmm_params : matmul_params {
+  const char* self;
+  i64 self_stride_bytes[2];
+  value_slot beta, alpha;
+};
+
+namespace op {
+
+struct mm {
+  typedef matmul_params params;
+  template <class T> static DEVICE T of(T a, T b, T sum) {
+    if constexpr (is_complex<T>) {
+      return T{math_fma(-a.im, b.im, math_fma(a.re, b.re, sum.re)),
+               math_fma(a.im, b.re, math_fma(a.re, b.im, sum.im))};
+    } else if constexpr (is_real<T>) {
+      return math_fma(a, b, sum);
+    } else {
+      return plus(times(a, b), sum);
+    }
+  }
+  template <class scalar, class T> static DEVICE T finish(const params&, u32, u32, T sum) {
+    return sum;
+  }
+};
+
+struct addmm : mm {
+  typedef addmm_params params;
+  template <class scalar, class T> static DEVICE T finish(const params& p, u32 row, u32 column, T sum) {
+    const T scaled = times(number<T>(p.alpha), sum);
+    if (!p.self) return scaled;
+    const char* at = p.self + row * p.self_stride_bytes[0] + column * p.self_stride_bytes[1];
+    return plus(scaled, times(number<T>(p.beta), cast<T>(*(const scalar*)at)));
+  }
+};
+
+}  // namespace op
+
 // ---- body ----
 #ifndef OP
 #define OP mm
 #endif
 #include "defaults.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const matmul_params p) {
+extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::OP::params p) {
   constexpr u32 TILE = 64, DEPTH = 16, EACH = 4, SIDE = TILE / EACH;
   __shared__ acc_t a[DEPTH][TILE], b[DEPTH][TILE];
   const u32 tile_row = quotient_of(blockIdx.x, p.column_tiles);
@@ -95,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const matmu
       const u32 at_row = row + y + i * SIDE, at_column = column + x + j * SIDE;
       if (at_row < p.m && at_column < p.n) {
         *(scalar_t*)(p.out + at_row * p.out_stride_bytes[0] + at_column * p.out_stride_bytes[1]) =
-            cast<scalar_t>(sum[i][j]);
+            cast<scalar_t>(op::OP::finish<scalar_t>(p, at_row, at_column, sum[i][j]));
       }
     }
   }

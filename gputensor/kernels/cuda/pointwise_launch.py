@@ -168,7 +168,9 @@ def _packers(
     for k in range(n_inputs):
         if strides[first + k] is None:
             found.append((k, first + k, _number(family, k, layout_name, computes_in, common)))
-    if op.endswith("_alpha"):
+    if op == "threshold_backward":
+        found.append((n_inputs, ~0, numbers.arithmetic(computes_in, common, is_rounded=False)))
+    elif op.endswith("_alpha"):
         pack = numbers.arithmetic(computes_in, common, is_rounded=False)
         found.append((n_inputs, ~0, numbers.negated(pack, common) if op == "sub_alpha" else pack))
     return found

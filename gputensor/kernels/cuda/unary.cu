@@ -46,6 +46,20 @@ struct neg {
   template <class T> static DEVICE T of(T x) { return negative(x); }
 };
 
+struct relu {
+  template <class T> static DEVICE T of(T x) { return x > 0 || is_nan(x) ? x : 0; }
+};
+
+struct sqrt {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_root(x);
+    } else {
+      return math_sqrt(x);
+    }
+  }
+};
+
 }  // namespace op
 
 // ---- body ----

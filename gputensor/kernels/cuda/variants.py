@@ -39,6 +39,8 @@ _POINTWISE = {
         "conj_physical": _Operator("c"),
         "exp": _Operator("fc"),
         "neg": _Operator("ifc", is_signless=True),
+        "relu": _Operator("if"),
+        "sqrt": _Operator("fc"),
     },
     "binary": {
         "add": _Operator("bifc", is_signless=True),
@@ -50,6 +52,7 @@ _POINTWISE = {
         "minimum": _Operator("bif"),
         "mul": _Operator("bifc", is_signless=True),
         "sub": _Operator("ifc", is_signless=True),
+        "threshold_backward": _Operator("bif"),
     },
     "comparison": {
         "eq": _Operator("bifc", is_signless=True),
@@ -64,8 +67,13 @@ _POINTWISE = {
 _REDUCE = {"sum": "bifc", "mean": "fc", "amax": "bif", "amin": "bif", "any": "bifc", "all": "bifc"}
 _RANGE = {"arange": ("i64", "f64", "c128"), "linspace": ("f64", "c128"), "eye": ("i64",)}
 
+# Operators that compute in floating types alone.
+_SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
+_LOSS = {"nll_loss": ("ELEMENTS", "SUMS", "PARTS"), "nll_loss_backward": ("ELEMENTS",)}
+
 FAMILIES = (
     "copy", "fill", "unary", "binary", "comparison", "where", "reduce", "matmul", "range", "random",
+    "argreduce", "softmax", "loss",
 )  # fmt: skip
 
 # Texts of the copy family whose variants copy_plan.py names as they are needed.
@@ -168,7 +176,7 @@ def define(op: str, scalar: str, layout: str, dims: int = 0) -> Defines:
 
 
 def _has_dims(family: str, defines: Defines) -> bool:
-    return family != "matmul" and defines["LAYOUT"] != "CONTIGUOUS"
+    return family not in ("matmul", "loss") and defines["LAYOUT"] != "CONTIGUOUS"
 
 
 def _pointwise(family: str) -> list[Defines]:
@@ -204,7 +212,8 @@ def _reduce(family: str) -> list[Defines]:
 
 def _matmul(family: str) -> list[Defines]:
     scalars = dict.fromkeys(map(matmul_scalar, ALL))
-    return [define("mm", name, "STRIDED") for name in scalars]
+    listed = [define("mm", name, "STRIDED") for name in scalars]
+    return listed + [define("addmm", name, "STRIDED") for name in scalars if name != "b8"]
 
 
 def _range(family: str) -> list[Defines]:
@@ -216,7 +225,22 @@ def _random(family: str) -> list[Defines]:
     return [define("uniform", s, layout) for layout in ("CONTIGUOUS", "STRIDED") for s in floats]
 
 
+def _argreduce(family: str) -> list[Defines]:
+    names = [_NAME[d] for d in ALL if _KINDS[d.category] in "if"]
+    return [define(op, name, "STRIDED") for op in ("argmax", "argmin") for name in names]
+
+
+def _softmax(family: str) -> list[Defines]:
+    floats = [d.short for d in ALL if d.is_floating_point]
+    return [define(op, s, layout) for op in _SOFTMAX for layout in ("ROWS", "STRIDED") for s in floats]
+
+
+def _loss(family: str) -> list[Defines]:
+    floats = [d.short for d in ALL if d.is_floating_point]
+    return [define(op, s, layout) for op, layouts in _LOSS.items() for layout in layouts for s in floats]
+
+
 _LISTS = {
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
-    "range": _range, "random": _random,
+    "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "loss": _loss,
 }  # fmt: skip

@@ -77,6 +77,10 @@ DEVICE f32 math_hypot(f32 x, f32 y) { return hypotf(x, y); }
 DEVICE f64 math_hypot(f64 x, f64 y) { return hypot(x, y); }
 DEVICE f32 math_fmod(f32 x, f32 y) { return fmodf(x, y); }
 DEVICE f64 math_fmod(f64 x, f64 y) { return fmod(x, y); }
+DEVICE f32 math_sqrt(f32 x) { return sqrtf(x); }
+DEVICE f64 math_sqrt(f64 x) { return sqrt(x); }
+DEVICE f32 math_log(f32 x) { return logf(x); }
+DEVICE f64 math_log(f64 x) { return log(x); }
 DEVICE f32 math_floor(f32 x) { return floorf(x); }
 DEVICE f64 math_floor(f64 x) { return floor(x); }
 DEVICE f32 math_trunc(f32 x) { return truncf(x); }
@@ -98,6 +102,27 @@ template <class T> DEVICE complex_of<T> quotient(complex_of<T> a, complex_of<T> 
   }
   const T ratio = b.re / b.im, scale = (T)1 / (b.im + b.re * ratio);
   return complex_of<T>{(a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale};
+}
+
+// The root with non-negative real part; on the branch cut it has the sign of the imaginary part.
+template <class T> DEVICE complex_of<T> complex_root(complex_of<T> z) {
+  if (z.re == 0 && z.im == 0) return complex_of<T>{0, z.im};
+  if (z.im - z.im != 0 && z.im == z.im) return complex_of<T>{math_abs(z.im), z.im};
+  if (z.re != z.re) return complex_of<T>{z.re, z.re};
+  if (z.re - z.re != 0) {
+    const T zero_or_nan = z.im - z.im;
+    if (z.re > 0) return complex_of<T>{z.re, z.im == z.im ? math_copysign((T)0, z.im) : zero_or_nan};
+    return complex_of<T>{z.im == z.im ? (T)0 : zero_or_nan, math_copysign(math_abs(z.re), z.im)};
+  }
+  // Scaled by a power of four, so that the modulus neither overflows nor loses bits.
+  const T size = math_abs(z.re) > math_abs(z.im) ? math_abs(z.re) : math_abs(z.im);
+  const bool is_tiny = size < (T)1e-30;
+  const T scale = is_tiny ? (T)1.329227995784916e36 : (T)0.25;  // 2^120
+  const T back = is_tiny ? (T)8.673617379884035e-19 : (T)2;     // 2^-60
+  const T re = z.re * scale, im = z.im * scale;
+  const T root = math_sqrt((math_abs(re) + math_hypot(re, im)) / 2);
+  if (z.re >= 0) return complex_of<T>{root * back, im / root / 2 * back};
+  return complex_of<T>{math_abs(im) / root / 2 * back, math_copysign(root * back, z.im)};
 }
 
 template <class T> DEVICE T ratio(T a, T b) {

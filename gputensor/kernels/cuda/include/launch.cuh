@@ -16,6 +16,9 @@ constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 #define PACKED 4
 #define ROWS 5
 #define AFFINE 6
+#define ELEMENTS 7
+#define SUMS 8
+#define PARTS 9
 #define HAS_LAYOUT(which) (LAYOUT == ANY_LAYOUT || LAYOUT == which)
 
 #endif

@@ -1,0 +1,25 @@
+"""out[r] = index of the extreme of row r along one axis.                            family: argreduce
+
+Numbers  the first of equal elements, and the first NaN if there is one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def argmax(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
+    _store(out, np.argmax(_known(x), axis), axis, keepdims)
+
+
+def argmin(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
+    _store(out, np.argmin(_known(x), axis), axis, keepdims)
+
+
+def _known(x: np.ndarray) -> np.ndarray:
+    """bf16 is searched as f32, which keeps its order: not all of ml_dtypes' types know NaN there."""
+    return np.atleast_1d(x.astype(np.float32) if x.dtype.kind == "V" else x)
+
+
+def _store(out: np.ndarray, found: np.ndarray, axis: int, keepdims: bool) -> None:
+    out[...] = np.expand_dims(found, axis) if keepdims and out.ndim else found

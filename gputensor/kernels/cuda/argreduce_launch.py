@@ -1,0 +1,85 @@
+"""Launch plans of argmax and argmin: one launch, or two where few rows are long."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from ... import runtime
+from ...core import errors
+from . import launch, module, variants
+from .division import divider
+from .launch import THREADS
+from .softmax_launch import ADJACENT, PER_LANE, bits_for
+
+# Elements of a row that are worth a segment of their own, and blocks that fill every GPU.
+_PER_SEGMENT = 1 << 14
+_BLOCKS = 1024
+_PARAMS = Struct("<3Qq8I4I").pack
+
+
+def bind(family: str, op: str, layout: Any) -> Any:
+    """callable(device_index, (out, in) pointers) over the plan of a reduction of one dimension."""
+    n = layout.n_reduced
+    out_strides, in_strides = [s or () for s in layout.stride_bytes]
+    count = launch.product(layout.shape[:n])
+    kept = layout.shape[n:]
+    if launch.product(kept) == 0:
+        return launch.EmptyLaunch()
+    if max(count, launch.product(kept)) >= 1 << 31:
+        raise errors.must(op, "self", "have fewer than 2**31 elements", errors.Got(str(layout.shape)))
+    along = in_strides[0] if n else 0
+    return ArgReduce(op, layout.dtypes[1], count, along, kept, [out_strides[n:], in_strides[n:]])
+
+
+class ArgReduce:
+    """The launches over one layout; a second one where rows are cut into segments."""
+
+    __slots__ = (
+        "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
+        "segments", "per_segment", "ndim", "functions",
+    )  # fmt: skip
+    family, entry = "argreduce", "argreduce_strided"
+
+    def __init__(
+        self, op: str, of: Any, count: int, along: int, kept: tuple[int, ...], walks: list[tuple[int, ...]]
+    ) -> None:
+        self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
+        dims = launch.dims_for(op, kept)
+        self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
+        self.dims = launch.pack_dims(kept, walks, dims)
+        self.is_adjacent = not kept or along <= walks[1][0]
+        slots = 0 if self.is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
+        self.lane_bits = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - slots)
+        self.slot_bits = bits_for(THREADS) - self.lane_bits
+        groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
+        self.segments = max(1, min(count // _PER_SEGMENT, _BLOCKS // groups))
+        self.per_segment = -(-count // self.segments)
+        self.segments = -(-count // self.per_segment)
+        self.functions: dict[int, Any] = {}
+
+    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+        out, x = operands
+        if self.segments == 1:
+            self._launch(device_index, out, x, 0, self.count, self.count, 1)
+            return
+        # Dropped when this returns: memory comes back to its own stream only, behind the launches.
+        workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
+        self._launch(device_index, workspace.ptr, x, 0, self.count, self.per_segment, self.segments)
+        self._launch(device_index, out, x, workspace.ptr, self.segments, self.segments, 1)
+
+    def _launch(
+        self, device_index: int, out: int, x: int, given: int, count: int, per_segment: int, segments: int
+    ) -> None:
+        cuda = runtime.cuda()
+        function = self.functions.get(device_index)
+        if function is None:
+            function = module.function(self.family, self.entry, self.defines, device_index)
+            self.functions[device_index] = function
+        groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
+        params = _PARAMS(
+            out, x, given, self.along, self.rows, count, per_segment, self.lane_bits, self.slot_bits,
+            self.is_adjacent, segments > 1, self.ndim, *divider(segments),
+        ) + self.dims  # fmt: skip
+        stream = cuda.current_stream(device_index)
+        cuda.launch(function, (groups * segments, 1, 1), (THREADS, 1, 1), 0, stream, params)

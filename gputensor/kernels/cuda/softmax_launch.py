@@ -1,0 +1,78 @@
+"""Launch plans of softmax and its like: how many threads share a row, and how many rows a block has.
+
+A function of the sizes alone, so that the order of sums does not depend on the device or the run.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from ...core import errors
+from . import launch, variants
+from .launch import THREADS
+
+# Of a row, as the arithmetic type, that a thread keeps in registers; HELD_BYTES in softmax.cu.
+HELD_BYTES = 64
+WARP = 32
+# Rows that lie side by side in a block, for 128 bytes of f32 in a row.
+ADJACENT = 32
+# Elements that a lane of a strided row takes before it is worth another lane.
+PER_LANE = 8
+_HEAD = Struct("<3q6I").pack
+
+
+def bind(family: str, op: str, layout: Any) -> Any:
+    """callable(device_index, (out, in ...) pointers) over the Rows `layout`."""
+    count, rows = layout.shape[0], layout.shape[1:]
+    if count == 0 or launch.product(rows) == 0:
+        return launch.EmptyLaunch()
+    if count >= 1 << 31:
+        raise errors.must(op, "self", "have fewer than 2**31 elements along dim", errors.Got(str(count)))
+    along = [s[0] for s in layout.stride_bytes]
+    strides = [s[1:] for s in layout.stride_bytes]
+    parts = []
+    for start, sizes in launch.pieces(rows, launch.MAX_NUMEL):
+        offsets = tuple([launch.offset_of(start, s) for s in strides])
+        parts.append((offsets, _one(op, layout.dtypes[0], count, along, sizes, strides)))
+    return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
+
+
+def _one(
+    op: str, of: Any, count: int, along: list[int], rows: tuple[int, ...], strides: list[tuple[int, ...]]
+) -> launch.Launch:
+    is_dense = all(by == of.itemsize for by in along)
+    n_rows = launch.product(rows)
+    if is_dense:
+        is_adjacent = True
+        held = HELD_BYTES // max(of.itemsize, 4)
+        lane_bits = _lanes_of_dense(count, launch.PACK_BYTES // of.itemsize, held)
+    else:
+        is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
+        slots = 1 if is_adjacent else min(bits_for(n_rows), bits_for(ADJACENT))
+        lane_bits = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - (0 if is_adjacent else slots))
+    slot_bits = bits_for(THREADS) - lane_bits
+    layout = "ROWS" if is_dense else "STRIDED"
+    dims = launch.dims_for(op, rows)
+    three = (along + [0])[:3]
+    walks = (strides + [(0,) * len(rows)])[:3]
+    tail = _HEAD(*three, n_rows, count, lane_bits, slot_bits, is_adjacent, len(rows))
+    if len(strides) < 3:
+        tail = bytes(8) + tail  # the pointer of an input that is not there
+    return launch.Launch(
+        "softmax", f"softmax_{layout.lower()}", variants.define(op, of.short, layout, dims),
+        launch.blocks_for(n_rows, 1 << slot_bits), THREADS, len(strides), [], [],
+        tail + launch.pack_dims(rows, walks, dims),
+    )  # fmt: skip
+
+
+def _lanes_of_dense(count: int, pack: int, held: int) -> int:
+    """Bits of the threads that share a dense row: a part of a warp, or a whole block."""
+    if count > WARP * held:
+        return bits_for(THREADS)
+    return bits_for(min(-(-count // pack), WARP))
+
+
+def bits_for(n: int) -> int:
+    """The least b with 2^b >= n."""
+    return max(n - 1, 0).bit_length()

@@ -1,0 +1,92 @@
+"""argmax and argmin: the index of an extreme, over all elements or along one dimension.
+
+Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import BOOL, COMPLEX
+from ..dispatch.operator import Operator
+from ..iterator.plan import RESIZE, build_reduction
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor import Tensor, allocate
+from . import arguments
+from .pointwise import Kernel
+from .resize import resize_output
+
+
+class _Entry:
+    """A plan over one dimension and what runs it."""
+
+    __slots__ = ("plan", "geometry", "run", "axis", "keepdim")
+
+    def __init__(self, op: str, self_: Tensor, out: Tensor | None, axis: int, keepdim: bool) -> None:
+        given, device = self_._geometry, self_._device
+        if given.dtype.category in (BOOL, COMPLEX):
+            raise errors.must(op, "self", "be real and not bool", self_, kind=errors.DtypeError)
+        dims = (axis,) if given.ndim else ()
+        if dims and given.sizes[axis] == 0:
+            raise errors.must(op, "dim", "name a dimension of non-zero size", axis, kind=errors.IndexRangeError)
+        out_spec = None if out is None else (out._geometry, out._device)
+        self.plan = build_reduction(op, (given, device), out_spec, dims, keepdim, given.dtype, dtypes.int64)
+        self.geometry, self.axis, self.keepdim = self.plan.outputs[0].geometry, axis, keepdim
+        if device is CPU:
+            self.run = getattr(stub.cpu("argreduce"), op)
+        else:
+            self.run = stub.bind("argreduce", op, device.type, self.plan)
+
+    def write(self, out: Tensor, source: Tensor) -> Tensor:
+        device = source._device
+        if self.geometry.numel == 0 or device.type == "meta":
+            return out
+        if device is CPU:
+            run(self.run, source._get_array(), self.axis, out._get_array(), self.keepdim)
+        else:
+            self.run(device.index, (out._address(), source._address()))
+        return out
+
+
+def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, bool]:
+    """The operand, the dimension, and whether it stays; all elements count in row-major order."""
+    geometry = self._geometry
+    if dim is not None:
+        return self, arguments.dim(op, dim, geometry.ndim), keepdim
+    if geometry.numel == 0:
+        raise errors.must(op, "dim", "be given for an empty tensor", dim, kind=errors.IndexRangeError)
+    return (calls.reshape(self, (geometry.numel,)) if geometry.ndim else self), 0, False
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        x, axis, keeps = _flat(loop, self, dim, keepdim)
+        plans = operator.table.plans
+        key = (x._geometry, x._device, axis, keeps)
+        entry = plans.get(key)
+        if entry is None:
+            entry = operator.table.remember(key, _Entry(loop, x, None, axis, keeps))
+        made = entry.write(allocate(entry.geometry, x._device), x)
+        if dim is None and keepdim:
+            return calls.view(made, (1,) * self._geometry.ndim)  # type: ignore[no-any-return]
+        return made
+
+    return kernel
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int | None, keepdim: bool, out: Tensor) -> Tensor:
+        x, axis, keeps = _flat(loop, self, dim, keepdim)
+        if dim is None and keepdim and self._geometry.ndim:
+            x, axis, keeps = calls.view(x, (1,) * (self._geometry.ndim - 1) + (-1,)), self._geometry.ndim - 1, True
+        entry = _Entry(loop, x, out, axis, keeps)
+        if entry.plan.outputs[0].action is RESIZE:
+            resize_output(loop, out, entry.geometry)
+        return entry.write(out, x)
+
+    return kernel

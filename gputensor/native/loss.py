@@ -1,0 +1,250 @@
+"""Losses: nll_loss with its gradient; cross_entropy_loss and mse_loss, which are made of others.
+
+Note [Targets outside the classes]: on the CPU an IndexError names the first one. On a CUDA device
+nobody waits for the kernel, so it fails there, as an assertion that the next synchronisation
+reports; PyTorch does the same. No memory outside the operands is read or written in either case.
+Source: aten/src/ATen/native/LossNLL.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import COMPLEX, FLOATING
+from ..core.geometry import contiguous_geometry
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor import Tensor, allocate
+
+NONE, MEAN, SUM = range(3)
+IGNORE_INDEX = -100
+
+
+# --- nll_loss: what a stub gets -----------------------------------------------------------------------
+
+
+class Targets:
+    """The plan of nll_loss and nll_loss_backward: an element of x for each row, chosen by target.
+
+    rows, classes: sizes of x. dtypes, stride_bytes: of x (row, class), target (row) and weight
+    (class), the last None where there is no weight. Operands of a call are, in this order: for
+    nll_loss the outputs loss and total_weight, then x, target and weight; for nll_loss_backward the
+    output grad_input (row-major), then grad, target, weight and total_weight. A weight that is not
+    there is 0. scalars: (ignore_index,).
+    grad_stride_bytes: from one row's gradient to the next, in the derivative; 0 for one of all.
+    """
+
+    __slots__ = (
+        "op", "rows", "classes", "reduction", "dtypes", "stride_bytes", "common_dtype", "numel", "n_outputs",
+        "grad_stride_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, op: str, self_: Tensor, target: Tensor, weight: Tensor | None, reduction: int, grad: Tensor | None
+    ) -> None:
+        x, t = self_._geometry, target._geometry
+        self.op, self.reduction = op, reduction
+        self.rows, self.classes = x.sizes if x.ndim == 2 else (1, x.sizes[0])
+        self.dtypes = (x.dtype, t.dtype, None if weight is None else weight._geometry.dtype)
+        walk = x.stride_bytes if x.ndim == 2 else (0, x.stride_bytes[0])
+        along = t.stride_bytes[0] if t.ndim else 0
+        self.stride_bytes = (walk, (along,), None if weight is None else weight._geometry.stride_bytes)
+        self.grad_stride_bytes = 0
+        if grad is not None and grad._geometry.ndim:
+            self.grad_stride_bytes = grad._geometry.stride_bytes[0]
+        self.common_dtype, self.numel, self.n_outputs = x.dtype, x.numel, 1
+
+
+def nll_loss_forward(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    _check("nll_loss", self, target, weight, reduction)
+    given = self._geometry
+    each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
+    loss = allocate(contiguous_geometry(each, given.dtype), self._device)
+    total = allocate(contiguous_geometry((), given.dtype), self._device)
+    if self._device is CPU:
+        run(
+            stub.cpu("loss").nll_loss, self._get_array(), target._get_array(),
+            None if weight is None else weight._get_array(), reduction, ignore_index,
+            loss._get_array(), total._get_array(),
+        )  # fmt: skip
+    elif self._device.type != "meta":
+        launch = _bound("nll_loss", self, target, weight, reduction, None)
+        launch(
+            self._device.index,
+            (loss._address(), total._address(), _start(self), _start(target), _start(weight)),
+            (ignore_index,),
+        )  # fmt: skip
+    return loss, total
+
+
+def nll_loss_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: int, total_weight: Tensor,
+) -> Tensor:  # fmt: skip
+    op = "nll_loss_backward"
+    _check(op, self, target, weight, reduction)
+    given = self._geometry
+    each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
+    for arg, x, sizes in (("grad_output", grad_output, each), ("total_weight", total_weight, ())):
+        if x._device is not self._device:
+            raise errors.mixed_devices(op, self, "self", x, arg)
+        if x._geometry.sizes != sizes or x._geometry.dtype is not given.dtype:
+            raise errors.must(op, arg, f"be {errors.describe_layout(contiguous_geometry(sizes, given.dtype))}", x)
+    made = allocate(contiguous_geometry(given.sizes, given.dtype), self._device)
+    if self._device is CPU:
+        run(
+            stub.cpu("loss").nll_loss_backward, grad_output._get_array(), target._get_array(),
+            None if weight is None else weight._get_array(), reduction, ignore_index,
+            total_weight._get_array(), made._get_array(),
+        )  # fmt: skip
+    elif self._device.type != "meta" and given.numel:
+        launch = _bound(op, self, target, weight, reduction, grad_output)
+        launch(
+            self._device.index,
+            (made._address(), grad_output._address(), _start(target), _start(weight), total_weight._address()),
+            (ignore_index,),
+        )  # fmt: skip
+    return made
+
+
+def _bound(
+    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, grad: Tensor | None
+) -> Any:
+    return stub.bind("loss", op, self._device.type, Targets(op, self, target, weight, reduction, grad))
+
+
+def _start(x: Tensor | None) -> int:
+    return 0 if x is None or x._geometry.numel == 0 else x._address()
+
+
+def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any) -> None:
+    x, t = self._geometry, target._geometry
+    if x.dtype.category != FLOATING:
+        raise errors.must(op, "self", "be floating", self, kind=errors.DtypeError)
+    if x.ndim not in (1, 2):
+        raise errors.must(op, "self", "have one or two dimensions", self, kind=errors.ShapeError)
+    if t.dtype not in (dtypes.int64, dtypes.uint8):
+        raise errors.must(op, "target", "hold classes as int64 or uint8", target, kind=errors.DtypeError)
+    if t.sizes != x.sizes[:-1] and not (x.ndim == 1 and t.sizes == (1,)):
+        rule = f"have a class for each row, sizes {list(x.sizes[:-1])}"
+        raise errors.must(op, "target", rule, target, kind=errors.ShapeError)
+    if target._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", target, "target")
+    if weight is not None:
+        if weight._device is not self._device:
+            raise errors.mixed_devices(op, self, "self", weight, "weight")
+        w = weight._geometry
+        if w.sizes != x.sizes[-1:] or w.dtype is not x.dtype:
+            rule = f"be {errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))}, a number for each class"
+            raise errors.must(op, "weight", rule, weight, kind=errors.ShapeError)
+    if reduction not in (NONE, MEAN, SUM):
+        raise errors.must(op, "reduction", "be 0 (none), 1 (mean) or 2 (sum)", reduction, kind=errors.ArgumentValueError)
+
+
+# --- made of other operators ----------------------------------------------------------------------------
+
+
+def nll_loss(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
+    ignore_index: int = IGNORE_INDEX,
+) -> Tensor:  # fmt: skip
+    return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]  # type: ignore[no-any-return]
+
+
+def nll_loss_nd(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
+    ignore_index: int = IGNORE_INDEX,
+) -> Tensor:  # fmt: skip
+    """Rows are what is left of self without its classes, dimension 1."""
+    sizes = self._geometry.sizes
+    if len(sizes) <= 2:
+        return nll_loss(key_set, self, target, weight, reduction, ignore_index)
+    wanted = (sizes[0], *sizes[2:])
+    if target._geometry.sizes != wanted:
+        rule = f"have self's sizes but for the classes, {list(wanted)}"
+        raise errors.must("nll_loss", "target", rule, target, kind=errors.ShapeError)
+    flat = calls.reshape(calls.movedim_int(self, 1, -1), (-1, sizes[1]) if self._geometry.numel else (0, sizes[1]))
+    found = calls.nll_loss(flat, calls.reshape(target, (target._geometry.numel,)), weight, reduction, ignore_index)
+    return calls.reshape(found, wanted) if reduction == NONE else found  # type: ignore[no-any-return]
+
+
+def cross_entropy_loss(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
+    ignore_index: int = IGNORE_INDEX, label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    if not 0 <= label_smoothing <= 1:
+        raise errors.must("cross_entropy", "label_smoothing", "be in [0, 1]", label_smoothing)
+    dim = 0 if self._geometry.ndim == 1 else 1
+    classes = self._geometry.sizes[dim] if self._geometry.ndim else 0
+    if not self._geometry.ndim:
+        raise errors.must("cross_entropy", "self", "have a dimension of classes", self, kind=errors.ShapeError)
+    logs = calls.log_softmax_int(self, dim)
+    if self._geometry.sizes == target._geometry.sizes:
+        return _of_probabilities(logs, target, weight, reduction, ignore_index, label_smoothing, dim, classes)
+    of_targets = calls.nll_loss_nd(logs, target, weight, reduction, ignore_index)
+    if not label_smoothing:
+        return of_targets  # type: ignore[no-any-return]
+    return _smoothed(logs, of_targets, target, weight, reduction, ignore_index, label_smoothing, dim, classes)
+
+
+def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
+    """A number for each class, as a dimension among others."""
+    sizes = tuple([-1 if d == dim else 1 for d in range(ndim)])
+    return calls.reshape(weight, sizes)  # type: ignore[no-any-return]
+
+
+def _of_probabilities(
+    logs: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, smoothing: float,
+    dim: int, classes: int,
+) -> Tensor:  # fmt: skip
+    if target._geometry.dtype.category < FLOATING:
+        raise errors.must("cross_entropy", "target", "be floating where it holds probabilities", target,
+                          kind=errors.DtypeError)  # fmt: skip
+    if ignore_index >= 0:
+        raise errors.must("cross_entropy", "ignore_index", "be left out where target holds probabilities", ignore_index)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / classes
+    terms = logs * target
+    if weight is not None:
+        terms = terms * _along(weight, dim, logs._geometry.ndim)
+    if reduction == NONE:
+        return -calls.sum_dim_IntList(terms, (dim,), False)  # type: ignore[no-any-return]
+    rows = logs._geometry.numel // classes if classes else 0
+    total = -calls.sum(terms)
+    return total / rows if reduction == MEAN else total  # type: ignore[no-any-return]
+
+
+def _smoothed(
+    logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
+    smoothing: float, dim: int, classes: int,
+) -> Tensor:  # fmt: skip
+    """A part of the loss of each target, and the mean loss of all classes for the rest."""
+    terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
+    each = -calls.sum_dim_IntList(terms, (dim,), False)
+    ignored = calls.eq_Tensor(target, ignore_index)
+    each = calls.where_self(ignored, 0.0, each)
+    if reduction == MEAN:
+        # as nll_loss counts: by the weights of the targets
+        ones = calls.zeros_like(logs) - 1 if weight is None else calls.zeros_like(logs) - _along(
+            weight, dim, logs._geometry.ndim
+        )  # fmt: skip
+        each = calls.sum(each) / calls.nll_loss_nd(ones, target, None, SUM, ignore_index)
+    elif reduction == SUM:
+        each = calls.sum(each)
+    return of_targets * (1 - smoothing) + each * (smoothing / classes)
+
+
+def mse_loss(key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    difference = calls.sub_Tensor(self, target)
+    if difference._geometry.dtype.category == COMPLEX:
+        raise errors.must("mse_loss", "self", "be real", self, kind=errors.DtypeError)
+    squares = difference * difference
+    if reduction == NONE:
+        return squares  # type: ignore[no-any-return]
+    return calls.mean(squares) if reduction == MEAN else calls.sum(squares)  # type: ignore[no-any-return]

@@ -1,0 +1,141 @@
+"""softmax and log_softmax along one dimension, and their derivatives.
+
+Results are row-major, whatever the operands' layout, as PyTorch's are.
+Source: aten/src/ATen/native/SoftMax.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import FLOATING, dtype
+from ..core.geometry import Geometry, contiguous_geometry
+from ..dispatch.operator import Operator
+from ..iterator import overlap
+from ..iterator.rows import Rows
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor import Tensor, allocate
+from . import arguments
+from .pointwise import Kernel
+from .resize import resize_output
+
+
+class _Entry:
+    """The layout of a result, the row's dimension, and what runs over it."""
+
+    __slots__ = ("geometry", "dim", "run")
+
+    def __init__(self, op: str, result: Geometry, inputs: tuple[Tensor, ...], dim: int) -> None:
+        device = inputs[0]._device
+        self.geometry, self.dim = result, dim
+        if device is CPU:
+            self.run = getattr(stub.cpu("softmax"), op)
+        else:
+            rows = Rows(op, (result, *[x._geometry for x in inputs]), dim, result.dtype)
+            self.run = stub.bind("softmax", op, device.type, rows)
+
+    def write(self, out: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        if self.geometry.numel == 0 or out._device.type == "meta":
+            return out
+        if out._device is CPU:
+            run(self.run, *[x._get_array() for x in inputs], self.dim, out._get_array())
+        else:
+            self.run(out._device.index, (out._address(), *[x._address() for x in inputs]))
+        return out
+
+
+def _entry(operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, out: Tensor | None = None) -> _Entry:
+    first = inputs[0]
+    key = (op, *[x._geometry for x in inputs], first._device, dim, None if out is None else out._geometry)
+    found = operator.table.plans.get(key)
+    if found is None:
+        geometry = first._geometry
+        name = operator.short_name.lstrip("_").removesuffix("_data")
+        at = arguments.dim(name, dim, geometry.ndim)
+        result = contiguous_geometry(geometry.sizes, geometry.dtype)
+        if out is not None and out._geometry.sizes == geometry.sizes:
+            result = out._geometry
+        found = operator.table.remember(key, _Entry(op, result, inputs, at))
+    return found  # type: ignore[no-any-return]
+
+
+def _check(op: str, x: Tensor, arg: str) -> None:
+    if x._geometry.dtype.category != FLOATING:
+        raise errors.must(op, arg, "be floating", x, kind=errors.DtypeError, remedy="give dtype=, or use .float()")
+
+
+def _check_input(op: str, self: Tensor, half_to_float: Any) -> None:
+    _check(op, self, "self")
+    if half_to_float:
+        raise errors.must(op, "half_to_float", "be False", half_to_float, remedy="cast self first")
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+        _check_input(loop, self, half_to_float)
+        entry = _entry(operator, loop, (self,), dim)
+        return entry.write(allocate(entry.geometry, self._device), (self,))
+
+    return kernel
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int, half_to_float: bool, out: Tensor) -> Tensor:
+        _check_input(loop, self, half_to_float)
+        if out._device is not self._device:
+            raise errors.mixed_devices(loop, self, "self", out, "out")
+        if out._geometry.dtype is not self._geometry.dtype:
+            rule = f"have self's dtype {self._geometry.dtype.short}"
+            raise errors.must(loop, "out", rule, out, kind=errors.DtypeError)
+        entry = _entry(operator, loop, (self,), dim, out)
+        storage = self._storage
+        if out is not self and storage is not None and storage is out._storage:
+            overlap.check(
+                loop, storage, out._offset, out._geometry, storage, self._offset, self._geometry, "self"
+            )
+        if out._geometry is not entry.geometry:
+            resize_output(loop, out, entry.geometry)
+        return entry.write(out, (self,))
+
+    return kernel
+
+
+def backward_functional(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype) -> Tensor:
+        _check(loop, grad_output, "grad_output")
+        if output._device is not grad_output._device:
+            raise errors.mixed_devices(loop, grad_output, "grad_output", output, "output")
+        given = grad_output._geometry
+        if output._geometry.sizes != given.sizes or output._geometry.dtype is not given.dtype:
+            rule = f"have grad_output's sizes and dtype, {errors.describe(grad_output)}"
+            raise errors.must(loop, "output", rule, output, kind=errors.ShapeError)
+        if input_dtype is not given.dtype:
+            raise errors.must(loop, "input_dtype", f"be {given.dtype.short}", input_dtype, kind=errors.DtypeError)
+        entry = _entry(operator, loop, (grad_output, output), dim)
+        return entry.write(allocate(entry.geometry, grad_output._device), (grad_output, output))
+
+    return kernel
+
+
+# --- what users call --------------------------------------------------------------------------------
+
+
+def softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
+    return calls._softmax(_in_dtype(self, dtype), dim, False)  # type: ignore[no-any-return]
+
+
+def log_softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
+    return calls._log_softmax(_in_dtype(self, dtype), dim, False)  # type: ignore[no-any-return]
+
+
+def _in_dtype(self: Tensor, wanted: dtype | None) -> Tensor:
+    if wanted is None or wanted is self._geometry.dtype:
+        return self
+    return calls.to_dtype(self, wanted, False, False, None)  # type: ignore[no-any-return]

@@ -1,0 +1,133 @@
+"""`gt.nn.functional`: operators under the signatures of `torch.nn.functional`.
+
+Names instead of numbers for `reduction`, and PyTorch's order of arguments; what is computed is the
+operators' business. `size_average` and `reduce`, which PyTorch has deprecated, keep their places and
+must be left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import dtype as _dtype
+from ..tensor import Tensor
+
+__all__ = ["cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax"]
+
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.t() + bias.
+
+    Args:
+        input: (..., in_features). weight: (out_features, in_features). bias: (out_features).
+    Returns: (..., out_features).
+    """
+    _tensors("linear", input=input, weight=weight, bias=bias)
+    return calls.linear(input, weight, bias)  # type: ignore[no-any-return]
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Each element, and zero in place of the negative ones."""
+    _tensors("relu", input=input)
+    return calls.relu_(input) if inplace else calls.relu(input)  # type: ignore[no-any-return]
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
+) -> Tensor:
+    """exp of each element over the sum of them along dim. Raises: ArgumentTypeError without a dim."""
+    _tensors("softmax", input=input)
+    return calls.softmax_int(input, _given("softmax", dim), dtype)  # type: ignore[no-any-return]
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
+) -> Tensor:
+    """Logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
+    _tensors("log_softmax", input=input)
+    return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)  # type: ignore[no-any-return]
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Minus the log-probability of each target class, weighted; their mean by weight, sum, or each.
+
+    Args:
+        input: log-probabilities, (C), (N, C) or (N, C, d1, ...), floating.
+        target: classes, (), (N) or (N, d1, ...), int64 or uint8.
+        weight: (C), a factor for each class.
+        ignore_index: a target that counts nothing.
+        reduction: "mean", "sum" or "none".
+    Raises: IndexRangeError on the CPU for a target that is no class; on a CUDA device an assertion
+        fails there, which the next synchronisation reports.
+    """
+    _tensors("nll_loss", input=input, target=target, weight=weight)
+    number = _reduction("nll_loss", reduction, size_average, reduce)
+    return calls.nll_loss_nd(input, target, weight, number, ignore_index)  # type: ignore[no-any-return]
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """nll_loss of log_softmax over the classes.
+
+    Args:
+        input: (C), (N, C) or (N, C, d1, ...), any numbers.
+        target: as in `nll_loss`, or probabilities of input's sizes and dtype.
+        label_smoothing: in [0, 1], the share of the loss that all classes have in equal parts.
+    Raises: as `nll_loss`.
+    """
+    _tensors("cross_entropy", input=input, target=target, weight=weight)
+    number = _reduction("cross_entropy", reduction, size_average, reduce)
+    return calls.cross_entropy_loss(  # type: ignore[no-any-return]
+        input, target, weight, number, ignore_index, float(label_smoothing)
+    )
+
+
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Squared differences; their mean, sum, or each. weight: a factor for each, and the mean by it."""
+    _tensors("mse_loss", input=input, target=target, weight=weight)
+    number = _reduction("mse_loss", reduction, size_average, reduce)
+    if weight is None:
+        return calls.mse_loss(input, target, number)  # type: ignore[no-any-return]
+    each = calls.mul_Tensor(calls.mse_loss(input, target, 0), weight)
+    if reduction == "none":
+        return each  # type: ignore[no-any-return]
+    total = calls.sum(each)
+    if reduction == "sum":
+        return total  # type: ignore[no-any-return]
+    return total / calls.sum(weight.expand(each.shape))  # type: ignore[no-any-return]
+
+
+def _tensors(op: str, **operands: Any) -> None:
+    for arg, x in operands.items():
+        if not isinstance(x, Tensor) and (x is not None or arg in ("input", "target")):
+            raise errors.not_a_tensor(op, arg, "a Tensor", x)
+
+
+def _given(op: str, dim: int | None) -> int:
+    if dim is None:
+        raise errors.not_given(op, "dim")
+    return dim
+
+
+def _reduction(op: str, reduction: str, size_average: Any, reduce: Any) -> int:
+    for arg, value in (("size_average", size_average), ("reduce", reduce)):
+        if value is not None:
+            raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
+    if reduction not in _REDUCTIONS:
+        raise errors.must(
+            op, "reduction", "be 'none', 'mean' or 'sum'", reduction, kind=errors.ArgumentValueError
+        )
+    return _REDUCTIONS[reduction]
