@@ -16,6 +16,8 @@ constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 #define PACKED 4
 #define ROWS 5
 #define AFFINE 6
+#define TURNED 7
+#define COLUMNS 8
 #define HAS_LAYOUT(which) (LAYOUT == ANY_LAYOUT || LAYOUT == which)
 
 #endif
