@@ -1,7 +1,11 @@
 // out[i] = op::OP(self[i], other[i])                                     family: binary
-// Shapes   contiguous: all operands dense in one order, or numbers; strided: any strides.
-// Types    contiguous: scalar_t for all; strided: any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided: any strides.
+// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
+//          any dtypes by code, computed in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
@@ -159,7 +163,7 @@ binary_rows(const __grid_constant__ rows_call p) {
 
 #if HAS_LAYOUT(TURNED)
 typedef turned_params<3, 3, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 binary_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];
   walk_tiles<operands>(p, binary_body<turned_call>{p}, shared);

@@ -1,8 +1,11 @@
 // out[i] = op::OP(self[i], other[i]) ? 1 : 0                             family: comparison
-// Shapes   contiguous: all operands dense in one order, or numbers; strided: any strides.
-// Types    contiguous: scalar_t inputs, bool out; strided: any dtypes by code, compared in
-//          scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided: any strides.
+// Types    contiguous: scalar_t inputs, bool out; rows, turned: TYPES, compared as scalar_t is;
+//          strided: any dtypes by code, compared in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
@@ -118,7 +121,7 @@ comparison_rows(const __grid_constant__ rows_call p) {
 
 #if HAS_LAYOUT(TURNED)
 typedef turned_params<3, 2, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 comparison_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];
   walk_tiles<operands>(p, comparison_body<turned_call>{p}, shared);

@@ -266,10 +266,10 @@ DEVICE bool packs_are_aligned(const reduce_params<DIMS>& p, const char* in) {
 
 #if HAS_LAYOUT(ROWS)
 // Fewer than four accumulators would wait for each other.
-constexpr int TURNS = PACK < 4 ? 4 / PACK : 1;
+constexpr int CHAINS = PACK < 4 ? 4 / PACK : 1;
 
 DEVICE void reduce_packs(const reduce_params<DIMS>& p, const char* in, u32 begin, u32 end,
-                         reduce_t (&x)[TURNS][PACK]) {
+                         reduce_t (&x)[CHAINS][PACK]) {
   const u32 lanes = 1u << p.lane_bits;
   const bool is_aligned = packs_are_aligned(p, in);
 #pragma unroll 1
@@ -290,7 +290,7 @@ DEVICE void reduce_packs(const reduce_params<DIMS>& p, const char* in, u32 begin
       }
 #pragma unroll
       for (int e = 0; e < STRIDED_UNROLL * PACK; ++e) {
-        reduce_t& into = x[e / PACK % TURNS][e % PACK];
+        reduce_t& into = x[e / PACK % CHAINS][e % PACK];
         into = op::OP::combine(into, op::OP::take<reduce_t>(loaded[e / PACK].at[e % PACK]));
       }
       continue;
@@ -309,7 +309,7 @@ DEVICE void reduce_packs(const reduce_params<DIMS>& p, const char* in, u32 begin
       }
 #pragma unroll
       for (int e = 0; e < SINGLY * PACK; ++e) {
-        reduce_t& into = x[e / PACK % TURNS][e % PACK];
+        reduce_t& into = x[e / PACK % CHAINS][e % PACK];
         if (e / PACK < count && where[e / PACK] * PACK + e % PACK < p.run) {
           into = op::OP::combine(into, op::OP::take<reduce_t>(loaded[e]));
         }
@@ -321,15 +321,15 @@ DEVICE void reduce_packs(const reduce_params<DIMS>& p, const char* in, u32 begin
 extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_rows(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS];
   const reduce_position at = reduce_locate(p);
-  reduce_t x[TURNS][PACK];
+  reduce_t x[CHAINS][PACK];
 #pragma unroll
-  for (int e = 0; e < TURNS * PACK; ++e) x[e / PACK][e % PACK] = op::OP::identity<reduce_t>();
+  for (int e = 0; e < CHAINS * PACK; ++e) x[e / PACK][e % PACK] = op::OP::identity<reduce_t>();
   if (at.output < p.outputs) {
     const u32 begin = at.segment * p.per_segment;
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
     reduce_packs(p, p.data[1] + at.in_offset, begin + at.lane, end, x);
   }
-  reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, TURNS * PACK>(x[0]), shared);
+  reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * PACK>(x[0]), shared);
 }
 #endif
 

@@ -159,7 +159,7 @@ class Reduce:
             name = "CAST" if is_cast else _layout(sizes, strides, kept, walks[1], in_dtype.itemsize)
             stage = Stage(
                 variants.define(op, scalar, name, dims), kept, walks, sizes, strides,
-                PACK_BYTES // in_dtype.itemsize, name == "ROWS" or _is_fastest(strides, walks[1]),
+                PACK_BYTES // in_dtype.itemsize, _lanes_are_adjacent(name, strides, walks[1]),
                 codes, count, PARTIALS if len(parts) > 1 else EITHER,
             )  # fmt: skip
             self.stages.append((launch.offset_of(start, strides) or 0, rows * row_bytes, stage))
@@ -237,7 +237,11 @@ def _layout(
     return "STRIDED"
 
 
-def _is_fastest(strides: tuple[int, ...], kept_strides: tuple[int, ...]) -> bool:
+def _lanes_are_adjacent(
+    layout: str, strides: tuple[int, ...], kept_strides: tuple[int, ...]
+) -> bool:
     """True if the reduced elements lie closer together than the kept ones."""
+    if layout in ("ROWS", "COLUMNS"):
+        return layout == "ROWS"
     least = min((abs(s) for s in strides if s), default=0)
     return all(not s or least <= abs(s) for s in kept_strides)

@@ -1,8 +1,11 @@
 // out[i] = op::OP(self[i])                                               family: unary
-// Shapes   contiguous: all operands dense in one order; strided: any strides, DIMS dimensions.
-// Types    contiguous: scalar_t for self and out; strided: any dtypes by code, computed in
-//          scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements).
+// Shapes   contiguous: all operands dense in one order; rows, turned: out runs along a dimension;
+//          strided: any strides, DIMS dimensions.
+// Types    contiguous: scalar_t for self and out; rows, turned: TYPES, computed as scalar_t is;
+//          strided: any dtypes by code, computed in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (4 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once; exp is each device's own.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
@@ -121,7 +124,7 @@ unary_rows(const __grid_constant__ rows_call p) {
 
 #if HAS_LAYOUT(TURNED)
 typedef turned_params<2, 1, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 unary_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];
   walk_tiles<operands>(p, unary_body<turned_call>{p}, shared);

@@ -1,9 +1,10 @@
 """Which variants of each family's text exist: operator x type x layout, as dicts of -D defines.
 
 The lists are finite so that the compile test can build all of them, and the emulator all of an
-operator. Types are
-baked as little as speed asks for: contiguous entries bake the storage type, strided entries the
-arithmetic type alone, and a type whose sign does not matter to an operator stands for its twin.
+operator. Types are baked as little as speed asks for: contiguous entries bake the storage type,
+strided entries the arithmetic type alone, and a type whose sign does not matter to an operator
+stands for its twin. What pointwise_plan.py plans for large layouts is in no list, as there is no
+end to it: `planned` names it when it comes up.
 """
 
 from __future__ import annotations

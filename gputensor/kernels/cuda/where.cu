@@ -1,8 +1,12 @@
 // out[i] = condition[i] ? self[i] : other[i]                             family: where
-// Shapes   contiguous: all operands dense in one order, or numbers; strided, cast: any strides.
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided, cast: any strides.
 // Types    contiguous, strided: self, other and out are moved as words scalar_t (u8 u16 u32 u64
-//          w128) of their one dtype; cast: any dtypes by code, in scalar_t = i64, u64 or c128.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
+//          w128) of their one dtype; rows, turned: likewise, or TYPES cast to scalar_t; cast: any
+//          dtypes by code, in scalar_t = i64, u64 or c128.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 #include "contiguous.cuh"
 #include "launch.cuh"
 #include "rows.cuh"
@@ -148,7 +152,7 @@ where_rows(const __grid_constant__ rows_call p) {
 
 #if HAS_LAYOUT(TURNED)
 typedef turned_params<4, 3, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 where_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];
   walk_tiles<operands>(p, where_body<turned_call>{p}, shared);

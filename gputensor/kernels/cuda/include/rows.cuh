@@ -83,7 +83,7 @@ template <class O, class P, class B> DEVICE void walk_rows(const P& p, const B& 
   char* at[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) at[j] = p.data[j] + offset[j] + (i64)(unit * V) * p.inner_stride[j];
-  if (whole == (1u << U) - 1) {
+  if (!O::has_edges || whole == (1u << U) - 1) {
     compute_units<O, V, true>(body, at, p.step_stride, p.inner_stride, whole);
     return;
   }

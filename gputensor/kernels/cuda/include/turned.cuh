@@ -5,8 +5,8 @@
 // which out runs, y the one along which staged operands do. A thread loads the square of each
 // staged operand and its `unit` units of the others, all before the first use, transposes the
 // square in registers, and stores its columns as 16-byte cells. Cell c of column y lies at
-// c ^ (y / unit & 7): no bank conflict on either side, and no padding (tests/cuda/
-// test_bank_conflicts.py). Elements narrower than a cell's share of 16 bytes are widened to it.
+// c ^ (y / unit & 7): no bank conflict on either side, and no padding
+// (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's share of 16 bytes are widened to it.
 #ifndef GPUTENSOR_TURNED
 #define GPUTENSOR_TURNED
 
@@ -160,13 +160,14 @@ DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
     at[j] = p.data[j] + offset[j] + x0 * p.x_stride[j] + y0 * p.y_stride[j];
   }
   const u32 xs = p.xs - x0, ys = p.ys - y0;
-  const bool is_whole = xs >= TILE && ys >= TILE;
+  const bool is_whole = !O::has_edges || (xs >= TILE && ys >= TILE);
 
   tile_input<O, 1> a;
   tile_input<O, 2> b;
   tile_input<O, 3> c;
   if (is_whole) {
     a.load(p, at[1]), b.load(p, at[B2]), c.load(p, at[B3]);
+    __syncwarp();  // keeps ptxas from moving loads behind the first store, which waits for others
     a.put(stage1), b.put(stage2), c.put(stage3);
   } else {
 #pragma unroll 4
