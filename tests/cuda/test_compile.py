@@ -36,7 +36,7 @@ REGISTERS = {
     "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_packed": 40,
     "copy_affine": 64,
     "range_strided": 72, "random_contiguous": 40, "random_strided": 56, "reduce_rows": 104,
-    "reduce_columns": 104, "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128,
+    "reduce_columns": 128, "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128,
 }  # fmt: skip
 
 _MANGLED = re.compile(r" '_ZN\d+v(\d+)_\d+([a-z_]+)E")

@@ -75,26 +75,35 @@ def _bind(family: str, op: str, layout: Any) -> Any:
 class ByAddress:
     """A large layout: a launch for each alignment of its operands, made when it comes up."""
 
-    __slots__ = ("make", "pointers", "launches")
+    __slots__ = ("make", "pointers", "has_numbers", "aligned", "others")
 
-    def __init__(self, make: Callable[[list[int]], Any], pointers: tuple[int, ...]) -> None:
-        self.make, self.pointers = make, pointers
-        self.launches: dict[int, Any] = {}
+    def __init__(
+        self, make: Callable[[tuple[int, ...]], Any], pointers: tuple[int, ...], has_numbers: bool
+    ) -> None:
+        self.make, self.pointers, self.has_numbers = make, pointers, has_numbers
+        self.aligned: Any = None
+        self.others: dict[tuple[int, ...], Any] = {}
 
     def __call__(
         self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
     ) -> None:
-        lows = 0
-        for k in self.pointers:
-            lows = lows << 4 | operands[k] & 15
-        found = self.launches.get(lows)
-        if found is None:
-            found = self.launches[lows] = self.make([operands[k] & 15 for k in self.pointers])
+        bits = 0
+        for x in [operands[k] for k in self.pointers] if self.has_numbers else operands:
+            bits |= x
+        if bits & 15:
+            lows = tuple([operands[k] & 15 for k in self.pointers])
+            found = self.others.get(lows) or self.others.setdefault(lows, self.make(lows))
+        else:
+            found = self.aligned or self.at()
         found(device_index, operands, scalars)
 
     def at(self, *lows: int) -> Any:
-        """The launch for tensors at addresses that are these modulo 16; aligned ones if not given."""
-        return self.make(list(lows) or [0] * len(self.pointers))
+        """The launch for tensors at these addresses modulo 16; aligned ones if not given."""
+        if any(lows):
+            return self.make(lows)
+        if self.aligned is None:
+            self.aligned = self.make((0,) * len(self.pointers))
+        return self.aligned
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.at(), name)  # entry, defines, grid and block of aligned operands
@@ -105,30 +114,23 @@ def _by_address(
     strides: list[Any],
 ) -> Any:  # fmt: skip
     """`one`, or what chooses between it and the kernels for large layouts."""
-    if family not in _PLANNED:
+    if family not in _PLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
     sizes = [d.itemsize for d in layout.dtypes]
     pointers = tuple([k for k, s in enumerate(strides) if s is not None])
+    is_contiguous = one.defines["LAYOUT"] == "CONTIGUOUS"
 
-    def walk(lows: list[int]) -> pointwise_plan.Walk:
+    def make(lows: tuple[int, ...]) -> launch.Launch:
         all_lows = [0] * len(strides)
         for k, low in zip(pointers, lows):
             all_lows[k] = low
-        return pointwise_plan.Walk(shape, strides, sizes, all_lows)
+        walk = pointwise_plan.Walk(shape, strides, sizes, all_lows)
+        plan = None if is_contiguous and not any(lows) else pointwise_plan.choose(walk)
+        return one if plan is None else planned(family, op, layout, walk, plan)
 
-    if pointwise_plan.choose(walk([0] * len(pointers))) is None:
-        return one
-    is_contiguous = one.defines["LAYOUT"] == "CONTIGUOUS"
-
-    def make(lows: list[int]) -> launch.Launch:
-        if is_contiguous and not any(lows):
-            return one
-        found = walk(lows)
-        plan = pointwise_plan.choose(found)
-        assert plan is not None, found  # whether there is one does not depend on alignment
-        return planned(family, op, layout, found, plan)
-
-    return ByAddress(make, pointers)
+    made = ByAddress(make, pointers, len(pointers) < len(strides))
+    # Whether there is a plan does not depend on alignment.
+    return made if is_contiguous or made.at() is not one else one
 
 
 def planned(

@@ -1,4 +1,4 @@
-"""Which kernel a pointwise operator over a large layout gets: pure arithmetic, no dtypes, no device.
+"""Which kernel a pointwise operator over a large layout gets: arithmetic alone, no device.
 
 Note [Operand kinds] in include/operands.cuh says what the kinds are. What fits none of the kernels
 here (an out that does not run along any dimension, rows of a few bytes, small layouts, which are
