@@ -239,6 +239,16 @@ def test_a_reduction_does_not_depend_on_the_order_of_threads(schedule: str) -> N
             assert x.sum(dims).cpu().numpy().tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("dims", [(0,), (1,), (0, 2), (2,)])
+@pytest.mark.parametrize("op", ["amax", "amin"])
+def test_nan_is_an_extreme_in_every_kernel(op: str, dims: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 9, 12)).astype("f4")
+    x[3, 4, 5] = x[29, 8, 11] = x[0, 0, 0] = np.nan
+    got = getattr(gt.from_numpy(x).to("cuda"), op)(dims).cpu().numpy()
+    np.testing.assert_array_equal(got, getattr(np, op)(x, dims))
+    assert np.isnan(got).sum() in (2, 3)
+
+
 @pytest.mark.parametrize(("shape", "dims"), [((40, 31), (0,)), ((40, 31), (1,)), ((3, 50, 12), (1,))])
 def test_a_sum_does_not_depend_on_alignment(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).normal(size=int(np.prod(shape)) + 3).astype("f4")

@@ -8,8 +8,6 @@ measured; they stand at the top of this file and nowhere else.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .launch import THREADS, blocks_for, product
 
 # Fewer bytes than this, of the largest operand: the strided entry, which is compiled already.
@@ -229,13 +227,3 @@ def _width(walk: Walk, j: int, unit: int, along: int = 0) -> int:
     while width > 1 and bits % (width * size):
         width //= 2
     return width
-
-
-def explain(plan: Plan | None) -> dict[str, Any]:
-    """A plan in words, for tables and tests."""
-    if plan is None:
-        return {"layout": "STRIDED"}
-    return {
-        "layout": plan.layout, "kinds": list(plan.kinds), "widths": list(plan.widths),
-        "unit": plan.unit, "unroll": plan.unroll, "held": plan.held, "blocks": plan.blocks,
-    }  # fmt: skip
