@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gputensor.kernels.cuda import launch, pointwise_plan, variants
+from gputensor.kernels.cuda import launch, pointwise_plan, prebuilt, variants
 from gputensor.kernels.cuda.pointwise_plan import FLIGHT_BYTES, GIVEN, RUNS, STAYS, STEPS, TURNS, Rows, Turned, Walk
 
 from .kernel_arrays import SHORT, Layout
@@ -166,6 +166,15 @@ def test_launches_of_large_layouts_go_by_address() -> None:
     assert variants.group_of("binary", mixed.defines) == (mixed.defines,)
     small = launch.bind("binary", "mul", Layout((64,), [(4,), (4,), (2,)], [f32, f32, f16], f32))
     assert small.entry == "binary_strided"
+
+
+def test_what_is_compiled_ahead_is_what_usual_layouts_ask_for() -> None:
+    ahead = list(prebuilt.pointwise())
+    assert {entry for _, entry, _ in ahead} == {"binary_rows", "binary_turned"}
+    assert len({tuple(defines.items()) for _, _, defines in ahead}) == len(ahead) == 36
+    f32 = SHORT["f32"]
+    bound = launch.bind("binary", "mul", Layout((512, 3000), [(4, 2048), (4, 2048), (4, 0)], [f32] * 3, f32))
+    assert ("binary", bound.entry, bound.defines) in ahead
 
 
 def test_the_parameters_fit() -> None:
