@@ -29,7 +29,7 @@ requires_nvrtc = pytest.mark.skipif(bool(REASON), reason=REASON)
 OPTIONS = ("--std=c++17", "-fmad=false", "--ptxas-options=-v")
 ARCHITECTURES = ("sm_70", "sm_90", "sm_100", "sm_120")
 # The most registers an entry may take on sm_80. 256 threads of 64 registers are four blocks per SM.
-# Sums of bytes have sixteen accumulators of 64 bits; all others of reduce_rows and _columns take 72.
+# Sums of bytes by rows and columns have sixteen accumulators of 64 bits.
 REGISTERS = {
     "unary_contiguous": 48, "unary_strided": 64, "binary_contiguous": 56, "binary_strided": 80,
     "comparison_contiguous": 48, "comparison_strided": 80, "where_contiguous": 56,
