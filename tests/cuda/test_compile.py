@@ -29,16 +29,17 @@ requires_nvrtc = pytest.mark.skipif(bool(REASON), reason=REASON)
 OPTIONS = ("--std=c++17", "-fmad=false", "--ptxas-options=-v")
 ARCHITECTURES = ("sm_70", "sm_90", "sm_100", "sm_120")
 # The most registers an entry may take on sm_80. 256 threads of 64 registers are four blocks per SM.
+# Sums of bytes by rows and columns have sixteen accumulators of 64 bits.
 REGISTERS = {
     "unary_contiguous": 48, "unary_strided": 64, "binary_contiguous": 56, "binary_strided": 80,
     "comparison_contiguous": 48, "comparison_strided": 80, "where_contiguous": 56,
     "where_strided": 80, "where_cast": 80, "fill_contiguous": 40, "fill_strided": 48,
     "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_packed": 40,
     "copy_affine": 64,
-    "range_strided": 72, "random_contiguous": 40, "random_strided": 56, "reduce_rows": 64,
-    "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128, "argreduce_strided": 64,
-    "softmax_rows": 128, "softmax_strided": 64, "loss_elements": 40, "loss_sums": 40,
-    "loss_parts": 40,
+    "range_strided": 72, "random_contiguous": 40, "random_strided": 56, "reduce_rows": 128,
+    "reduce_columns": 128, "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128,
+    "argreduce_strided": 64, "softmax_rows": 128, "softmax_strided": 64, "loss_elements": 40,
+    "loss_sums": 40, "loss_parts": 40,
 }  # fmt: skip
 
 _MANGLED = re.compile(r" '_ZN\d+v(\d+)_\d+([a-z_]+)E")

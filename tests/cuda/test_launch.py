@@ -90,11 +90,14 @@ def test_golden_plans(family: str, op: str, layout: Layout, expected: tuple[obje
 
 # shape with the reduced dimensions first, their number, strides of x -> plan
 REDUCTIONS = [
-    ("sum", F32, (1 << 20,), 1, (4,), ("reduce_rows", 64, 256, 8, 64)),
+    ("sum", F32, (1 << 20,), 1, (4,), ("reduce_rows", 128, 256, 8, 128)),
     ("sum", F32, (1024, 4096), 1, (4, 4096), ("reduce_rows", 1024, 256, 6, 1)),
     ("sum", F32, (3, 100_000), 1, (4, 12), ("reduce_rows", 391, 256, 0, 1)),
-    ("sum", F32, (4096, 1024), 1, (4096, 4), ("reduce_strided", 1024, 256, 3, 32)),
-    ("sum", F32, (5, 6, 7), 2, (4, 400, 20), ("reduce_strided", 1, 256, 3, 1)),
+    ("sum", F32, (4096, 1024), 1, (4096, 4), ("reduce_columns", 512, 256, 3, 64)),
+    ("sum", F32, (4096, 1024), 1, (4096, 8), ("reduce_strided", 1024, 256, 3, 32)),
+    ("sum", F32, (5, 6, 7), 2, (4, 400, 20), ("reduce_rows", 1, 256, 2, 1)),
+    ("sum", F32, (3, 4, 512, 8), 1, (8192, 4, 16, 32768), ("reduce_columns", 16, 256, 0, 1)),
+    ("sum", F32, (196, 64, 256), 2, (4, 200_704, 784), ("reduce_rows", 256, 256, 8, 1)),
     ("amax", F16, (1024, 8), 1, (2, 2048), ("reduce_rows", 1, 256, 5, 1)),
 ]
 

@@ -1,11 +1,17 @@
 // out[i] = op::OP(self[i], other[i])                                     family: binary
-// Shapes   contiguous: all operands dense in one order, or numbers; strided: any strides.
-// Types    contiguous: scalar_t for all; strided: any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided: any strides.
+// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
+//          any dtypes by code, computed in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
+#include "rows.cuh"
+#include "turned.cuh"
 
 // The third argument is the operator's scalar: threshold_backward's threshold, and the alpha of
 // add_alpha, which also serves sub with an alpha, whose sign launch.py turns.
@@ -136,5 +142,34 @@ extern "C" __global__ void __launch_bounds__(THREADS) binary_strided(const strid
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) a[k] = op::OP::of(a[k], b[k], alpha);
   write_common(p, offset[0], elements_left(first, p.numel), a);
+}
+#endif
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
+#ifndef TYPES
+#define TYPES scalar_t, scalar_t, scalar_t
+#endif
+#include "operand_defines.cuh"
+template <class P> struct binary_body : computed_inputs<scalar_t, P> {
+  DEVICE scalar_t of(acc_t a, acc_t b, nothing) const {
+    return cast<scalar_t>(op::OP::of(a, b, number<acc_t>(this->p.value[2])));
+  }
+};
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_params<3, 3, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+binary_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, binary_body<rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_params<3, 3, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+binary_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, binary_body<turned_call>{p}, shared);
 }
 #endif

@@ -1,11 +1,16 @@
 // out[i] = op::OP(self[i], other[i]) ? 1 : 0                             family: comparison
-// Shapes   contiguous: all operands dense in one order, or numbers; strided: any strides.
-// Types    contiguous: scalar_t inputs, bool out; strided: any dtypes by code, compared in
-//          scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided: any strides.
+// Types    contiguous: scalar_t inputs, bool out; rows, turned: TYPES, compared as scalar_t is;
+//          strided: any dtypes by code, compared in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
+#include "rows.cuh"
+#include "turned.cuh"
 
 namespace op {
 
@@ -93,5 +98,32 @@ extern "C" __global__ void __launch_bounds__(THREADS) comparison_strided(const s
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) result[k] = op::OP::of(a[k], b[k]);
   store(p.data[0], offset[0], elements_left(first, p.numel), p.code[0], result);
+}
+#endif
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
+#ifndef TYPES
+#define TYPES b8, scalar_t, scalar_t
+#endif
+#include "operand_defines.cuh"
+template <class P> struct comparison_body : computed_inputs<scalar_t, P> {
+  DEVICE b8 of(acc_t a, acc_t b, nothing) const { return b8{(u8)op::OP::of(a, b)}; }
+};
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_params<3, 2, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+comparison_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, comparison_body<rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_params<3, 2, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+comparison_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, comparison_body<turned_call>{p}, shared);
 }
 #endif

@@ -2,25 +2,31 @@
 
 These are unary, binary, comparison, where, fill, and copies that are too small for copy_launch.py.
 
-A layout is contiguous if all its operands are numbers or one dense run; what is left is strided.
-Alignment is not decided here: the kernels look at the pointers.
+A layout is contiguous if all its operands are numbers or one dense run of one dtype; what is left
+is strided. Those entries look at the pointers for their alignment. A layout that is large enough
+for a kernel of its own gets one by pointwise_plan.py, for its strides, dtypes and alignment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
 from ...core import errors
 from ...core.dtype import bool_, dtype
-from . import launch, numbers, variants
+from . import launch, numbers, pointwise_plan, variants
+from .division import divider
 
 # Inputs and scalars of a family: what its parameters have value slots for.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
 }  # fmt: skip
+_PLANNED = frozenset(("unary", "binary", "comparison", "where"))
 _CODES = Struct("<IiiI4i").pack
+_ROWS = Struct("<IIII4I4Iii").pack
+_TURNED = Struct("<II4I4Iii").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -61,8 +67,146 @@ def _bind(family: str, op: str, layout: Any) -> Any:
     parts = []
     for start, sizes in launch.pieces(shape, launch.MAX_NUMEL):
         offsets = tuple([launch.offset_of(start, s) for s in strides])
-        parts.append((offsets, _one(family, op, layout, sizes, strides)))
+        one = _one(family, op, layout, sizes, strides)
+        parts.append((offsets, _by_address(one, family, op, layout, sizes, strides)))
     return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
+
+
+class ByAddress:
+    """A large layout: a launch for each alignment of its operands, made when it comes up."""
+
+    __slots__ = ("make", "pointers", "has_numbers", "aligned", "others")
+
+    def __init__(
+        self, make: Callable[[tuple[int, ...]], Any], pointers: tuple[int, ...], has_numbers: bool
+    ) -> None:
+        self.make, self.pointers, self.has_numbers = make, pointers, has_numbers
+        self.aligned: Any = None
+        self.others: dict[tuple[int, ...], Any] = {}
+
+    def __call__(
+        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
+    ) -> None:
+        bits = 0
+        for x in [operands[k] for k in self.pointers] if self.has_numbers else operands:
+            bits |= x
+        if bits & 15:
+            lows = tuple([operands[k] & 15 for k in self.pointers])
+            found = self.others.get(lows) or self.others.setdefault(lows, self.make(lows))
+        else:
+            found = self.aligned or self.at()
+        found(device_index, operands, scalars)
+
+    def at(self, *lows: int) -> Any:
+        """The launch for tensors at these addresses modulo 16; aligned ones if not given."""
+        if any(lows):
+            return self.make(lows)
+        if self.aligned is None:
+            self.aligned = self.make((0,) * len(self.pointers))
+        return self.aligned
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.at(), name)  # entry, defines, grid and block of aligned operands
+
+
+def _by_address(
+    one: launch.Launch, family: str, op: str, layout: Any, shape: tuple[int, ...],
+    strides: list[Any],
+) -> Any:  # fmt: skip
+    """`one`, or what chooses between it and the kernels for large layouts."""
+    if family not in _PLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
+        return one
+    sizes = [d.itemsize for d in layout.dtypes]
+    pointers = tuple([k for k, s in enumerate(strides) if s is not None])
+    is_contiguous = one.defines["LAYOUT"] == "CONTIGUOUS"
+
+    def make(lows: tuple[int, ...]) -> launch.Launch:
+        all_lows = [0] * len(strides)
+        for k, low in zip(pointers, lows):
+            all_lows[k] = low
+        walk = pointwise_plan.Walk(shape, strides, sizes, all_lows)
+        plan = None if is_contiguous and not any(lows) else pointwise_plan.choose(walk)
+        return one if plan is None else planned(family, op, layout, walk, plan)
+
+    made = ByAddress(make, pointers, len(pointers) < len(strides))
+    # Whether there is a plan does not depend on alignment.
+    return made if is_contiguous or made.at() is not one else one
+
+
+def planned(
+    family: str, op: str, layout: Any, walk: pointwise_plan.Walk, plan: pointwise_plan.Plan
+) -> launch.Launch:
+    """The launch of a plan; `walk` is the layout's, or a part of it."""
+    functor = "add_alpha" if op == "sub_alpha" else op
+    common = layout.common_dtype
+    scalar, types = _types(family, functor, common, tuple(layout.dtypes))
+    packers = _packers(family, op, plan.layout, scalar, common, walk.strides)
+    values = [numbers.EMPTY] * sum(_INPUTS[family])
+    strides = [s or (0,) * len(walk.shape) for s in walk.strides]
+    taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
+    outer = [d for d in range(len(walk.shape)) if d not in taken]
+    tail += launch.pack_dims(
+        tuple([walk.shape[d] for d in outer]),
+        [tuple([s[d] for d in outer]) for s in strides], pointwise_plan.MAX_OUTER_DIMS,
+    )  # fmt: skip
+    defines = variants.planned(functor, scalar, types, plan)
+    return launch.Launch(
+        family, f"{family}_{plan.layout.lower()}", defines, plan.blocks, launch.THREADS,
+        len(strides), values, packers, tail,
+    )  # fmt: skip
+
+
+def _rows(
+    walk: pointwise_plan.Walk, plan: Any, strides: list[tuple[int, ...]]
+) -> tuple[tuple[int, ...], bytes]:
+    """The dimensions that rows.cuh walks itself, and its parameters up to the outer ones."""
+    elements, across = walk.shape[0], plan.across
+    per_row = launch.blocks_for(elements, plan.unit)
+    inner = [s[0] for s in strides]
+    if across is None:
+        pieces = launch.blocks_for(per_row, launch.THREADS * plan.unroll)
+        taken, rows, row, steps = (0,), 1, [0] * len(strides), 1
+        step = [s * launch.THREADS * plan.unit for s in inner]
+        units = pieces
+    else:
+        taken, rows = (0, across), walk.shape[across]
+        steps = launch.blocks_for(rows, plan.unroll)
+        row = [s[across] for s in strides]
+        step = [s * steps for s in row]
+        units = per_row
+    n_outer = len(walk.shape) - len(taken)
+    return taken, Struct(f"<{3 * len(strides)}q").pack(*inner, *row, *step) + _ROWS(
+        elements, rows, plan.threads, 0, *divider(units), *divider(steps), n_outer, 0
+    )
+
+
+def _turned(
+    walk: pointwise_plan.Walk, plan: Any, strides: list[tuple[int, ...]]
+) -> tuple[tuple[int, ...], bytes]:
+    """The same for turned.cuh."""
+    xs, ys, side = walk.shape[0], walk.shape[plan.y], pointwise_plan.SQUARES * plan.unit
+    tiles_x, tiles_y = launch.blocks_for(xs, side), launch.blocks_for(ys, side)
+    along = [s[0] for s in strides] + [s[plan.y] for s in strides]
+    return (0, plan.y), Struct(f"<{len(along)}q").pack(*along) + _TURNED(
+        xs, ys, *divider(tiles_x), *divider(tiles_x * tiles_y), len(walk.shape) - 2, 0
+    )
+
+
+def _types(
+    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """The type to compute in, and that of each operand in memory."""
+    if family == "where":
+        values = dtypes[:1] + dtypes[2:]
+        if all(d is common for d in values):
+            word = variants.word(common)
+            return word, (word, "b8", word, word)
+        scalar = variants.storage(common)
+    elif variants.has_contiguous(family, op, common):
+        scalar = variants.contiguous_scalar(family, op, common)
+    else:
+        scalar = variants.storage(common)
+    return scalar, tuple([scalar if d is common else variants.storage(d) for d in dtypes])
 
 
 def _one(

@@ -7,9 +7,10 @@ copies ask for, found by asking the planner for them. All others are compiled wh
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
-from . import copy_launch, module, variants
+from . import copy_launch, launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
 
@@ -37,9 +38,25 @@ def copies() -> Iterator[Variant]:
         yield "copy", f"copy_{defines['LAYOUT'].lower()}", defines
 
 
+def pointwise() -> Iterator[Variant]:
+    """Arithmetic with a row, a column or a transpose of the other operand, in the usual dtypes."""
+    for of in (float32, float16, bfloat16):
+        size, pitch = of.itemsize, _SIDE * of.itemsize
+        dense = size, pitch
+        for other in ((size, 0), (0, size), (pitch, size)):
+            layout = SimpleNamespace(
+                shape=(_SIDE, _SIDE), stride_bytes=(dense, dense, other), dtypes=(of,) * 3,
+                common_dtype=of,
+            )  # fmt: skip
+            for op in ("add", "sub", "mul", "div"):
+                bound = launch.bind("binary", op, layout)
+                yield "binary", bound.entry, bound.defines
+
+
 def everything() -> Iterator[Variant]:
-    """`copies`, and every variant of every other family."""
+    """`copies`, `pointwise`, and every listed variant of every other family."""
     yield from copies()
+    yield from pointwise()
     for family in variants.FAMILIES:
         if family != "copy":
             for defines in variants.group(family):

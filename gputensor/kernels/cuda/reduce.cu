@@ -1,13 +1,16 @@
 // out[r] = op::OP over c of in[r, c]                                     family: reduce
-// Shapes   rows: the one reduced dimension is dense; strided, cast: kept and reduced dimensions of
-//          any strides, up to DIMS of each.
-// Types    rows, strided: scalar_t as stored; cast: any dtype by code, narrowed to the common dtype
-//          and reduced in scalar_t (i64 f32 f64 c64 c128). Out of any dtype by code.
-// Launch   one-dimensional; `lanes` threads of a block share an output, and `segments` blocks, each
-//          of which then writes a partial result that a second launch reduces.
-// Order    fixed tree, a function of the shape alone: element c of a segment goes to lane
-//          (c / pack) % lanes and there to accumulator c % pack, in ascending order; accumulators,
-//          lanes, and segments are then combined pairwise. Same bits on every run and device.
+// Shapes   rows: the fastest reduced dimension is dense, a run; columns: the fastest kept one is;
+//          strided, cast: kept and reduced dimensions of any strides. Up to DIMS of each.
+// Types    rows, columns, strided: scalar_t as stored; cast: any dtype by code, narrowed to the
+//          common dtype and reduced in scalar_t (i64 f32 f64 c64 c128). Out of any dtype by code.
+// Launch   one-dimensional; `lanes` threads of a block share an output (columns: 16 bytes of
+//          outputs), and `segments` blocks, each of which then writes a partial result that a
+//          second launch reduces.
+// Design   four loads of a thread, of 16 bytes each in rows and columns, before their first use.
+// Order    fixed tree, a function of shape and strides alone: unit c of a segment (a pack of a run,
+//          a row of columns, an element of strided) goes to lane c % lanes, in ascending order to
+//          that lane's next accumulators in turn; accumulators, lanes, and segments are then
+//          combined pairwise. Same bits on every run and device, and at any alignment.
 //          Error bound of a sum of n: (c + log2(n / c)) * eps * sum |x|, where one accumulator
 //          adds c values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
 #include "arithmetic.cuh"
@@ -111,9 +114,11 @@ struct mean : sum {
 
 }  // namespace op
 
-// launch.py packs it (`ReduceLaunch`). data: out, or the partial results; in. count: reduced
-// elements. per_segment: packs of a segment. divide_by: what `mean` divides by. kept has the
-// strides of out and in; the strides of `reduced` are in's.
+// reduce_launch.py packs it. data: out, or the partial results; in. count: units of an output's
+// reduced elements. per_segment: of one segment. divide_by: what `mean` divides by. run: elements
+// of a run of rows, or kept ones beside each other of columns. kept has the strides of out and in;
+// the strides of `reduced` are in's. Of columns, kept[0] counts and steps by packs; of rows,
+// reduced[0] does.
 template <int MAX_DIMS> struct reduce_params {
   static constexpr int dims = MAX_DIMS;
   char* data[2];
@@ -123,6 +128,8 @@ template <int MAX_DIMS> struct reduce_params {
   u32 lanes_are_adjacent, is_partial;
   i32 out_code, in_code, common;
   i32 kept_dims, reduced_dims;
+  u32 run, all_outputs;  // outputs counts packs of columns, this elements
+  i64 out_step;          // from one kept element of a run to the next
   divider segments;
   dimension<2> kept[MAX_DIMS];
   dimension<1> reduced[MAX_DIMS];
@@ -157,16 +164,44 @@ template <class P> DEVICE reduce_position reduce_locate(const P& p) {
   return at;
 }
 
-template <class P> DEVICE i64 reduce_offset(const P& p, u32 index) {
-  if (p.reduced_dims == 1) return index * p.reduced[0].stride_bytes[0];
-  i64 offset = 0;
-#pragma unroll 1
-  for (int d = 0; d < p.reduced_dims; ++d) {
-    const u32 rest = quotient_of(index, p.reduced[d].by);
-    offset += (index - rest * p.reduced[d].by.size) * p.reduced[d].stride_bytes[0];
-    index = rest;
+// Bytes to the units `index`, and how far each is along the fastest reduced dimension.
+template <class P, int N>
+DEVICE void reduce_offsets(const P& p, u32 (&index)[N], u32 (&along)[N], i64 (&offset)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    along[k] = index[k];
+    offset[k] = index[k] * p.reduced[0].stride_bytes[0];
   }
-  return offset;
+  if (p.reduced_dims == 1) return;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    index[k] = quotient_of(along[k], p.reduced[0].by);
+    along[k] -= index[k] * p.reduced[0].by.size;
+    offset[k] = along[k] * p.reduced[0].stride_bytes[0];
+  }
+#pragma unroll 1
+  for (int d = 1; d < p.reduced_dims; ++d) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const u32 rest = quotient_of(index[k], p.reduced[d].by);
+      offset[k] += (index[k] - rest * p.reduced[d].by.size) * p.reduced[d].stride_bytes[0];
+      index[k] = rest;
+    }
+  }
+}
+
+// Units c, c + step, ... of [0, end), those behind it as c; how many there are of them.
+template <class P, int N>
+DEVICE u32 reduce_units(const P& p, u32 c, u32 step, u32 end, u32 (&along)[N], i64 (&offset)[N]) {
+  u32 index[N], count = 0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const bool is_there = c + k * step < end;
+    index[k] = is_there ? c + k * step : c;
+    count += is_there;
+  }
+  reduce_offsets(p, index, along, offset);
+  return count;
 }
 
 // Combines x[0 .. N - 1] pairwise, N a power of two. Recursive, so that x stays in registers.
@@ -175,6 +210,18 @@ template <class O, int N, class acc> DEVICE acc fold(const acc* x) {
     return x[0];
   } else {
     return O::combine(fold<O, N / 2>(x), fold<O, N / 2>(x + N / 2));
+  }
+}
+
+// A partial result as the `index`-th one, or a result at its place.
+template <class O, class partial, class P, class acc>
+DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
+  if (p.is_partial) {
+    ((partial*)p.data[0])[index] = cast<partial>(x);
+  } else {
+    const i64 offset[1] = {out_offset};
+    const acc result[1] = {O::finish(x, p.divide_by)};
+    store(p.data[0], offset, 1, p.out_code, result);
   }
 }
 
@@ -189,13 +236,7 @@ DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* sha
     __syncthreads();
   }
   if (at.lane || at.output >= p.outputs) return;
-  if (p.is_partial) {
-    ((partial*)p.data[0])[(u64)at.segment * p.outputs + at.output] = cast<partial>(x);
-  } else {
-    const i64 offset[1] = {at.out_offset};
-    const acc result[1] = {O::finish(x, p.divide_by)};
-    store(p.data[0], offset, 1, p.out_code, result);
-  }
+  reduce_write<O, partial>(p, (u64)at.segment * p.outputs + at.output, at.out_offset, x);
 }
 
 // ---- body ----
@@ -205,47 +246,173 @@ DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* sha
 #include "defaults.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
+// One block per SM is asked for below, since ptxas would rather spill on sm_90 than take 50
+// registers.
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(COLUMNS)
+constexpr int PACK = 16 / sizeof(scalar_t);
+typedef pack<scalar_t, PACK> pack_t;
+// Units whose elements are read one by one, so that sixteen loads are in flight.
+constexpr int SINGLY = PACK < 4 ? 4 : 16 / PACK;
+
+// Whether all packs of this thread are whole and at multiples of 16 bytes.
+DEVICE bool packs_are_aligned(const reduce_params<DIMS>& p, const char* in) {
+  u64 bits = (u64)in;
+#pragma unroll 1
+  for (int d = 0; d < p.reduced_dims; ++d) bits |= p.reduced[d].stride_bytes[0];
+  return (bits & 15) == 0;
+}
+#endif
 
 #if HAS_LAYOUT(ROWS)
-extern "C" __global__ void __launch_bounds__(THREADS) reduce_rows(const reduce_params<DIMS> p) {
-  constexpr int PACK = 16 / sizeof(scalar_t);
-  __shared__ reduce_t shared[THREADS];
-  const reduce_position at = reduce_locate(p);
-  const char* row = p.data[1] + at.in_offset;
-  reduce_t x[PACK];
+// Fewer than four accumulators would wait for each other.
+constexpr int CHAINS = PACK < 4 ? 4 / PACK : 1;
+
+DEVICE void reduce_packs(const reduce_params<DIMS>& p, const char* in, u32 begin, u32 end,
+                         reduce_t (&x)[CHAINS][PACK]) {
+  const u32 lanes = 1u << p.lane_bits;
+  const bool is_aligned = packs_are_aligned(p, in);
+#pragma unroll 1
+  for (u32 k = begin; k < end; k += lanes * STRIDED_UNROLL) {
+    u32 along[STRIDED_UNROLL];
+    i64 offset[STRIDED_UNROLL];
+    bool are_whole = is_aligned;
+    if (is_aligned) {
+      are_whole = reduce_units(p, k, lanes, end, along, offset) == STRIDED_UNROLL;
 #pragma unroll
-  for (int e = 0; e < PACK; ++e) x[e] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
-    const u32 whole = p.count / PACK, lanes = 1u << p.lane_bits;
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = whole - begin < p.per_segment ? whole : begin + p.per_segment;
-    const bool is_aligned = ((u64)row & 15) == 0;
-#pragma unroll 4
-    for (u32 k = begin + at.lane; k < end; k += lanes) {
-      pack<scalar_t, PACK> loaded;
-      if (is_aligned) {
-        loaded = load_streaming<scalar_t, PACK>(row, k * PACK);
-      } else {
-#pragma unroll
-        for (int e = 0; e < PACK; ++e) loaded.at[e] = load_one<scalar_t>(row, k * PACK + e);
-      }
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        x[e] = op::OP::combine(x[e], op::OP::take<reduce_t>(loaded.at[e]));
-      }
+      for (int j = 0; j < STRIDED_UNROLL; ++j) are_whole &= along[j] * PACK + PACK <= p.run;
     }
-    // The elements after the last whole pack go where that pack would have gone.
-    if (at.segment + 1 == p.segments.size && at.lane == ((whole - begin) & (lanes - 1))) {
+    if (are_whole) {
+      pack_t loaded[STRIDED_UNROLL];
 #pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        if (whole * PACK + e < p.count) {
-          const scalar_t last = load_one<scalar_t>(row, whole * PACK + e);
-          x[e] = op::OP::combine(x[e], op::OP::take<reduce_t>(last));
+      for (int j = 0; j < STRIDED_UNROLL; ++j) {
+        loaded[j] = load_streaming<scalar_t, PACK>(in + offset[j], 0);
+      }
+#pragma unroll
+      for (int e = 0; e < STRIDED_UNROLL * PACK; ++e) {
+        reduce_t& into = x[e / PACK % CHAINS][e % PACK];
+        into = op::OP::combine(into, op::OP::take<reduce_t>(loaded[e / PACK].at[e % PACK]));
+      }
+      continue;
+    }
+#pragma unroll 1
+    for (int first = 0; first < STRIDED_UNROLL; first += SINGLY) {
+      if (k + first * lanes >= end) break;
+      scalar_t loaded[SINGLY * PACK];
+      u32 where[SINGLY];
+      i64 bytes[SINGLY];
+      const u32 count = reduce_units(p, k + first * lanes, lanes, end, where, bytes);
+#pragma unroll
+      for (int e = 0; e < SINGLY * PACK; ++e) {
+        const u32 at = where[e / PACK] * PACK + e % PACK < p.run ? e % PACK : 0;
+        loaded[e] = load_one<scalar_t>(in + bytes[e / PACK], at);
+      }
+#pragma unroll
+      for (int e = 0; e < SINGLY * PACK; ++e) {
+        reduce_t& into = x[e / PACK % CHAINS][e % PACK];
+        if (e / PACK < count && where[e / PACK] * PACK + e % PACK < p.run) {
+          into = op::OP::combine(into, op::OP::take<reduce_t>(loaded[e]));
         }
       }
     }
   }
-  reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, PACK>(x), shared);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_rows(const reduce_params<DIMS> p) {
+  __shared__ reduce_t shared[THREADS];
+  const reduce_position at = reduce_locate(p);
+  reduce_t x[CHAINS][PACK];
+#pragma unroll
+  for (int e = 0; e < CHAINS * PACK; ++e) x[e / PACK][e % PACK] = op::OP::identity<reduce_t>();
+  if (at.output < p.outputs) {
+    const u32 begin = at.segment * p.per_segment;
+    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+    reduce_packs(p, p.data[1] + at.in_offset, begin + at.lane, end, x);
+  }
+  reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * PACK>(x[0]), shared);
+}
+#endif
+
+#if HAS_LAYOUT(COLUMNS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+reduce_columns(const reduce_params<DIMS> p) {
+  __shared__ reduce_t shared[THREADS * PACK];
+  const reduce_position at = reduce_locate(p);
+  const char* in = p.data[1] + at.in_offset;
+  const bool is_there = at.output < p.outputs;
+  // Outputs of this thread: a pack of the fastest kept dimension, or what is left of it.
+  const u32 row = quotient_of(is_there ? at.output : 0, p.kept[0].by);
+  const u32 column = (at.output - row * p.kept[0].by.size) * PACK;
+  const u32 here = !is_there ? 0 : p.run - column < PACK ? p.run - column : PACK;
+  reduce_t x[PACK];
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) x[e] = op::OP::identity<reduce_t>();
+  if (is_there) {
+    const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
+    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+    if (here == PACK && packs_are_aligned(p, in)) {
+#pragma unroll 1
+      for (u32 c = begin + at.lane; c < end; c += lanes * STRIDED_UNROLL) {
+        pack_t loaded[STRIDED_UNROLL];
+        u32 along[STRIDED_UNROLL];
+        i64 offset[STRIDED_UNROLL];
+        const u32 count = reduce_units(p, c, lanes, end, along, offset);
+#pragma unroll
+        for (int k = 0; k < STRIDED_UNROLL; ++k) {
+          loaded[k] = load_streaming<scalar_t, PACK>(in + offset[k], 0);
+        }
+#pragma unroll
+        for (int e = 0; e < STRIDED_UNROLL * PACK; ++e) {
+          if (e / PACK < count) {
+            const reduce_t taken = op::OP::take<reduce_t>(loaded[e / PACK].at[e % PACK]);
+            x[e % PACK] = op::OP::combine(x[e % PACK], taken);
+          }
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (u32 c = begin + at.lane; c < end; c += lanes * SINGLY) {
+        scalar_t loaded[SINGLY * PACK];
+        u32 along[SINGLY];
+        i64 offset[SINGLY];
+        const u32 count = reduce_units(p, c, lanes, end, along, offset);
+#pragma unroll
+        for (int e = 0; e < SINGLY * PACK; ++e) {
+          loaded[e] = load_one<scalar_t>(in + offset[e / PACK], e % PACK < here ? e % PACK : 0);
+        }
+#pragma unroll
+        for (int e = 0; e < SINGLY * PACK; ++e) {
+          if (e / PACK < count) {
+            x[e % PACK] = op::OP::combine(x[e % PACK], op::OP::take<reduce_t>(loaded[e]));
+          }
+        }
+      }
+    }
+  }
+  // Lanes pairwise, as in reduce_finish.
+  for (u32 half = 1u << p.lane_bits >> 1; half > 0; half >>= 1) {
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
+    __syncthreads();
+    if (at.lane < half) {
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) {
+        const u32 other = e * THREADS + threadIdx.x + (half << p.slot_bits);
+        x[e] = op::OP::combine(x[e], shared[other]);
+      }
+    }
+    __syncthreads();
+  }
+  if (at.lane || !is_there) return;
+  // Through shared memory, since results in registers cannot be counted through.
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
+#pragma unroll 1
+  for (u32 e = 0; e < here; ++e) {
+    reduce_write<op::OP, partial_t>(
+        p, (u64)at.segment * p.all_outputs + row * p.run + column + e,
+        at.out_offset + e * p.out_step, shared[e * THREADS + threadIdx.x]);
+  }
 }
 #endif
 
@@ -262,14 +429,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
     for (u32 c = begin + at.lane; c < end; c += lanes * STRIDED_UNROLL) {
       scalar_t loaded[STRIDED_UNROLL];
+      u32 along[STRIDED_UNROLL];
+      i64 offset[STRIDED_UNROLL];
+      const u32 count = reduce_units(p, c, lanes, end, along, offset);
+#pragma unroll
+      for (int k = 0; k < STRIDED_UNROLL; ++k) loaded[k] = *(const scalar_t*)(in + offset[k]);
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {
-        const u32 index = c + k * lanes;
-        loaded[k] = *(const scalar_t*)(in + reduce_offset(p, index < end ? index : c));
-      }
-#pragma unroll
-      for (int k = 0; k < STRIDED_UNROLL; ++k) {
-        if (c + k * lanes < end) x[k] = op::OP::combine(x[k], op::OP::take<reduce_t>(loaded[k]));
+        if (k < count) x[k] = op::OP::combine(x[k], op::OP::take<reduce_t>(loaded[k]));
       }
     }
   }
@@ -278,7 +445,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
 #endif
 
 // The reduced values are scalar_t here, so only the arithmetic types have this entry.
-// One block per SM is asked for, since ptxas would rather spill on sm_90 than take 50 registers.
 #if HAS_LAYOUT(CAST)
 extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS];
@@ -291,17 +457,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduc
     const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
     for (u32 c = begin + at.lane; c < end; c += lanes * STRIDED_UNROLL) {
-      i64 offset[STRIDED_UNROLL];
       scalar_t loaded[STRIDED_UNROLL];
-#pragma unroll
-      for (int k = 0; k < STRIDED_UNROLL; ++k) {
-        const u32 index = c + k * lanes;
-        offset[k] = reduce_offset(p, index < end ? index : c);
-      }
+      u32 along[STRIDED_UNROLL];
+      i64 offset[STRIDED_UNROLL];
+      const u32 count = reduce_units(p, c, lanes, end, along, offset);
       fetch<true>(in, offset, p.in_code, p.common, loaded);
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {
-        if (c + k * lanes < end) x[k] = op::OP::combine(x[k], op::OP::take<reduce_t>(loaded[k]));
+        if (k < count) x[k] = op::OP::combine(x[k], op::OP::take<reduce_t>(loaded[k]));
       }
     }
   }

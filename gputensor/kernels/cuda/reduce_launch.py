@@ -12,12 +12,12 @@ from ... import runtime
 from ...core import errors
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS, pack_dims, pieces, product
+from .launch import PACK_BYTES, THREADS, pack_dims, pieces, product
 
-# Elements, or packs, that a lane takes before it is worth another lane, and before the reduction
-# is worth another segment.
+# Units that a lane takes before it is worth another lane, and before the reduction is worth another
+# segment: one flight of loads, and two.
 _PER_LANE = 4
-_PER_SEGMENT = 16
+_PER_SEGMENT = 8
 # Blocks that fill every GPU; a reduction with fewer is cut into segments. Constant, so that the
 # order of a sum is the same on all of them.
 _BLOCKS = 1024
@@ -25,7 +25,7 @@ _BLOCKS = 1024
 _ADJACENT = 32
 # What a stage leaves behind; EITHER: results unless it has more than one segment.
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
-_PARAMS = Struct("<Q7I5i4I").pack
+_PARAMS = Struct("<Q7I5iIIq4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -46,8 +46,9 @@ def bind(family: str, op: str, layout: Any) -> Any:
 class Stage:
     """One launch of a reduction: segments partial results per output, or the results themselves.
 
-    pack is the unit in which the reduced elements are dealt out; per_segment counts packs. leaves:
-    one of RESULTS, PARTIALS, EITHER.
+    walks: strides of out and in over `kept`; strides: in's over `reduced`. run, in entries rows and
+    columns: elements of the dense dimension, which is dealt out by packs. leaves: one of RESULTS,
+    PARTIALS, EITHER. per_segment counts units: packs of rows, and elements.
     """
 
     __slots__ = (
@@ -56,28 +57,40 @@ class Stage:
     )  # fmt: skip
 
     def __init__(
-        self, entry: str, defines: dict[str, str], kept: tuple[int, ...],
+        self, defines: dict[str, str], kept: tuple[int, ...],
         walks: tuple[tuple[int, ...], tuple[int, ...]], reduced: tuple[int, ...],
         strides: tuple[int, ...], pack: int, is_adjacent: bool, codes: tuple[int, int, int],
         divide_by: int, leaves: str,
     ) -> None:  # fmt: skip
-        outputs, count = product(kept), product(reduced)
-        if count == 0:
-            reduced = strides = ()
-        units = max(count // pack, 1)
-        self.lane_bits, self.slot_bits = _shape(outputs, units, is_adjacent)
+        all_outputs, layout = product(kept), defines["LAYOUT"]
+        if product(reduced) == 0:
+            reduced, strides = (0,), (0,)
+        run = out_step = 0
+        if layout == "ROWS":
+            run = reduced[0]
+            reduced = (launch.blocks_for(run, pack), *reduced[1:])
+            strides = (strides[0] * pack, *strides[1:])
+        elif layout == "COLUMNS":
+            run, out_step = kept[0], walks[0][0]
+            kept = (launch.blocks_for(run, pack), *kept[1:])
+            walks = tuple([(w[0] * pack, *w[1:]) for w in walks])  # type: ignore[assignment]
+        outputs, units = product(kept), product(reduced)
+        self.lane_bits, self.slot_bits = _shape(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
         lanes = 1 << self.lane_bits
         self.segments, self.per_segment = (
             (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
         )
-        self.entry, self.defines = entry, defines
+        self.entry, self.defines = f"reduce_{layout.lower()}", defines
         self.grid, self.block = (groups * self.segments, 1, 1), (THREADS, 1, 1)
         dims = int(defines["DIMS"])
         is_partial = leaves == PARTIALS or self.segments > 1
+        if units == 0:
+            reduced = strides = ()
         self.tail = _PARAMS(
-            divide_by, outputs, count, self.per_segment, self.lane_bits, self.slot_bits,
-            is_adjacent, is_partial, *codes, len(kept), len(reduced), *divider(self.segments),
+            divide_by, outputs, units, self.per_segment, self.lane_bits, self.slot_bits,
+            is_adjacent, is_partial, *codes, len(kept), len(reduced), run, all_outputs,
+            out_step, *divider(self.segments),
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
 
     def launch(
@@ -143,13 +156,11 @@ class Reduce:
         rows = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))
         for start, sizes in parts:
-            is_dense = not is_cast and len(sizes) == 1 and strides[0] == in_dtype.itemsize
-            name = "ROWS" if is_dense else "CAST" if is_cast else "STRIDED"
+            name = "CAST" if is_cast else _layout(sizes, strides, kept, walks[1], in_dtype.itemsize)
             stage = Stage(
-                f"reduce_{name.lower()}", variants.define(op, scalar, name, dims), kept, walks,
-                sizes, strides, 16 // in_dtype.itemsize if is_dense else 1,
-                is_dense or _is_fastest(strides, walks[1]), codes, count,
-                PARTIALS if len(parts) > 1 else EITHER,
+                variants.define(op, scalar, name, dims), kept, walks, sizes, strides,
+                PACK_BYTES // in_dtype.itemsize, _lanes_are_adjacent(name, strides, walks[1]),
+                codes, count, PARTIALS if len(parts) > 1 else EITHER,
             )  # fmt: skip
             self.stages.append((launch.offset_of(start, strides) or 0, rows * row_bytes, stage))
             rows += stage.segments
@@ -169,11 +180,11 @@ class Reduce:
         for size in kept:
             in_walk.append(step)
             step *= size
-        dims = launch.dims_for(op, kept)
+        dims, itemsize = launch.dims_for(op, kept), row_bytes // product(kept)
+        name = _layout((rows,), (row_bytes,), kept, tuple(in_walk), itemsize)
         self.last = Stage(
-            "reduce_strided", variants.define(op, partial, "STRIDED", dims), kept,
-            (out_walk, tuple(in_walk)), (rows,), (row_bytes,), 1, product(kept) == 1, codes, count,
-            RESULTS,
+            variants.define(op, partial, name, dims), kept, (out_walk, tuple(in_walk)), (rows,),
+            (row_bytes,), PACK_BYTES // itemsize, name == "ROWS", codes, count, RESULTS,
         )  # fmt: skip
 
     def __call__(
@@ -214,7 +225,23 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
     return "i64" if name == "u64" else name, True
 
 
-def _is_fastest(strides: tuple[int, ...], kept_strides: tuple[int, ...]) -> bool:
+def _layout(
+    reduced: tuple[int, ...], strides: tuple[int, ...], kept: tuple[int, ...],
+    kept_strides: tuple[int, ...], itemsize: int,
+) -> str:  # fmt: skip
+    """The kernel whose loads are vectors, if there is one; strides are the input's."""
+    if reduced and strides[0] == itemsize:
+        return "ROWS"
+    if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):
+        return "COLUMNS"
+    return "STRIDED"
+
+
+def _lanes_are_adjacent(
+    layout: str, strides: tuple[int, ...], kept_strides: tuple[int, ...]
+) -> bool:
     """True if the reduced elements lie closer together than the kept ones."""
+    if layout in ("ROWS", "COLUMNS"):
+        return layout == "ROWS"
     least = min((abs(s) for s in strides if s), default=0)
     return all(not s or least <= abs(s) for s in kept_strides)

@@ -1,12 +1,17 @@
 // out[i] = op::OP(self[i])                                               family: unary
-// Shapes   contiguous: all operands dense in one order; strided: any strides, DIMS dimensions.
-// Types    contiguous: scalar_t for self and out; strided: any dtypes by code, computed in
-//          scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements).
+// Shapes   contiguous: all operands dense in one order; rows, turned: out runs along a dimension;
+//          strided: any strides, DIMS dimensions.
+// Types    contiguous: scalar_t for self and out; rows, turned: TYPES, computed as scalar_t is;
+//          strided: any dtypes by code, computed in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (4 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once; exp is each device's own.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
+#include "rows.cuh"
+#include "turned.cuh"
 
 namespace op {
 
@@ -110,5 +115,32 @@ extern "C" __global__ void __launch_bounds__(THREADS) unary_strided(const stride
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) result[k] = op::OP::of(x[k]);
   write_common(p, offset[0], elements_left(first, p.numel), result);
+}
+#endif
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
+#ifndef TYPES
+#define TYPES scalar_t, scalar_t
+#endif
+#include "operand_defines.cuh"
+template <class P> struct unary_body : computed_inputs<scalar_t, P> {
+  DEVICE scalar_t of(acc_t x, nothing, nothing) const { return cast<scalar_t>(op::OP::of(x)); }
+};
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_params<2, 1, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+unary_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, unary_body<rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_params<2, 1, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+unary_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, unary_body<turned_call>{p}, shared);
 }
 #endif

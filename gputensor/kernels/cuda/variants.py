@@ -1,13 +1,16 @@
 """Which variants of each family's text exist: operator x type x layout, as dicts of -D defines.
 
-The lists are finite so that the emulator and the compile test can build all of them. Types are
-baked as little as speed asks for: contiguous entries bake the storage type, strided entries the
-arithmetic type alone, and a type whose sign does not matter to an operator stands for its twin.
+The lists are finite so that the compile test can build all of them, and the emulator all of an
+operator. Types are baked as little as speed asks for: contiguous entries bake the storage type,
+strided entries the arithmetic type alone, and a type whose sign does not matter to an operator
+stands for its twin. What pointwise_plan.py plans for large layouts is in no list, as there is no
+end to it: `planned` names it when it comes up.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from ...core.dtype import ALL, dtype
 
@@ -164,15 +167,25 @@ def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
 
 
 def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
-    """What is built together with a variant. Layout copies have too many for that: each alone."""
-    if family in COPIES:
+    """What is built together with a variant: its operator; what was planned for a layout, alone."""
+    if family in COPIES or "UNIT" in defines:
         return (defines,)
-    return group(family, int(defines.get("DIMS", FEW_DIMS)))
+    whole = group(family, int(defines.get("DIMS", FEW_DIMS)))
+    return tuple([v for v in whole if v["OP"] == defines["OP"]])
 
 
 def define(op: str, scalar: str, layout: str, dims: int = 0) -> Defines:
     made = {"OP": op, "SCALAR": scalar, "LAYOUT": layout}
     return made | {"DIMS": str(dims)} if dims else made
+
+
+def planned(op: str, scalar: str, types: tuple[str, ...], plan: Any) -> Defines:
+    """The variant of a plan of pointwise_plan.py, for operands of these types in memory."""
+    return define(op, scalar, plan.layout, plan.outer_dims) | {
+        "TYPES": ",".join(types), "KINDS": ",".join(plan.kinds),
+        "WIDTHS": ",".join(map(str, plan.widths)), "HELD": str(plan.held),
+        "UNIT": str(plan.unit), "UNROLL": str(plan.unroll), "ALONG": str(plan.along),
+    }  # fmt: skip
 
 
 def _has_dims(family: str, defines: Defines) -> bool:
@@ -202,10 +215,10 @@ def _moves(family: str) -> list[Defines]:
 
 
 def _reduce(family: str) -> list[Defines]:
-    listed = []
+    listed, layouts = [], ("ROWS", "COLUMNS", "STRIDED")
     for op in _REDUCE:
         scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
-        listed += [define(op, name, layout) for name in scalars for layout in ("ROWS", "STRIDED")]
+        listed += [define(op, name, layout) for name in scalars for layout in layouts]
     listed += [define("sum", name, "CAST") for name in ("i64", "f32", "f64", "c64", "c128")]
     return listed + [define("mean", name, "CAST") for name in ("f32", "f64", "c64", "c128")]
 

@@ -1,10 +1,16 @@
 // out[i] = condition[i] ? self[i] : other[i]                             family: where
-// Shapes   contiguous: all operands dense in one order, or numbers; strided, cast: any strides.
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided, cast: any strides.
 // Types    contiguous, strided: self, other and out are moved as words scalar_t (u8 u16 u32 u64
-//          w128) of their one dtype; cast: any dtypes by code, in scalar_t = i64, u64 or c128.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | 4 elements).
+//          w128) of their one dtype; rows, turned: likewise, or TYPES cast to scalar_t; cast: any
+//          dtypes by code, in scalar_t = i64, u64 or c128.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
 #include "contiguous.cuh"
 #include "launch.cuh"
+#include "rows.cuh"
+#include "turned.cuh"
 
 namespace op {
 
@@ -106,5 +112,49 @@ extern "C" __global__ void __launch_bounds__(THREADS) where_cast(const strided_c
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) a[k] = op::OP::of(condition[k].bits != 0, a[k], b[k]);
   write_common(p, offset[0], elements_left(first, p.numel), a);
+}
+#endif
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
+#ifndef TYPES
+#define TYPES scalar_t, b8, scalar_t, scalar_t
+#endif
+#include "operand_defines.cuh"
+template <class P> struct where_body {
+  const P& p;
+  template <int J, class T> DEVICE auto read(T x) const {
+    if constexpr (J == 1) {
+      return bits_as<u8>(x) != 0;
+    } else {
+      return cast<scalar_t>(x);
+    }
+  }
+  template <int J> DEVICE auto given() const {
+    if constexpr (J == 1) {
+      return number<b8>(p.value[0]).bits != 0;
+    } else {
+      return number<scalar_t>(p.value[J - 1]);
+    }
+  }
+  DEVICE scalar_t of(bool condition, scalar_t a, scalar_t b) const {
+    return op::OP::of(condition, a, b);
+  }
+};
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_params<4, 3, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+where_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, where_body<rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_params<4, 3, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+where_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, where_body<turned_call>{p}, shared);
 }
 #endif

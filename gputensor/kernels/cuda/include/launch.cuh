@@ -19,6 +19,8 @@ constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 #define ELEMENTS 7
 #define SUMS 8
 #define PARTS 9
+#define TURNED 10
+#define COLUMNS 11
 #define HAS_LAYOUT(which) (LAYOUT == ANY_LAYOUT || LAYOUT == which)
 
 #endif

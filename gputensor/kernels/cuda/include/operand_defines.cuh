@@ -1,0 +1,42 @@
+// Opens the bodies of rows and turned layouts: the operands of a variant, from its -D.
+// Included once per variant, so it has no guard; see Note [Operand kinds].
+#ifndef KINDS
+#define KINDS RUNS, RUNS, RUNS, RUNS
+#endif
+#ifndef WIDTHS
+#define WIDTHS 16, 16, 16, 16
+#endif
+#ifndef HELD
+#define HELD 0
+#endif
+#ifndef UNIT
+#define UNIT 4
+#endif
+#ifndef UNROLL
+#define UNROLL 2
+#endif
+#ifndef ALONG
+#define ALONG 0
+#endif
+#ifndef EDGES
+#define EDGES 1
+#endif
+struct operands {
+  typedef type_list<TYPES> types;
+  template <int J> using type = typename types::template at<J>;
+  static constexpr int count = types::count, unit = UNIT, unroll = UNROLL;
+  static constexpr bool is_along = ALONG;
+  // -DEDGES=0 takes it for granted that units and tiles are whole, and so leaves a text whose
+  // instructions can be counted; it is never run.
+  static constexpr bool has_edges = EDGES;
+
+  static DEVICE constexpr int kind(int j) {
+    constexpr int kinds[] = {KINDS};
+    return kinds[j];
+  }
+  static DEVICE constexpr int width(int j) {
+    constexpr int widths[] = {WIDTHS};
+    return widths[j];
+  }
+  static DEVICE constexpr bool is_held(int j) { return HELD >> j & 1; }
+};

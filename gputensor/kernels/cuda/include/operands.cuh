@@ -1,0 +1,101 @@
+// Operands of the pointwise kernels for large layouts: rows.cuh and turned.cuh.
+//
+// Note [Operand kinds]: the type of each operand, how it runs along the row of out that a thread
+// works on, and how many elements one access of it takes are -D (pointwise_plan.py finds them), so
+// that nothing is asked per element. Operand 0 is out, which always RUNS; there are up to three
+// inputs. A unit is as many elements as the widest operand has in 16 bytes, or fewer; each operand
+// is read and written at its own width, and one that is not aligned by narrower accesses.
+#ifndef GPUTENSOR_OPERANDS
+#define GPUTENSOR_OPERANDS
+
+#include "contiguous.cuh"
+#include "copying.cuh"
+
+enum operand_kind {
+  RUNS,   // neighbours along the row are neighbours in memory
+  STAYS,  // one element for the whole row
+  STEPS,  // any stride: element by element
+  TURNS,  // runs across the rows: staged through shared memory
+  GIVEN,  // a number, travels with the parameters
+};
+
+template <int J, class T, class... Rest> struct nth_type : nth_type<J - 1, Rest...> {};
+template <class T, class... Rest> struct nth_type<0, T, Rest...> { typedef T type; };
+
+template <class... T> struct type_list {
+  static constexpr int count = sizeof...(T);
+  template <int J> using at = typename nth_type<J, T...>::type;
+};
+
+struct nothing {};  // what stands for the inputs that an operator does not have
+
+template <class T, int N, int WIDTH> DEVICE vec<T, N> load_unit(const char* address) {
+  if constexpr (WIDTH >= N) {
+    return load_vector<vec<T, N>>(address);
+  } else {
+    vec<T, WIDTH> piece[N / WIDTH];
+#pragma unroll
+    for (int k = 0; k < N / WIDTH; ++k) {
+      piece[k] = load_vector<vec<T, WIDTH>>(address + k * WIDTH * sizeof(T));
+    }
+    return assembled<T, N>([&](int i) { return piece[i / WIDTH].at(i % WIDTH); });
+  }
+}
+
+template <int WIDTH, class T, int N> DEVICE void store_unit(char* address, const vec<T, N>& x) {
+  if constexpr (WIDTH >= N) {
+    store_vector(address, x);
+  } else {
+#pragma unroll
+    for (int k = 0; k < N / WIDTH; ++k) {
+      const auto piece = assembled<T, WIDTH>([&](int i) { return x.at(k * WIDTH + i); });
+      store_vector(address + k * WIDTH * sizeof(T), piece);
+    }
+  }
+}
+
+// Input J of U units of V elements each, in registers; nothing where there is no input J.
+template <class O, int J, int V, int U, bool IS_THERE = (J < O::count)> struct input_units {
+  typedef typename O::template type<J> T;
+  static constexpr int kind = O::kind(J), elements = kind == STAYS ? 1 : V;
+  static constexpr bool is_held = O::is_held(J);  // one for all units of the thread
+  vec<T, elements> x[is_held ? 1 : U];
+
+  DEVICE void load(int k, const char* address, i64 stride_bytes) {
+    if constexpr (kind == GIVEN) return;
+    if (is_held && k > 0) return;
+    if constexpr (kind == STEPS) {
+      vec<T, 1> one[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i) one[i] = load_vector<vec<T, 1>>(address + i * stride_bytes);
+      x[k] = assembled<T, V>([&](int i) { return one[i].at(0); });
+    } else {
+      x[k] = load_unit<T, elements, O::width(J)>(address);
+    }
+  }
+
+  template <class B> DEVICE auto get(const B& body, int k, int i) const {
+    if constexpr (kind == GIVEN) {
+      return body.template given<J>();
+    } else {
+      return body.template read<J>(value_of(x[is_held ? 0 : k].at(elements == 1 ? 0 : i)));
+    }
+  }
+};
+
+template <class O, int J, int V, int U> struct input_units<O, J, V, U, false> {
+  DEVICE void load(int, const char*, i64) {}
+  template <class B> DEVICE nothing get(const B&, int, int) const { return {}; }
+};
+
+// What an operator that computes makes of its inputs: narrowed to the common dtype, then in the
+// arithmetic type. A number beside f16 or bf16 is not rounded to them. See Note [Common dtype].
+template <class scalar_t, class P> struct computed_inputs {
+  typedef typename acc_of<scalar_t>::type acc_t;
+  const P& p;
+
+  template <int J, class T> DEVICE acc_t read(T x) const { return cast<acc_t>(cast<scalar_t>(x)); }
+  template <int J> DEVICE acc_t given() const { return number<acc_t>(p.value[J - 1]); }
+};
+
+#endif

@@ -1,0 +1,209 @@
+// Pointwise where an operand runs across the rows of out: it is staged through shared memory, so
+// that both it and out move by whole sectors.
+//
+// A block owns a tile of 16 x 16 squares of `unit` x `unit` elements; x is the dimension along
+// which out runs, y the one along which staged operands do. A thread loads the square of each
+// staged operand and its `unit` units of the others, all before the first use, transposes the
+// square in registers, and stores its columns as 16-byte cells. Cell c of column y lies at
+// c ^ (y / unit & 7): no bank conflict on either side, and no padding
+// (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's share of 16 bytes are widened to it.
+#ifndef GPUTENSOR_TURNED
+#define GPUTENSOR_TURNED
+
+#include "operands.cuh"
+
+constexpr u32 SQUARES = 16;  // along each side of a tile: a square for each of 256 threads
+
+// pointwise_plan.py packs it. Strides are bytes.
+template <int OPERANDS, int VALUES, int MAX_DIMS> struct turned_params {
+  char* data[OPERANDS];
+  value_slot value[VALUES];
+  i64 x_stride[OPERANDS], y_stride[OPERANDS];
+  u32 xs, ys;  // extents
+  divider tiles_x, tiles;  // side by side; of one batch
+  outer_dims<OPERANDS, MAX_DIMS> outer;
+};
+
+// Where cell `cell` of column y is, counted in cells.
+template <int V> DEVICE u32 cell_at(u32 y, u32 cell) {
+  return y * SQUARES + (cell ^ ((y / V) & 7));
+}
+
+// An element in a word of a cell, and back.
+template <class W, class T> DEVICE W boxed(T x) {
+  const auto word = bits_as<typename word_of<sizeof(T)>::type>(x);
+  if constexpr (sizeof(T) == sizeof(W)) {
+    return word;
+  } else if constexpr (sizeof(W) == 16) {
+    return W{(u64)word, 0};
+  } else {
+    return (W)word;
+  }
+}
+
+template <class T, class W> DEVICE T unboxed(W word) {
+  typedef typename word_of<sizeof(T)>::type own;
+  if constexpr (sizeof(T) == sizeof(W)) {
+    return bits_as<T>(word);
+  } else if constexpr (sizeof(W) == 16) {
+    return bits_as<T>((own)word.low);
+  } else {
+    return bits_as<T>((own)word);
+  }
+}
+
+// Input J of a thread of a tile. put, staged: only of operands that turn.
+template <class O, int J, bool TURNS_HERE = (J < O::count && O::kind(J < O::count ? J : 0) == TURNS)>
+struct tile_input {
+  static constexpr int V = O::unit;
+  input_units<O, J, V, V> units;
+  template <class P> DEVICE void load(const P& p, const char* at) {
+    if constexpr (J < O::count) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const u32 o = threadIdx.x + k * SQUARES * SQUARES;
+        units.load(k, at + o / SQUARES * p.y_stride[J] + (i64)(o % SQUARES * V) * p.x_stride[J],
+                   p.x_stride[J]);
+      }
+    }
+  }
+  DEVICE void put(uint4*) {}
+  DEVICE void ready(int, const uint4*, u32) {}
+  template <class B> DEVICE auto get(const B& body, int k, int i) const {
+    return units.get(body, k, i);
+  }
+  template <class P> DEVICE void put_one(const P&, const char*, uint4*, u32, u32) {}
+  // The element at (x, y) of the tile, for edges.
+  template <class P, class B>
+  DEVICE auto one(const P& p, const B& body, const char* at, const uint4*, u32 x, u32 y) {
+    input_units<O, J, 1, 1> unit;
+    if constexpr (J < O::count) {
+      unit.load(0, at + (i64)x * p.x_stride[J] + (i64)y * p.y_stride[J], 0);
+    }
+    return unit.get(body, 0, 0);
+  }
+};
+
+template <class O, int J> struct tile_input<O, J, true> {
+  static constexpr int V = O::unit;
+  typedef typename O::template type<J> T;
+  typedef typename word_of<16 / V>::type word;
+  vec<T, V> rows[V];
+  vec<word, V> cell;
+
+  template <class P> DEVICE void load(const P& p, const char* at) {
+    const char* from = at + (i64)(threadIdx.x / SQUARES * V) * p.x_stride[J] +
+                       threadIdx.x % SQUARES * (V * sizeof(T));
+#pragma unroll
+    for (int r = 0; r < V; ++r) {
+      rows[r] = load_unit<T, V, O::width(J)>(from + r * p.x_stride[J]);
+    }
+  }
+  DEVICE void put(uint4* shared) {
+    vec<T, V> columns[V];
+    transpose<T, V, V>(rows, columns);
+#pragma unroll
+    for (int c = 0; c < V; ++c) {
+      const auto widened = assembled<word, V>(
+          [&](int i) { return part_of(boxed<word>(value_of(columns[c].at(i)))); });
+      const u32 y = threadIdx.x % SQUARES * V + c;
+      store_vector((char*)(shared + cell_at<V>(y, threadIdx.x / SQUARES)), widened);
+    }
+  }
+  DEVICE void ready(int, const uint4* shared, u32 o) {
+    cell = load_vector<vec<word, V>>((const char*)(shared + cell_at<V>(o / SQUARES, o % SQUARES)));
+  }
+  template <class B> DEVICE auto get(const B& body, int, int i) const {
+    return body.template read<J>(unboxed<T>(value_of(cell.at(i))));
+  }
+  template <class P> DEVICE void put_one(const P& p, const char* at, uint4* shared, u32 x, u32 y) {
+    const auto found =
+        load_vector<vec<T, 1>>(at + (i64)x * p.x_stride[J] + (i64)y * p.y_stride[J]);
+    ((word*)(shared + cell_at<V>(y, x / V)))[x % V] = boxed<word>(value_of(found.at(0)));
+  }
+  template <class P, class B>
+  DEVICE auto one(const P&, const B& body, const char*, const uint4* shared, u32 x, u32 y) {
+    const word found = ((const word*)(shared + cell_at<V>(y, x / V)))[x % V];
+    return body.template read<J>(unboxed<T>(found));
+  }
+};
+
+// How many operands before this one are staged.
+template <class O> DEVICE constexpr int staged_before(int j) {
+  int found = 0;
+  for (int k = 1; k < j && k < O::count; ++k) found += O::kind(k) == TURNS;
+  return found;
+}
+
+// What a block needs, in 16 bytes.
+template <class O>
+constexpr int TILE_CELLS = at_least(1, staged_before<O>(O::count)) * (int)(SQUARES * SQUARES) * O::unit;
+
+template <class O, class P, class B>
+DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
+  constexpr int N = O::count, V = O::unit, B2 = N > 2 ? 2 : 0, B3 = N > 3 ? 3 : 0;
+  constexpr u32 TILE = SQUARES * V, CELLS = TILE * SQUARES, THREADS_OF_TILE = SQUARES * SQUARES;
+  typedef typename O::template type<0> T;
+  uint4* stage1 = shared;
+  uint4* stage2 = shared + staged_before<O>(2) * CELLS;
+  uint4* stage3 = shared + staged_before<O>(3) * CELLS;
+
+  const u32 batch = quotient_of(blockIdx.x, p.tiles);
+  const u32 rest = blockIdx.x - batch * p.tiles.size;
+  const u32 tile_y = quotient_of(rest, p.tiles_x);
+  const u32 x0 = (rest - tile_y * p.tiles_x.size) * TILE, y0 = tile_y * TILE;
+  i64 offset[N] = {};
+  add_outer(p.outer, batch, offset);
+  char* at[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    at[j] = p.data[j] + offset[j] + x0 * p.x_stride[j] + y0 * p.y_stride[j];
+  }
+  const u32 xs = p.xs - x0, ys = p.ys - y0;
+  const bool is_whole = !O::has_edges || (xs >= TILE && ys >= TILE);
+
+  tile_input<O, 1> a;
+  tile_input<O, 2> b;
+  tile_input<O, 3> c;
+  if (is_whole) {
+    a.load(p, at[1]), b.load(p, at[B2]), c.load(p, at[B3]);
+    __syncwarp();  // keeps ptxas from moving loads behind the first store, which waits for others
+    a.put(stage1), b.put(stage2), c.put(stage3);
+  } else {
+#pragma unroll 4
+    for (u32 e = threadIdx.x; e < TILE * TILE; e += THREADS_OF_TILE) {
+      const u32 x = e / TILE, y = e % TILE;
+      if (x < xs && y < ys) {
+        a.put_one(p, at[1], stage1, x, y), b.put_one(p, at[B2], stage2, x, y);
+        c.put_one(p, at[B3], stage3, x, y);
+      }
+    }
+  }
+  __syncthreads();
+  if (is_whole) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const u32 o = threadIdx.x + k * THREADS_OF_TILE;
+      a.ready(k, stage1, o), b.ready(k, stage2, o), c.ready(k, stage3, o);
+      const auto result = assembled<T, V>([&](int i) {
+        return part_of(
+            cast<T>(body.of(a.get(body, k, i), b.get(body, k, i), c.get(body, k, i))));
+      });
+      store_unit<O::width(0)>(
+          at[0] + o / SQUARES * p.y_stride[0] + o % SQUARES * (V * sizeof(T)), result);
+    }
+  } else {
+#pragma unroll 4
+    for (u32 e = threadIdx.x; e < TILE * TILE; e += THREADS_OF_TILE) {
+      const u32 x = e % TILE, y = e / TILE;
+      if (x < xs && y < ys) {
+        const T result = cast<T>(body.of(a.one(p, body, at[1], stage1, x, y),
+                                         b.one(p, body, at[B2], stage2, x, y),
+                                         c.one(p, body, at[B3], stage3, x, y)));
+        *(T*)(at[0] + y * p.y_stride[0] + x * sizeof(T)) = result;
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,229 @@
+"""Which kernel a pointwise operator over a large layout gets: arithmetic alone, no device.
+
+Note [Operand kinds] in include/operands.cuh says what the kinds are. What fits none of the kernels
+here (an out that does not run along any dimension, rows of a few bytes, small layouts, which are
+bound by their launch) is left to the strided entries. The thresholds are estimates until a GPU was
+measured; they stand at the top of this file and nowhere else.
+"""
+
+from __future__ import annotations
+
+from .launch import THREADS, blocks_for, product
+
+# Fewer bytes than this, of the largest operand: the strided entry, which is compiled already.
+SMALL_BYTES = 64 << 10
+# A thread has so many bytes of loads in flight (facts of CUB: 48 KiB per SM on an H200, at 1024
+# threads per SM), in at most so many units.
+FLIGHT_BYTES, MAX_UNROLL = 64, 8
+# A row of out shorter than a sector is no row.
+ROW_BYTES = 32
+# A tile pays from so many bytes on either side, of that many bytes in all, if so much of it is used.
+TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
+# A row is cut into pieces, one a block, if they are used to this share.
+PIECE_USED = 0.85
+MAX_OUTER_DIMS = 6
+ACCESS_BYTES = 16
+SQUARES, MAX_SHARED_BYTES = 16, 48 << 10
+
+RUNS, STAYS, STEPS, TURNS, GIVEN = "RUNS", "STAYS", "STEPS", "TURNS", "GIVEN"
+
+Strides = tuple[int, ...]
+
+
+class Walk:
+    """What a plan is made of: shape, index 0 fastest; per operand, outputs first, its strides in
+    bytes (None for a number), the bytes of an element, and its address modulo 16.
+    """
+
+    __slots__ = ("shape", "strides", "itemsizes", "lows")
+
+    def __init__(
+        self, shape: Strides, strides: list[Strides | None], itemsizes: list[int], lows: list[int]
+    ) -> None:
+        self.shape, self.strides, self.itemsizes, self.lows = shape, strides, itemsizes, lows
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the largest element that is not the same along a whole row."""
+        moving = zip(self.strides, self.itemsizes)
+        return max(size for strides, size in moving if strides is not None and strides[0])
+
+    @property
+    def bytes(self) -> int:
+        """Of the largest operand."""
+        return product(self.shape) * self.widest
+
+
+class Rows:
+    """A launch of rows.cuh. across: the dimension whose rows follow each other in a thread."""
+
+    __slots__ = ("kinds", "widths", "held", "unit", "unroll", "across", "threads", "blocks")
+    layout, outer_dims = "ROWS", MAX_OUTER_DIMS
+
+    @property
+    def along(self) -> int:
+        return int(self.across is None)
+
+    def __init__(self, walk: Walk, unit: int, across: int | None) -> None:
+        self.kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
+        self.unit, self.across = unit, across
+        self.widths = [
+            _width(walk, j, unit) if kind == RUNS else 1 for j, kind in enumerate(self.kinds)
+        ]
+        self.held = _held(walk, across)
+        self.unroll = unroll_for(walk, unit, self.held)
+        per_row = blocks_for(walk.shape[0], unit)
+        if across is None:
+            pieces = blocks_for(per_row, THREADS * self.unroll)
+            self.blocks = pieces * product(walk.shape[1:])
+            self.threads = self.blocks * THREADS
+        else:
+            self.unroll = _used_most(walk.shape[across], self.unroll)
+            rows = blocks_for(walk.shape[across], self.unroll)
+            outer = product(walk.shape[1:]) // walk.shape[across]
+            self.threads = per_row * rows * outer
+            self.blocks = blocks_for(self.threads, THREADS)
+
+
+class Turned:
+    """A launch of turned.cuh. y: the dimension along which the staged operands run."""
+
+    __slots__ = ("kinds", "widths", "unit", "y", "blocks")
+    layout, outer_dims, held, unroll, along = "TURNED", MAX_OUTER_DIMS, 0, 1, 0
+
+    def __init__(self, walk: Walk, y: int, unit: int) -> None:
+        self.y, self.unit = y, unit
+        self.kinds, self.widths = [], []
+        for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
+            kind = _kind(strides, size)
+            if kind == STEPS and strides is not None and strides[y] == size:
+                kind = TURNS
+            self.kinds.append(kind)
+            along = y if kind == TURNS else 0
+            self.widths.append(_width(walk, j, unit, along) if kind in (RUNS, TURNS) else 1)
+        side = SQUARES * unit
+        outer = product(walk.shape[1:]) // walk.shape[y]
+        self.blocks = blocks_for(walk.shape[0], side) * blocks_for(walk.shape[y], side) * outer
+
+    @property
+    def staged(self) -> int:
+        return self.kinds.count(TURNS)
+
+
+Plan = Rows | Turned
+
+
+def choose(walk: Walk) -> Plan | None:
+    """The kernel of a walk; None: the strided entry."""
+    out = walk.strides[0]
+    assert out is not None, "out is a tensor"
+    if out[0] != walk.itemsizes[0] or walk.shape[0] * walk.itemsizes[0] < ROW_BYTES:
+        return None
+    if walk.bytes < SMALL_BYTES or len(walk.shape) > MAX_OUTER_DIMS + 1:
+        return None
+    return turned(walk) or rows(walk)
+
+
+def rows(walk: Walk) -> Rows:
+    """Rows along dimension 0, whatever is gained by it."""
+    unit = ACCESS_BYTES // walk.widest
+    while unit > 1 and walk.shape[0] < 4 * unit:
+        unit //= 2
+    if len(walk.shape) == 1:
+        return Rows(walk, unit, None)
+    kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
+    # The dimension along which most of what a thread loads stays the same, or the fastest one.
+    held = [
+        sum(size for s, size, kind in zip(walk.strides[1:], walk.itemsizes[1:], kinds[1:])
+            if kind in (RUNS, STEPS) and s is not None and s[d] == 0)
+        for d in range(1, len(walk.shape))
+    ]  # fmt: skip
+    if not any(held):
+        per_row = blocks_for(walk.shape[0], unit)
+        piece = THREADS * unroll_for(walk, unit, 0)
+        if per_row >= PIECE_USED * blocks_for(per_row, piece) * piece:
+            return Rows(walk, unit, None)
+    best = max(range(len(held)), key=lambda d: (held[d], min(walk.shape[d + 1], MAX_UNROLL), -d))
+    return Rows(walk, unit, best + 1)
+
+
+def turned(walk: Walk) -> Turned | None:
+    """Tiles along dimension 0 and the one that most of the inputs run along instead."""
+    if walk.bytes < TURNED_BYTES:
+        return None
+    gain = [0] * len(walk.shape)
+    for strides, size in zip(walk.strides[1:], walk.itemsizes[1:]):
+        if strides is not None and _kind(strides, size) == STEPS:
+            for d in range(1, len(walk.shape)):
+                if strides[d] == size and walk.shape[d] > 1:
+                    gain[d] += size
+                    break
+    y = max(range(len(gain)), key=gain.__getitem__)
+    if not gain[y]:
+        return None
+    largest = walk.widest
+    unit = min(ACCESS_BYTES // largest, 8)
+    found = Turned(walk, y, unit)
+    if found.staged * shared_bytes(unit) > MAX_SHARED_BYTES:
+        found = Turned(walk, y, unit // 2)
+    used = 1.0
+    for extent in (walk.shape[0], walk.shape[y]):
+        if extent * largest < TURNED_SIDE_BYTES:
+            return None
+        side = SQUARES * found.unit
+        used *= extent / (blocks_for(extent, side) * side)
+    return found if used >= TURNED_USED else None
+
+
+def shared_bytes(unit: int) -> int:
+    """Of one staged operand."""
+    return SQUARES * unit * SQUARES * ACCESS_BYTES
+
+
+def unroll_for(walk: Walk, unit: int, held: int) -> int:
+    """Units of a thread: a power of two, so that their loads are FLIGHT_BYTES or a little more."""
+    loaded = 0
+    for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
+        if j and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):
+            loaded += unit * size
+    loaded = loaded or unit * walk.itemsizes[0]
+    unroll = 1
+    while unroll < MAX_UNROLL and unroll * loaded < FLIGHT_BYTES:
+        unroll *= 2
+    return unroll
+
+
+def _used_most(rows: int, most: int) -> int:
+    """The units of a thread, at most `most`, of which the fewest lie behind the last row."""
+    candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
+    return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
+
+
+def _kind(strides: Strides | None, itemsize: int) -> str:
+    if strides is None:
+        return GIVEN
+    return STAYS if strides[0] == 0 else RUNS if strides[0] == itemsize else STEPS
+
+
+def _held(walk: Walk, across: int | None) -> int:
+    """A bit for each input of which all units of a thread see the same."""
+    held = 0
+    for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
+        if j and strides is not None:
+            is_held = _kind(strides, size) == STAYS if across is None else strides[across] == 0
+            held |= is_held << j
+    return held
+
+
+def _width(walk: Walk, j: int, unit: int, along: int = 0) -> int:
+    """Elements of one access to operand j, which runs along a dimension: all that is aligned."""
+    size, strides = walk.itemsizes[j], walk.strides[j]
+    assert strides is not None
+    bits = walk.lows[j]
+    for d, stride in enumerate(strides):
+        if d != along:
+            bits |= stride
+    width = unit
+    while width > 1 and bits % (width * size):
+        width //= 2
+    return width
