@@ -61,9 +61,9 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
     if found is not None:
         return found(op, plan)
     if device_type == "cuda":
-        from .cuda import launch
+        from .cuda import binding
 
-        return launch.bind(family, op, plan)  # type: ignore[no-any-return]
+        return binding.bind(family, op, plan)  # type: ignore[no-any-return]
     raise errors.no_stub(family, op, device_type)
 
 

@@ -245,7 +245,7 @@ _INLINE_CHANNELS = 16
 
 
 class _Scaled:
-    """The layout of `pack` for launch.bind: any strides, the third those of a table by channel."""
+    """The layout of `pack` for binding.bind: any strides, the third those of a table by channel."""
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
 

@@ -1,6 +1,6 @@
 """Arrays on an emulated device, and layouts made by hand, for tests that launch kernels directly.
 
-A layout here is what `launch.bind` asks for and no more: no iterator, no Tensor.
+A layout here is what `binding.bind` asks for and no more: no iterator, no Tensor.
 """
 
 from __future__ import annotations

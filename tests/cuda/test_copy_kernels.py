@@ -22,7 +22,7 @@ import pytest
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.core.dtype import ALL, dtype
-from gputensor.kernels.cuda import copy_launch, copy_plan, copy_score, launch, module
+from gputensor.kernels.cuda import binding, copy_launch, copy_plan, copy_score, launch, module
 from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.runtime.emulator import settings
 
@@ -282,14 +282,14 @@ def _tables(*tables: np.ndarray, on_device: bool) -> tuple[list[object], list[ob
 
 def test_pack_takes_numbers_for_every_channel() -> None:
     layout = copy_launch.Layout((3, 64), ((256, 4), (256, 4), (4, 0)), (F32, F32))
-    bound = launch.bind("copy", "pack", layout)
+    bound = binding.bind("copy", "pack", layout)
     with pytest.raises(errors.GpuTensorError, match="'scale' must be 3 numbers"):
         bound(0, (0, 0, (1.0,), (0.0,) * 3))
     wide = copy_launch.Layout((17, 64), ((256, 4), (256, 4), (4, 0)), (F32, F32))
     with pytest.raises(errors.GpuTensorError, match="'scale' must be on the device"):
-        launch.bind("copy", "pack", wide)(0, (0, 0, (1.0,) * 17, (0.0,) * 17))
+        binding.bind("copy", "pack", wide)(0, (0, 0, (1.0,) * 17, (0.0,) * 17))
     with pytest.raises(errors.DtypeError, match="pack"):
-        launch.bind(
+        binding.bind(
             "copy", "pack", copy_launch.Layout((3,), ((8,), (8,), (4,)), (SHORT["c64"],) * 2)
         )
 
@@ -304,7 +304,7 @@ def test_a_bound_copy_looks_at_each_pair_of_addresses() -> None:
         copy.offsets = shift
         case = OnEmulator(copy)
         case.dst[...] = case.src
-        bound = launch.bind("copy", "copy", case.layout)
+        bound = binding.bind("copy", "copy", case.layout)
         case.check(lambda bound=bound, case=case: bound(0, tuple(case.pointers)), bound)
         made = bound.at(*[p & 15 for p in case.pointers])
         seen.add((made.plan.load, made.plan.store))
@@ -317,7 +317,7 @@ def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     for sizes, order in (((60, 50, 7), (2, 1, 0)), ((200_000,), (0,)), ((3, 20_001), (1, 0))):
         case = OnEmulator(permuted(sizes, order, F16))
         case.dst[...] = case.src
-        bound = launch.bind("copy", "copy", case.layout)
+        bound = binding.bind("copy", "copy", case.layout)
         case.check(lambda bound=bound, case=case: bound(0, tuple(case.pointers)), bound)
         assert len(bound.at(0, 0).parts) > 1
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputensor.core import errors
-from gputensor.kernels.cuda import copy_explain, copy_launch, copy_pack_plan, copy_plan, launch
+from gputensor.kernels.cuda import binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch
 from gputensor.kernels.cuda import copy_score as score
 from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Traffic, Walk, access_bytes, normalise, pieces
@@ -301,19 +301,19 @@ def test_the_score_prefers_what_it_should() -> None:
 
 def test_small_copies_are_one_launch_and_no_plan() -> None:
     small = Layout((64, 64), ((256, 4), (4, 256)), (F32, F32))
-    assert type(launch.bind("copy", "copy", small)) is launch.Launch
+    assert type(binding.bind("copy", "copy", small)) is launch.Launch
     assert (
-        type(launch.bind("copy", "copy", Layout((0, 9), ((36, 4), (4, 0)), (F32, F32))))
+        type(binding.bind("copy", "copy", Layout((0, 9), ((36, 4), (4, 0)), (F32, F32))))
         is launch.EmptyLaunch
     )
 
 
 def test_a_bound_copy_plans_once_for_addresses_of_a_kind() -> None:
-    bound = launch.bind("copy", "copy", Layout((512, 512), ((2048, 4), (4, 2048)), (F32, F32)))
+    bound = binding.bind("copy", "copy", Layout((512, 512), ((2048, 4), (4, 2048)), (F32, F32)))
     assert bound.at(0, 4) is not bound.at(0, 0) and len(bound.launches) == 2
     assert bound.entry == "copy_tile" and bound.grid[0] > 1
     with pytest.raises(errors.ShapeError, match="at most 64 dimensions"):
-        launch.bind("copy", "copy", Layout((2,) * 65, ((4,) * 65, (4,) * 65), (F32, F32)))
+        binding.bind("copy", "copy", Layout((2,) * 65, ((4,) * 65, (4,) * 65), (F32, F32)))
 
 
 # --- explain --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gputensor.core.dtype import ALL, dtype
 from gputensor.kernels.cpu import cast
 from gputensor.kernels.cpu import random as cpu_random
 from gputensor.kernels.cpu import range as cpu_range
-from gputensor.kernels.cuda import launch, module, variants
+from gputensor.kernels.cuda import binding, launch, module, variants
 
 from .kernel_arrays import SHORT, Layout, OnDevice, layout_of, run
 from .support import fresh_emulator, requires_emulator
@@ -156,7 +156,7 @@ def test_copy_casts_every_pair(dst: dtype, src: dtype) -> None:
     out = np.zeros(48, dst.np)
     with np.errstate(all="ignore"):
         expected = cast.convert(x, dst.np)
-    equal(run(launch.bind("copy", "copy", layout_of([out, x], dst)), out, [x]), expected)
+    equal(run(binding.bind("copy", "copy", layout_of([out, x], dst)), out, [x]), expected)
 
 
 @pytest.mark.parametrize("d", [BOOL, F16, F32, C64, C128], ids=by_short)
@@ -166,13 +166,13 @@ def test_copy_moves_every_layout(to: str, of: str, d: dtype, device: int) -> Non
     out = LAYOUTS[to](np.zeros(48, d.np)).reshape(-1) if x.ndim == 1 else np.zeros(x.shape, d.np)
     if out.size and not out.flags.owndata and x.ndim == 1 and to == "4-d":
         out = np.zeros(96, d.np)[::2]
-    bits_equal(run(launch.bind("copy", "copy", layout_of([out, x], d)), out, [x], device=device), x)
+    bits_equal(run(binding.bind("copy", "copy", layout_of([out, x], d)), out, [x], device=device), x)
 
 
 def test_copy_of_many_dimensions() -> None:
     x = np.arange(1 << 12, dtype=np.int16).reshape((2,) * 12).transpose(range(11, -1, -1))
     out = np.zeros(x.shape, np.int16)
-    bound = launch.bind("copy", "copy", layout_of([out, x], SHORT["i16"]))
+    bound = binding.bind("copy", "copy", layout_of([out, x], SHORT["i16"]))
     assert bound.defines["DIMS"] == "64"
     bits_equal(run(bound, out, [x]), x)
 
@@ -182,7 +182,7 @@ def test_copy_of_many_dimensions() -> None:
 def test_copy_of_one_or_no_element(shape: tuple[int, ...], src: dtype) -> None:
     x, out = np.full(shape, 7, src.np), np.zeros(shape, np.float32)
     equal(
-        run(launch.bind("copy", "copy", layout_of([out, x], F32)), out, [x]), x.astype(np.float32)
+        run(binding.bind("copy", "copy", layout_of([out, x], F32)), out, [x]), x.astype(np.float32)
     )
 
 
@@ -190,7 +190,7 @@ def test_copy_broadcasts() -> None:
     out = np.zeros((5, 4, 20), np.float32)
     for x in (samples(F32, 20), samples(F32, 4).reshape(4, 1), samples(F32, 1).reshape(())):
         bits_equal(
-            run(launch.bind("copy", "copy", layout_of([out, x], F32)), out, [x]),
+            run(binding.bind("copy", "copy", layout_of([out, x], F32)), out, [x]),
             np.broadcast_to(x, out.shape),
         )
 
@@ -204,7 +204,7 @@ def test_neg(d: dtype, name: str) -> None:
     x = LAYOUTS[name](samples(d, 2400))
     out = np.zeros(x.shape, d.np)
     equal(
-        run(launch.bind("unary", "neg", layout_of([out, x], d)), out, [x]),
+        run(binding.bind("unary", "neg", layout_of([out, x], d)), out, [x]),
         in_float32(np.negative, d, x),
     )
 
@@ -214,7 +214,7 @@ def test_neg(d: dtype, name: str) -> None:
 def test_abs(d: dtype, name: str) -> None:
     x = LAYOUTS[name](samples(d, 4800))
     out = np.zeros(x.shape, d.to_real.np)
-    got = run(launch.bind("unary", "abs", layout_of([out, x], d)), out, [x])
+    got = run(binding.bind("unary", "abs", layout_of([out, x], d)), out, [x])
     equal(got, in_float32(np.absolute, d, x), ulp=3 if d.is_complex else 0)
 
 
@@ -223,7 +223,7 @@ def test_abs(d: dtype, name: str) -> None:
 def test_exp(d: dtype, name: str, device: int) -> None:
     x = LAYOUTS[name](samples(d, 600))
     out = np.zeros(x.shape, d.np)
-    got = run(launch.bind("unary", "exp", layout_of([out, x], d)), out, [x], device=device)
+    got = run(binding.bind("unary", "exp", layout_of([out, x], d)), out, [x], device=device)
     if d.is_complex:
         np.testing.assert_allclose(got, np.exp(x), rtol=1e-5 if d is C64 else 1e-14)
     else:
@@ -236,7 +236,7 @@ def test_exp_of_complex_infinities(d: dtype) -> None:
         [-np.inf + 1j * np.inf, -np.inf + 1j, np.inf + 0j, 2 + 0j, complex(np.inf, 1)], d.np
     )
     out = np.zeros(5, d.np)
-    got = run(launch.bind("unary", "exp", layout_of([out, x], d)), out, [x])
+    got = run(binding.bind("unary", "exp", layout_of([out, x], d)), out, [x])
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(got, np.exp(x), rtol=1e-6)
 
@@ -244,7 +244,7 @@ def test_exp_of_complex_infinities(d: dtype) -> None:
 def test_unary_casts_on_the_way() -> None:
     x = samples(U8, 48)
     out = np.zeros(48, np.float64)
-    got = run(launch.bind("unary", "exp", layout_of([out, x], F32)), out, [x])
+    got = run(binding.bind("unary", "exp", layout_of([out, x], F32)), out, [x])
     with np.errstate(over="ignore"):
         equal(got.astype(np.float32), np.exp(x.astype(np.float32)), ulp=2)
 
@@ -267,7 +267,7 @@ def binary(
     sizes = np.broadcast_shapes(*[np.shape(x) for x in (a, b)])
     out = np.zeros(sizes, common.np) if out is None else out
     return run(
-        launch.bind("binary", op, layout_of([out, a, b], common)), out, [a, b], scalars, device
+        binding.bind("binary", op, layout_of([out, a, b], common)), out, [a, b], scalars, device
     )
 
 
@@ -381,7 +381,7 @@ def test_binary_broadcasts_and_works_in_place() -> None:
     with np.errstate(invalid="ignore"):
         equal(binary("add", a, b, F32), a + b)
     on_device = OnDevice(samples(F32, 5000), 0)
-    bound = launch.bind("binary", "add", layout_of([on_device.array] * 3, F32))
+    bound = binding.bind("binary", "add", layout_of([on_device.array] * 3, F32))
     expected = on_device.array + on_device.array
     bound(0, (on_device.ptr,) * 3)
     equal(on_device.read(), expected)
@@ -402,7 +402,7 @@ COMPARE = {
 def compare(op: str, a: Any, b: Any, common: dtype, device: int = 0) -> np.ndarray:
     out = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b)), bool)
     return run(
-        launch.bind("comparison", op, layout_of([out, a, b], common)), out, [a, b], device=device
+        binding.bind("comparison", op, layout_of([out, a, b], common)), out, [a, b], device=device
     )
 
 
@@ -436,10 +436,10 @@ def test_where(d: dtype, step: int, device: int) -> None:
     condition = samples(BOOL, 1200)[::step]
     a, b = samples(d, 1200)[::step], samples(d, 1200, seed=1)[::step]
     out = np.zeros(a.shape, d.np)
-    bound = launch.bind("where", "where", layout_of([out, condition, a, b], d))
+    bound = binding.bind("where", "where", layout_of([out, condition, a, b], d))
     bits_equal(run(bound, out, [condition, a, b], device=device), np.where(condition, a, b))
     number: Any = {0: True, 1: 77, 2: 1.5, 3: 1.5 + 2j}[d.category]
-    bound = launch.bind("where", "where", layout_of([out, condition, number, b], d))
+    bound = binding.bind("where", "where", layout_of([out, condition, number, b], d))
     equal(run(bound, out, [condition, number, b]), np.where(condition, d.np.type(number), b))
 
 
@@ -447,10 +447,10 @@ def test_where(d: dtype, step: int, device: int) -> None:
 def test_where_with_numbers_alone(step: int) -> None:
     condition, a = samples(BOOL, 600)[::step], samples(BF16, 600)[::step]
     out = np.zeros(condition.shape, np.int16)
-    bound = launch.bind("where", "where", layout_of([out, condition, 3, -4], SHORT["i16"]))
+    bound = binding.bind("where", "where", layout_of([out, condition, 3, -4], SHORT["i16"]))
     equal(run(bound, out, [condition, 3, -4]), np.where(condition, np.int16(3), np.int16(-4)))
     out = np.zeros(a.shape, BF16.np)
-    bound = launch.bind("where", "where", layout_of([out, True, a, 0.5], BF16))
+    bound = binding.bind("where", "where", layout_of([out, True, a, 0.5], BF16))
     equal(run(bound, out, [True, a, 0.5]), a)
 
 
@@ -462,14 +462,14 @@ def test_where_casts() -> None:
         (samples(I64, 8), I64),
     ):
         out = np.zeros((6, 8), common.np)
-        bound = launch.bind("where", "where", layout_of([out, condition, a, b], common))
+        bound = binding.bind("where", "where", layout_of([out, condition, a, b], common))
         assert bound.entry == "where_cast"
         equal(
             run(bound, out, [condition, a, b]),
             np.where(condition, a.astype(common.np), b.astype(common.np)),
         )
     out = np.zeros((6, 8), np.float32)
-    bound = launch.bind("where", "where", layout_of([out, condition, 0.1, a], F32))
+    bound = binding.bind("where", "where", layout_of([out, condition, 0.1, a], F32))
     equal(
         run(bound, out, [condition, 0.1, a]),
         np.where(condition, np.float32(0.1), a.astype(np.float32)),
@@ -484,7 +484,7 @@ def test_where_casts() -> None:
 def test_fill(d: dtype, name: str) -> None:
     out = LAYOUTS[name](np.zeros(600, d.np))
     for value in (True, 3, -1, 2.75, 2 - 1j if d.is_complex else 0):
-        got = run(launch.bind("fill", "fill", Layout(*_walk(out), [d], d)), out, [], (value,))
+        got = run(binding.bind("fill", "fill", Layout(*_walk(out), [d], d)), out, [], (value,))
         bits_equal(got, np.full(out.shape, cast.number(value, d.np)))
 
 
@@ -495,7 +495,7 @@ def _walk(out: np.ndarray) -> tuple[tuple[int, ...], list[Any]]:
 
 def test_fill_of_an_expanded_tensor() -> None:
     out = np.broadcast_to(np.zeros(3, np.int32), (4, 3))
-    assert (run(launch.bind("fill", "fill", layout_of([out], I32)), out, [], (5,)) == 5).all()
+    assert (run(binding.bind("fill", "fill", layout_of([out], I32)), out, [], (5,)) == 5).all()
 
 
 @pytest.mark.parametrize("d", NUMERIC, ids=by_short)
@@ -506,7 +506,7 @@ def test_arange(d: dtype, device: int) -> None:
             with np.errstate(all="ignore"):
                 cpu_range.arange(expected, start, step)
             got = run(
-                launch.bind("range", "arange", layout_of([out], d)), out, [], (start, step), device
+                binding.bind("range", "arange", layout_of([out], d)), out, [], (start, step), device
             )
             equal(got, expected)
 
@@ -518,7 +518,7 @@ def test_linspace(d: dtype, steps: int) -> None:
     out, expected = np.zeros(steps, d.np), np.zeros(steps, d.np)
     cpu_range.linspace(expected, *ends, steps)
     equal(
-        run(launch.bind("range", "linspace", layout_of([out], d)), out, [], (*ends, steps)),
+        run(binding.bind("range", "linspace", layout_of([out], d)), out, [], (*ends, steps)),
         expected,
     )
 
@@ -527,7 +527,7 @@ def test_linspace(d: dtype, steps: int) -> None:
 @pytest.mark.parametrize("shape", [(5, 5), (3, 7), (7, 3), (1, 4)])
 def test_eye(d: dtype, shape: tuple[int, int]) -> None:
     for out in (np.ones(shape, d.np), np.ones((shape[0], 2 * shape[1]), d.np)[:, ::2]):
-        got = run(launch.bind("range", "eye", layout_of([out], d)), out, [], (shape[1],))
+        got = run(binding.bind("range", "eye", layout_of([out], d)), out, [], (shape[1],))
         equal(got, np.eye(*shape).astype(d.np))
 
 
@@ -542,7 +542,7 @@ def test_uniform_is_the_cpu_stream(
     wide = np.zeros((*shape[:-1], 2 * shape[-1]), d.np)[..., ::2]
     for out in (np.zeros(shape, d.np), wide):
         got = run(
-            launch.bind("random", "uniform", layout_of([out], d)), out, [], (seed, offset), device
+            binding.bind("random", "uniform", layout_of([out], d)), out, [], (seed, offset), device
         )
         bits_equal(got, expected)
 
@@ -575,7 +575,7 @@ def reduce(
         walks[1].append(steps[1])
     source = layout_of([x], common).dtypes[0]
     made = Layout(tuple(shape), [tuple(w) for w in walks], [out, source], common, marks.count(True))
-    return run(launch.bind("reduce", op, made), result, [x], device=device)
+    return run(binding.bind("reduce", op, made), result, [x], device=device)
 
 
 REDUCED = [
@@ -717,7 +717,7 @@ def test_mm(sizes: tuple[int, int, int], d: dtype, device: int) -> None:
     out = np.ones((m, n), d.np)
     target, x, y = OnDevice(out, device), OnDevice(a, device), OnDevice(b, device)
     strides = [tuple(s // d.itemsize for s in z.strides) for z in (a, b, out)]
-    launch.matmul(d)(device, target.ptr, x.ptr, y.ptr, m, n, k, *strides)
+    binding.matmul(d)(device, target.ptr, x.ptr, y.ptr, m, n, k, *strides)
     wide = np.complex128 if d.is_complex else np.float64 if d.category == 2 else np.int64
     equal(target.read(), (a.astype(wide) @ b.astype(wide)).astype(d.np))
 
@@ -729,7 +729,7 @@ def test_mm_of_fractions() -> None:
         rng.normal(size=(200, 20)).astype(np.float32),
     )
     target, x, y = OnDevice(np.zeros((33, 20), np.float32), 0), OnDevice(a, 0), OnDevice(b, 0)
-    launch.matmul(F32)(0, target.ptr, x.ptr, y.ptr, 33, 20, 200, (200, 1), (20, 1), (20, 1))
+    binding.matmul(F32)(0, target.ptr, x.ptr, y.ptr, 33, 20, 200, (200, 1), (20, 1), (20, 1))
     exact = a.astype(np.float64) @ b
     assert (np.abs(target.read() - exact) <= 200 * 2.0**-24 * (np.abs(a) @ np.abs(b))).all()
 
@@ -750,10 +750,10 @@ def test_a_split_pointwise_launch() -> None:
     grid = a.reshape(20, 5, 6).transpose(2, 0, 1)
     equal(binary("add", grid, 3, I32), grid + 3)
     condition, out = samples(BOOL, 600), np.zeros(600, np.int32)
-    bound = launch.bind("where", "where", layout_of([out, condition, a, 4], I32))
+    bound = binding.bind("where", "where", layout_of([out, condition, a, 4], I32))
     equal(run(bound, out, [condition, a, 4]), np.where(condition, a, np.int32(4)))
     out = np.zeros(grid.shape, np.int32)
-    equal(run(launch.bind("copy", "copy", layout_of([out, grid], I32)), out, [grid]), grid)
+    equal(run(binding.bind("copy", "copy", layout_of([out, grid], I32)), out, [grid]), grid)
 
 
 @pytest.mark.usefixtures("few")
@@ -762,10 +762,10 @@ def test_a_split_generator_goes_on_counting() -> None:
         expected = np.zeros(out.size, np.float32)
         cpu_random.uniform(expected, 3, 9)
         bits_equal(
-            run(launch.bind("random", "uniform", layout_of([out], F32)), out, [], (3, 9)),
+            run(binding.bind("random", "uniform", layout_of([out], F32)), out, [], (3, 9)),
             expected.reshape(out.shape),
         )
-        got = run(launch.bind("range", "arange", layout_of([out], F32)), out, [], (1, 2))
+        got = run(binding.bind("range", "arange", layout_of([out], F32)), out, [], (1, 2))
         equal(got, (1 + 2 * np.arange(out.size)).astype(np.float32).reshape(out.shape))
 
 

@@ -12,7 +12,7 @@ from gputensor.core import errors
 from gputensor.core.dtype import ALL
 from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.iterator.rows import Rows
-from gputensor.kernels.cuda import launch, module, numbers, reduce_launch, variants
+from gputensor.kernels.cuda import binding, launch, module, numbers, reduce_launch, variants
 from gputensor.kernels.cuda.division import divider, magic
 
 from .kernel_arrays import SHORT, Layout
@@ -82,7 +82,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("family", "op", "layout", "expected"), GOLDEN)
 def test_golden_plans(family: str, op: str, layout: Layout, expected: tuple[object, ...]) -> None:
-    bound = launch.bind(family, op, layout)
+    bound = binding.bind(family, op, layout)
     assert (bound.entry, bound.defines["SCALAR"], bound.grid[0], bound.block[0]) == expected
     assert bound.grid[1:] == bound.block[1:] == (1, 1) and bound.shared_bytes == 0
     assert bound.defines in variants.group_of(family, bound.defines)
@@ -116,7 +116,7 @@ def test_golden_reductions(
         out.append(step or d.itemsize)
         step = (step or d.itemsize) * size
     layout = Layout(shape, [(0,) * n_reduced + tuple(out), strides], [d, d], d, n_reduced)
-    bound = launch.bind("reduce", op, layout)
+    bound = binding.bind("reduce", op, layout)
     assert (bound.entry, bound.grid[0], bound.block[0], bound.lane_bits, bound.segments) == expected
     assert bound.defines in variants.group("reduce")
     rows = sum(stage.segments for _, _, stage in bound.stages)
@@ -139,31 +139,31 @@ def test_empty_layouts_launch_nothing() -> None:
         ("fill", "fill", [F32]),
         ("random", "uniform", [F32]),
     ):
-        bound = launch.bind(family, op, Layout((3, 0), [(4, 12)] * len(dtypes), dtypes, F32))
+        bound = binding.bind(family, op, Layout((3, 0), [(4, 12)] * len(dtypes), dtypes, F32))
         bound(0, (0,) * len(dtypes), (1, 1))
-    launch.bind("reduce", "sum", Layout((3, 0), [(0, 4), (4, 12)], [F32, F32], F32, 1))(0, (0, 0))
+    binding.bind("reduce", "sum", Layout((3, 0), [(0, 4), (4, 12)], [F32, F32], F32, 1))(0, (0, 0))
 
 
 def test_what_has_no_kernel_says_so() -> None:
     with pytest.raises(errors.DtypeError, match="exp: no CUDA kernel computes in i32"):
-        launch.bind("unary", "exp", dense(4, I32, I32))
+        binding.bind("unary", "exp", dense(4, I32, I32))
     with pytest.raises(errors.ShapeError, match="at most 64 dimensions"):
-        launch.bind("copy", "copy", Layout((2,) * 65, [(4,) * 65, (0,) * 65], [F32, F32], F32))
+        binding.bind("copy", "copy", Layout((2,) * 65, [(4,) * 65, (0,) * 65], [F32, F32], F32))
 
 
 # --- parameters ---------------------------------------------------------------------------------
 
 
 def test_parameters_of_a_contiguous_launch() -> None:
-    packed = launch.bind("unary", "neg", dense(7, F32, F32)).pack((16, 32))
+    packed = binding.bind("unary", "neg", dense(7, F32, F32)).pack((16, 32))
     assert struct.unpack("<QQ16xII", packed) == (16, 32, 7, 0)
 
 
 def test_parameters_of_numbers_and_alpha() -> None:
     layout = Layout((7,), [(4,), (4,), None], [F32] * 3, F32)
-    packed = launch.bind("binary", "mul", layout).pack((16, 32, 2.5))
+    packed = binding.bind("binary", "mul", layout).pack((16, 32, 2.5))
     assert struct.unpack("<QQQ16xf12x16xII", packed) == (16, 32, 0, 2.5, 7, 2)
-    bound = launch.bind("binary", "sub_alpha", dense(7, F32, F32, F32))
+    bound = binding.bind("binary", "sub_alpha", dense(7, F32, F32, F32))
     assert bound.defines["OP"] == "add_alpha"
     assert struct.unpack("<QQQ32xf12xII", bound.pack((16, 32, 48), (3,))) == (
         16,
@@ -173,13 +173,13 @@ def test_parameters_of_numbers_and_alpha() -> None:
         7,
         0,
     )
-    packed = launch.bind("binary", "add_alpha", layout).pack((16, 32, 2.5), (3,))
+    packed = binding.bind("binary", "add_alpha", layout).pack((16, 32, 2.5), (3,))
     assert struct.unpack("<QQQ16xf12xf12xII", packed) == (16, 32, 0, 2.5, 3.0, 7, 2)
 
 
 def test_parameters_of_a_strided_launch() -> None:
     layout = Layout((8, 4), [(4, 32), (16, 8)], [F32, I64], F32)
-    packed = launch.bind("copy", "copy", layout).pack((16, 32))
+    packed = binding.bind("copy", "copy", layout).pack((16, 32))
     assert struct.unpack_from("<QQ16xIiiI4i", packed) == (
         16,
         32,
@@ -200,7 +200,7 @@ def test_parameters_of_a_strided_launch() -> None:
 def test_the_largest_parameters_fit() -> None:
     """4 KiB is what a kernel takes on every architecture and driver."""
     shape, walk = (1,) * 64, tuple(3 * 4**d for d in range(20)) + (4,) * 44
-    where = launch.bind(
+    where = binding.bind(
         "where", "where", Layout((2,) * 30, [walk[:30]] * 4, [F32, BOOL, F32, F32], F32)
     )
     assert len(where.pack((0, 0, 0, 0))) <= 4096
@@ -275,9 +275,9 @@ def test_blocks_are_whole_warps_and_cover_everything() -> None:
 
 
 def test_large_layouts_are_split() -> None:
-    bound = launch.bind("binary", "mul", dense(3 << 30, F32, F32, F32))
+    bound = binding.bind("binary", "mul", dense(3 << 30, F32, F32, F32))
     assert [offsets for offsets, _ in bound.parts] == [(k << 32,) * 3 for k in range(3)]
-    strided = launch.bind(
+    strided = binding.bind(
         "copy", "copy", Layout((1 << 20, 1 << 12), [(2, 1 << 22), (0, 4)], [F16, F16], F16)
     )
     assert [p.offsets for p in strided.at(0, 0).parts] == [(k << 32, k << 12) for k in range(4)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gputensor.kernels.cuda import launch, module, variants
+from gputensor.kernels.cuda import binding, module, variants
 
 from .kernel_arrays import SHORT, Layout
 from .support import Device, fresh_emulator, requires_emulator
@@ -32,7 +32,7 @@ def plane(family: str, op: str, dtypes: str, *strides: tuple[int, int] | None) -
     walks = [
         None if s is None else tuple([x * d.itemsize for x in s]) for s, d in zip(strides, known)
     ]
-    bound = launch.bind(family, op, Layout((N, N), walks, known, common))
+    bound = binding.bind(family, op, Layout((N, N), walks, known, common))
     return getattr(bound, "plain", bound).at()
 
 

@@ -20,7 +20,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.dispatch import dispatcher
-from gputensor.kernels.cuda import launch, module, pointwise_plan
+from gputensor.kernels.cuda import binding, launch, module, pointwise_plan
 from gputensor.runtime.emulator import settings
 
 from .support import requires_emulator
@@ -196,7 +196,7 @@ REDUCTIONS = [("sum", "f4"), ("sum", "u1"), ("sum", "f2"), ("sum", "c16"), ("mea
 def reduced(seed: int, count: int) -> Counter[str]:
     """Reductions of any layout over any dimensions, on values whose sums are exact."""
     rng, ran = random.Random(seed), Counter[str]()
-    entries = launch.bind
+    entries = binding.bind
 
     def counting(family: str, op: str, layout: Any) -> Any:
         bound = entries(family, op, layout)

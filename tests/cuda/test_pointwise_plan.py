@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gputensor.kernels.cuda import launch, pointwise_plan, prebuilt, variants
+from gputensor.kernels.cuda import binding, launch, pointwise_plan, prebuilt, variants
 from gputensor.kernels.cuda.pointwise_plan import FLIGHT_BYTES, GIVEN, RUNS, STAYS, STEPS, TURNS, Rows, Turned, Walk
 
 from .kernel_arrays import SHORT, Layout
@@ -158,13 +158,13 @@ def test_launches_of_large_layouts_go_by_address() -> None:
     f32, f16 = SHORT["f32"], SHORT["f16"]
     n = 1 << 16
     dense = Layout((n,), [(4,)] * 3, [f32] * 3, f32)
-    bound = launch.bind("binary", "mul", dense)
+    bound = binding.bind("binary", "mul", dense)
     assert bound.entry == "binary_contiguous" and bound.at(0, 0, 4).entry == "binary_rows"
     assert bound.at(0, 0, 4).defines["WIDTHS"] == "4,4,1"
-    mixed = launch.bind("binary", "mul", Layout((n,), [(4,), (4,), (2,)], [f32, f32, f16], f32))
+    mixed = binding.bind("binary", "mul", Layout((n,), [(4,), (4,), (2,)], [f32, f32, f16], f32))
     assert mixed.entry == "binary_rows" and mixed.defines["TYPES"] == "f32,f32,f16"
     assert variants.group_of("binary", mixed.defines) == (mixed.defines,)
-    small = launch.bind("binary", "mul", Layout((64,), [(4,), (4,), (2,)], [f32, f32, f16], f32))
+    small = binding.bind("binary", "mul", Layout((64,), [(4,), (4,), (2,)], [f32, f32, f16], f32))
     assert small.entry == "binary_strided"
 
 
@@ -173,7 +173,7 @@ def test_what_is_compiled_ahead_is_what_usual_layouts_ask_for() -> None:
     assert {entry for _, entry, _ in ahead} == {"binary_rows", "binary_turned"}
     assert len({tuple(defines.items()) for _, _, defines in ahead}) == len(ahead) == 36
     f32 = SHORT["f32"]
-    bound = launch.bind("binary", "mul", Layout((512, 3000), [(4, 2048), (4, 2048), (4, 0)], [f32] * 3, f32))
+    bound = binding.bind("binary", "mul", Layout((512, 3000), [(4, 2048), (4, 2048), (4, 0)], [f32] * 3, f32))
     assert ("binary", bound.entry, bound.defines) in ahead
 
 
@@ -184,6 +184,6 @@ def test_the_parameters_fit() -> None:
     forward, backward = ([64**d for d in order] for order in ((0, 1, 2, 3), (3, 2, 1, 0)))
     for orders in itertools.product((forward, backward), repeat=3):
         strides = [[s * d.itemsize for s in o] for o, d in zip((forward, *orders), dtypes)]
-        bound = launch.bind("where", "where", Layout(shape, [tuple(s) for s in strides], dtypes, dtypes[0]))
+        bound = binding.bind("where", "where", Layout(shape, [tuple(s) for s in strides], dtypes, dtypes[0]))
         made = bound.at()
         assert len(made.pack((0, 0, 0, 0))) <= 4096

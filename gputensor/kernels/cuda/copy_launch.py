@@ -50,7 +50,7 @@ class Layout:
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """What copies a layout, or scales on the way (op "pack"): see launch.bind."""
+    """What copies a layout, or scales on the way (op "pack"): see binding.bind."""
     numel = launch.product(layout.shape)
     if numel == 0:
         return launch.EmptyLaunch()

@@ -1,11 +1,9 @@
 """Launch plans: pure arithmetic from a layout to entry, defines, grid, block and parameter bytes.
 
-`bind` does all that a layout decides, once per plan; a call then packs pointers and numbers into a
-prepared template and launches. Grids have one dimension and no grid-stride loops. Nothing here
-touches CuPy, and only a call touches the runtime.
-
-A layout is an iterator Plan, or anything with `shape` and `stride_bytes` (coalesced, index 0
-fastest, None for an operand that is a number), `dtypes` (outputs first) and `common_dtype`.
+The families' `*_launch.py` stand on it; binding.py chooses among them. What a layout decides is done
+once per plan; a call then packs pointers and numbers into a prepared template and launches. Grids
+have one dimension and no grid-stride loops. Nothing here touches CuPy, and only a call touches the
+runtime.
 """
 
 from __future__ import annotations
@@ -28,56 +26,6 @@ PACK_BYTES = 16
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
-
-
-def bind(family: str, op: str, layout: Any) -> Any:
-    """What runs `op` over `layout`: callable(device_index, operands, scalars=()).
-
-    operands: a pointer each, outputs first; a Python number where stride_bytes is None.
-    scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) · fill (value) · arange (start, step) · linspace (start, end,
-    steps) · eye (columns) · uniform (seed, counter of the first element).
-    copy also has op "pack": operands (dst, src, scale, bias), the last two each a pointer to f32 or
-    up to 16 numbers, one a channel; stride_bytes[2] is the stride of a table of f32 by channel.
-    range and random count a layout's elements with dimension 0 fastest, so theirs must not have
-    been reordered: for `eye` dimension 0 is the column.
-    """
-    if family == "copy":
-        from . import copy_launch as binder
-    elif family in ("unary", "binary", "comparison", "where", "fill"):
-        from . import pointwise_launch as binder
-    elif family in ("range", "random"):
-        from . import generator_launch as binder
-    elif family == "reduce":
-        from . import reduce_launch as binder
-    elif family == "argreduce":
-        from . import argreduce_launch as binder
-    elif family == "softmax":
-        from . import softmax_launch as binder
-    elif family == "loss":
-        from . import loss_launch as binder
-    else:
-        raise errors.no_stub(family, op, "cuda")
-    return binder.bind(family, op, layout)
-
-
-@cache
-def matmul(dtype: Any) -> Any:
-    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
-    out_strides), the first three pointers; strides are (row, column) in elements.
-    """
-    from .matmul_launch import Matmul
-
-    return Matmul(dtype)
-
-
-@cache
-def addmm(dtype: Any) -> Any:
-    """addmm of one dtype: as `matmul`, and behind it the pointer and strides of what is added, beta
-    and alpha. With beta 0 that pointer is not read.
-    """
-    from .matmul_launch import Addmm
-
-    return Addmm(dtype)
 
 
 class Launch:

@@ -19,7 +19,7 @@ _ADDED = Struct("<Q2q").pack
 
 
 class Matmul:
-    """mm of one dtype; see launch.matmul."""
+    """mm of one dtype; see binding.matmul."""
 
     __slots__ = ("itemsize", "defines")
     entry = "matmul_strided"
@@ -66,7 +66,7 @@ class Matmul:
 
 
 class Addmm(Matmul):
-    """addmm of one dtype; see launch.addmm."""
+    """addmm of one dtype; see binding.addmm."""
 
     __slots__ = ("number",)
     op = "addmm"

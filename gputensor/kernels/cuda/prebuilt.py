@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
-from . import copy_launch, launch, module, variants
+from . import binding, copy_launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
 
@@ -49,7 +49,7 @@ def pointwise() -> Iterator[Variant]:
                 common_dtype=of,
             )  # fmt: skip
             for op in ("add", "sub", "mul", "div"):
-                bound = launch.bind("binary", op, layout)
+                bound = binding.bind("binary", op, layout)
                 yield "binary", bound.entry, bound.defines
 
 
