@@ -45,6 +45,7 @@ from ..autograd.inplace_or_view import reshape_history as _reshape_history
 from ..autograd.modes import below_autograd as _below_autograd
 from ..autograd.node import save as _save
 from ..autograd.node import save_result as _save_result
+from ..autograd.variable import check_constant as _check_constant
 from ..autograd.variable import check_out as _check_out
 from ..autograd.variable import check_resize as _check_resize
 from ..autograd.variable import record as _record
@@ -249,7 +250,7 @@ def _kernel(op: Op, names: dict[str, str]) -> list[str]:
     head = wrap(f"def {op.identifier}(", ["key_set", *op.parameters], "):")
     role = _role(op)
     if role == "differentiable":
-        body = _recording(op, names[op.name])
+        body = [*_constants(op), *_recording(op, names[op.name])]
     else:
         operands = [a.name for a in op.tensors]
         given = [f"*{a.name}" if a.type.required.is_list else a.name for a in op.tensors]
@@ -299,6 +300,20 @@ def _condition(head: str, test: str, last: str = "") -> list[str]:
 def _redispatch(op: Op, lead: str) -> list[str]:
     head = f"{lead}_ops.{op.identifier}.redispatch_table[key_set]("
     return wrap(head, ["key_set", *op.parameters], ")")
+
+
+def _constants(op: Op) -> list[str]:
+    """What refuses to be differentiated by operands that have no formula, as PyTorch does."""
+    lines = []
+    for argument in op.tensors:
+        name = argument.name
+        if name not in op.derivatives:
+            given = f"{name} is not None and " if argument.type.is_optional else ""
+            lines += [
+                f"if {given}{name}._autograd is not None:",
+                f'    _check_constant("{op.base}", "{name}", {name})',
+            ]
+    return lines
 
 
 def _recording(op: Op, node: str) -> list[str]:

@@ -10,6 +10,7 @@ from ..autograd.inplace_or_view import reshape_history as _reshape_history
 from ..autograd.modes import below_autograd as _below_autograd
 from ..autograd.node import save as _save
 from ..autograd.node import save_result as _save_result
+from ..autograd.variable import check_constant as _check_constant
 from ..autograd.variable import check_out as _check_out
 from ..autograd.variable import check_resize as _check_resize
 from ..autograd.variable import record as _record
@@ -1464,6 +1465,8 @@ def ge_Tensor_out(key_set, self, other, out):
 
 
 def where_self(key_set, condition, self, other):
+    if condition._autograd is not None:
+        _check_constant("where", "condition", condition)
     if (
         (self._autograd is None if type(self) is _Tensor else type(self) in NUMBERS)
         and (other._autograd is None if type(other) is _Tensor else type(other) in NUMBERS)
@@ -1886,6 +1889,10 @@ def _log_softmax_backward_data(key_set, grad_output, output, dim, input_dtype):
 
 
 def nll_loss_forward(key_set, self, target, weight, reduction, ignore_index):
+    if target._autograd is not None:
+        _check_constant("nll_loss_forward", "target", target)
+    if weight is not None and weight._autograd is not None:
+        _check_constant("nll_loss_forward", "weight", weight)
     if self._autograd is None or (node := _record_unary(_nodes.NllLossBackward0, self)) is None:
         key_set &= _BELOW
         return _ops.nll_loss_forward.redispatch_table[key_set](
@@ -1912,6 +1919,12 @@ def nll_loss_forward(key_set, self, target, weight, reduction, ignore_index):
 def nll_loss_backward(
     key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
 ):
+    if target._autograd is not None:
+        _check_constant("nll_loss_backward", "target", target)
+    if weight is not None and weight._autograd is not None:
+        _check_constant("nll_loss_backward", "weight", weight)
+    if total_weight._autograd is not None:
+        _check_constant("nll_loss_backward", "total_weight", total_weight)
     if (
         grad_output._autograd is None
         and self._autograd is None

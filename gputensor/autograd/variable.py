@@ -275,6 +275,12 @@ def check_out(op: str, *operands: Any) -> None:
         raise errors.out_with_grad(op)
 
 
+def check_constant(op: str, arg: str, operand: Any) -> None:
+    """Raise if an operand without a formula would have to be differentiated; never a silent zero."""
+    if not grad_mode.get() and any_requires_grad(operand):
+        raise errors.not_differentiable(op, arg)
+
+
 # --- what Tensor's attributes do ---------------------------------------------------------------------
 
 

@@ -152,3 +152,14 @@ def test_data_counts_its_own_versions() -> None:
     assert x.tolist() == [2, 2] and x._version == 0
     y.sum().backward()
     assert x.grad.tolist() == [4, 4]
+
+
+def test_an_operand_without_a_derivative_is_refused_and_not_taken_for_a_constant() -> None:
+    """PyTorch's words; a silent zero would be a wrong gradient."""
+    scores, target = gt.zeros(2, 3), gt.tensor([0, 1])
+    weight = gt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="'nll_loss_forward' is not differentiable with respect to argument 'weight'"):
+        gt.nn.functional.nll_loss(scores, target, weight)
+    with gt.no_grad():
+        gt.nn.functional.nll_loss(scores, target, weight)
+    gt.nn.functional.nll_loss(scores, target, weight.detach())

@@ -55,6 +55,13 @@ def backward_twice() -> AutogradError:
     )
 
 
+def not_differentiable(op: str, arg: str) -> AutogradError:
+    return AutogradError(
+        f"The function '{op}' is not differentiable with respect to argument '{arg}'. This input cannot have "
+        "requires_grad True; use .detach()"
+    )
+
+
 def derivative_not_implemented(operator: str) -> AutogradError:
     return AutogradError(f"derivative for {operator} is not implemented")
 
