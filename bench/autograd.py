@@ -54,7 +54,10 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
 
 
 def _what_nothing_costs() -> dict[str, float]:
-    """Nanoseconds of a + b through the autograd kernel, and from below it."""
+    """Nanoseconds of a + b through the autograd kernel, and from below it: the fastest of many rounds.
+
+    The difference is a tenth of either, and whatever else the machine does only adds to both.
+    """
     from gputensor._generated import operators
     from gputensor.dispatch import keys
 
@@ -62,9 +65,10 @@ def _what_nothing_costs() -> dict[str, float]:
     table, above = operators.add_Tensor.table, a._keys
     below = above & keys.below("AutogradOther")
     through, under = timing.alternate(
-        [lambda: table[above](above, a, b, 1), lambda: table[below](below, a, b, 1)], rounds=41
-    )
-    return {"through": through.median_ns, "below": under.median_ns}
+        [lambda: table[above](above, a, b, 1), lambda: table[below](below, a, b, 1)],
+        rounds=200,
+    )  # fmt: skip
+    return {"through": through.best_ns, "below": under.best_ns}
 
 
 def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
