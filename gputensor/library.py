@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .core import errors, schema
+from .core import errors, lazy, schema
 from .dispatch import dispatcher, keys
 from .dispatch.dispatcher import Handle
 from .dispatch.operator import Key, Operator, caller_site
@@ -41,19 +41,7 @@ _HOME = {
     "infer_schema": "infer_schema",
 }  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = getattr(import_module(f"{__package__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __package__)
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:

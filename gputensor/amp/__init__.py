@@ -7,8 +7,7 @@ work.
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..core import lazy
 from .autocast_mode import autocast, is_autocast_available
 
 _HOME = {
@@ -18,16 +17,4 @@ _HOME = {
 
 __all__ = ["autocast", "is_autocast_available", *_HOME]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)

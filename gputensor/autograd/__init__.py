@@ -8,8 +8,7 @@ native_functions.yaml call; engine.py walks the graph. The recording kernels are
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..core import lazy
 from . import variable
 from .modes import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
@@ -29,16 +28,4 @@ __all__ = [
 
 variable.install()
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)

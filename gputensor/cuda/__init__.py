@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import runtime
-from ..core import errors
+from ..core import errors, lazy
 from ..core.device import device as _device
 from ..core.errors import OutOfMemoryError
 from ..dispatch.backend_select import register_current_index
@@ -196,18 +196,9 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-_LAZY = {"Kernel": "kernel", "grid_for": "grid", "emulator_settings": "emulation"}
-
-
-def __getattr__(name: str) -> Any:
-    """Kernels are imported when first named: most programs launch none of their own."""
-    if name in _LAZY:
-        from importlib import import_module
-
-        found = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-        globals()[name] = found
-        return found
-    raise errors.no_module_attribute("cuda", name)
+# Imported when first named: most programs launch none of their own.
+_HOME = {"Kernel": "kernel", "grid_for": "grid", "emulator_settings": "emulation"}
+__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)
 
 
 register_current_index("cuda", current_device)
