@@ -225,8 +225,10 @@ def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sani
     with emulator_settings(sanitize=sanitize):
         kernel(np.ones(1, F), np.ones(2, np.int32), 1)  # compiled by now
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        # A function of the emulator's that is called, as an atomic is, has no line in the text.
+        place = r"k\.cu:4" if condition == "in[0] == 0" else r"k(\.cu:4)?"
         with pytest.raises(
-            KeyboardInterrupt, match=r"^k\.cu:4: interrupted \(block \(0,0,0\), thread \(3,0,0\)\)"
+            KeyboardInterrupt, match=rf"^{place}: interrupted \(block \(0,0,0\), thread \(3,0,0\)\)"
         ):
             kernel(np.zeros(1, F), np.zeros(2, np.int32), 1)
 

@@ -205,7 +205,7 @@ def reduced(seed: int, count: int) -> Counter[str]:
         return bound
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "bind", counting)
+        patch.setattr(binding, "bind", counting)
         for number in range(count):
             op, of = REDUCTIONS[number % len(REDUCTIONS)]
             sizes = some_sizes(rng, 20_000)

@@ -57,8 +57,15 @@ static void* shared_anchor() { return &anchor; }
 #else
 static void* (*const shared_anchor)() = nullptr;
 #endif
+#ifdef __SANITIZE_THREAD__
+extern "C" const unsigned char __start_gputensor_hooks[] __attribute__((visibility("hidden")));
+extern "C" const unsigned char __stop_gputensor_hooks[] __attribute__((visibility("hidden")));
+#else
+constexpr const unsigned char *__start_gputensor_hooks = nullptr, *__stop_gputensor_hooks = nullptr;
+#endif
 static module this_module = {&threadIdx, &blockIdx, &blockDim, &gridDim,
-                             dynamic_shared, MAX_SHARED, nullptr, nullptr, shared_anchor};
+                             dynamic_shared, MAX_SHARED, nullptr, nullptr, shared_anchor,
+                             __start_gputensor_hooks, __stop_gputensor_hooks};
 static symbol* symbols;
 
 constexpr unsigned first_of(unsigned first = 0, ...) { return first; }

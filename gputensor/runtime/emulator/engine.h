@@ -70,6 +70,7 @@ struct module {
   entry* first;
   symbol* first_symbol;
   void* (*shared_anchor)();  // an address in the thread-local storage that shared memory lies in
+  const unsigned char *hooks_begin, *hooks_end;  // instrumented.h's code; null in other builds
 };
 
 }  // namespace gputensor

@@ -87,6 +87,18 @@ constexpr int STOPS = 2;
 struct sigaction old_stops[STOPS];
 const int stops[STOPS] = {SIGINT, SIGALRM};
 
+// Where the kernel is that was stopped at `pc`, as an address behind a call. The linker's stubs, by
+// which a kernel calls the engine, have no line: then it is the call's.
+void* behind(const unsigned char* pc, ucontext_t* u) {
+#if defined(__x86_64__)
+  const unsigned char* p = pc;
+  if (p[0] == 0xf3 && p[1] == 0x0f && p[2] == 0x1e && p[3] == 0xfa) p += 4;  // endbr64
+  if (*p == 0xf2) ++p;                                                       // bnd
+  if (p[0] == 0xff && p[1] == 0x25) return *(void**)u->uc_mcontext.gregs[REG_RSP];
+#endif
+  return (void*)(pc + 1);
+}
+
 void on_stop(int number, siginfo_t* info, void* raw) {
   if (!inside) {  // another thread got it
     const struct sigaction& old = old_stops[number == stops[1]];
@@ -95,7 +107,10 @@ void on_stop(int number, siginfo_t* info, void* raw) {
     return;
   }
   const unsigned char* pc = (const unsigned char*)instruction_of((ucontext_t*)raw);
-  if (pc >= now.image_begin && pc < now.image_end) stop_here(number, (void*)(pc + 1));
+  // In a hook the kernel is on its way to the engine, which knows its line.
+  const bool in_hook = pc >= now.m->hooks_begin && pc < now.m->hooks_end;
+  if (!in_hook && pc >= now.image_begin && pc < now.image_end)
+    stop_here(number, behind(pc, (ucontext_t*)raw));
   stop_asked = number;
 }
 

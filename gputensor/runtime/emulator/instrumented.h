@@ -2,7 +2,9 @@
 // and by the engine (memory_check.h) instead of by libtsan. A part of cuda_on_cpu.h.
 #pragma once
 
-#define GPUTENSOR_HOOK extern "C" GPUTENSOR_UNCHECKED __attribute__((visibility("hidden"), used))
+#define GPUTENSOR_HOOK                                                                             \
+  extern "C" GPUTENSOR_UNCHECKED                                                                   \
+      __attribute__((visibility("hidden"), used, section("gputensor_hooks")))
 // Variables of the text are initialised before there is an engine.
 #define GPUTENSOR_TOUCH(address, size, kind)                                                       \
   if (gputensor::the_engine)                                                                       \

@@ -67,6 +67,8 @@ class _Module(ctypes.Structure):
         ("first", ctypes.POINTER(_Entry)),
         ("first_symbol", ctypes.POINTER(_Symbol)),
         ("shared_anchor", ctypes.c_void_p),
+        ("hooks_begin", ctypes.c_void_p),
+        ("hooks_end", ctypes.c_void_p),
     )
 
 
