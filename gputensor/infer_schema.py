@@ -109,7 +109,8 @@ def _type(annotation: Any, name: str, what: str) -> str:
             return _type(rest[0], name, what) + "?"
         if set(rest) <= {bool, int, float, complex}:
             return "Scalar" + "?" * (len(rest) < len(parts))
-    if isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple:
+    # `typing.List` alone has an origin, and no parts.
+    if parts and isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple:
         return _type(parts[0], name, what) + "[]"
     found = _TYPES.get(getattr(annotation, "__name__", ""))
     if found is None or origin is not None:

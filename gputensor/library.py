@@ -9,7 +9,7 @@
 A Library owns what is registered through it: `_destroy`, the end of its `with` block or its end of
 life takes all of it back, and what was there before serves again. The rules are PyTorch's; the tables
 that follow are computed in `dispatch/`. Operators made of functions with annotations, `custom_op`, are
-in custom_op.py, their check in opcheck.py.
+in custom_op.py, their check in opcheck/.
 """
 
 from __future__ import annotations

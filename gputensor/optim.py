@@ -121,7 +121,7 @@ class Optimizer:
             [n for g in given for n in g["params"]], [p for g in groups for p in g["params"]]
         ))  # fmt: skip
         state = {
-            params[n]: {name: _like(value, params[n]) for name, value in kept.items()}
+            params[n]: {name: _like(name, value, params[n]) for name, value in kept.items()}
             for n, kept in state_dict["state"].items()
         }
         for group, new in zip(groups, given):
@@ -150,11 +150,11 @@ class Optimizer:
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
 
 
-def _like(value: Any, p: Tensor) -> Any:
+def _like(name: str, value: Any, p: Tensor) -> Any:
     """A value of a loaded state: tensors as copies like their parameter, counts as numbers."""
     if not isinstance(value, Tensor):
         return value
-    if not value.ndim and p.ndim:
+    if name == "step":
         return int(value.item())  # PyTorch counts steps in a tensor
     return value.detach().to(device=p.device, dtype=p.dtype, copy=True)
 

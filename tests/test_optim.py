@@ -84,6 +84,21 @@ def test_a_state_survives_saving(make: Any, tmp_path: Any) -> None:
     assert all(again.state[q][name] is not x for name, x in given.items() if isinstance(x, gt.Tensor))
 
 
+@pytest.mark.parametrize("sizes", [(), (1,)])
+def test_a_state_of_pytorch_counts_steps_in_a_tensor(sizes: tuple[int, ...]) -> None:
+    p, q = (gt.ones(sizes).requires_grad_() for _ in range(2))
+    ours, loaded = gt.optim.Adam([p], lr=0.1), gt.optim.Adam([q], lr=0.1)
+    for x, optimizer in ((p, ours), (q, loaded)):
+        x.grad = gt.full(sizes, 0.5)
+        optimizer.step()
+    kept = ours.state_dict()
+    kept["state"][0]["step"] = gt.tensor(1.0)
+    loaded.load_state_dict(kept)
+    for optimizer in (ours, loaded):
+        optimizer.step()
+    assert loaded.state[q]["step"] == 2 and q.tolist() == p.tolist()
+
+
 def test_complex_parameters() -> None:
     p = gt.tensor([1 + 2j], requires_grad=True)
     for optimizer in (gt.optim.SGD([p], lr=0.5), gt.optim.Adam([p], lr=0.5)):

@@ -66,7 +66,7 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 
     def undo() -> None:
         handle.remove()
-        registered.remove(entry)
+        registered[:] = [other for other in registered if other is not entry]  # not an equal one
 
     return undo
 

@@ -152,7 +152,7 @@ class _Entry(NamedTuple):
 class WeightCache:
     """Casts of weights. See Note [The weight cache]."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "__weakref__")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[Any, ...], _Entry] = {}
@@ -178,10 +178,12 @@ class WeightCache:
             made = _converted(x, to)
         finally:
             reset_mode(mode)
-        entries = self.entries
+        whose = ref(self)  # an entry that held its cache would be a cycle
 
         def forget(_: Any) -> None:
-            entries.pop(key, None)
+            cache = whose()
+            if cache is not None:
+                cache.entries.pop(key, None)
 
         return _Entry(ref(x, forget), ref(x._get_storage()), version_of(x), made)
 

@@ -135,7 +135,7 @@ def _warn_in_backward(operator: Operator, inputs: list[Tensor], results: Any, un
     """
     node = WarnNotImplementedNode(tuple([variable.gradient_edge(x) for x in inputs]))
     node.operator = operator
-    for x in _listed(results):
+    for x in [x for result in _listed(results) for x in _listed(result)]:
         if not isinstance(x, Tensor) or x._geometry.dtype.category < FLOATING:
             continue
         if any([x is given for given in untouched]):

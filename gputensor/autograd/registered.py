@@ -201,7 +201,7 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
     lengths = tuple([-1 if a.type.has_tensor else None for a in arguments])
     places = tuple([n for n, length in enumerate(lengths) if length is not None])
     setup = None if formula is None else formula.setup_context
-    nothing = (False,) * len(lengths)
+    nothing, has_several = (False,) * len(lengths), len(places) > 1
 
     def record(key_set: int, args: tuple[Any, ...]) -> Any:
         key_set &= _BELOW
@@ -232,7 +232,9 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         finally:
             reset_mode(mode)
             _state.reset(token)
-        if result._autograd is None and not context._not_differentiable:
+        # `custom_op` refuses this, a Library's kernel may do it; autograd knows a sole operand.
+        is_input = has_several and any([result is args[n] for n in places])
+        if result._autograd is None and not is_input and not context._not_differentiable:
             result = variable.set_history(result, node)  # as `_wrap` does, where nothing is special
             if not node.outputs:  # of integers
                 add_output(node, result)

@@ -8,6 +8,7 @@ Source: aten/src/ATen/native/LossNLL.cpp.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._generated import calls
@@ -181,16 +182,24 @@ def cross_entropy_loss(
     if not 0 <= label_smoothing <= 1:
         raise errors.must("cross_entropy", "label_smoothing", "be in [0, 1]", label_smoothing)
     dim = 0 if self._geometry.ndim == 1 else 1
-    classes = self._geometry.sizes[dim] if self._geometry.ndim else 0
     if not self._geometry.ndim:
         raise errors.must("cross_entropy", "self", "have a dimension of classes", self, kind=errors.ShapeError)
     logs = calls.log_softmax_int(self, dim)
     if self._geometry.sizes == target._geometry.sizes:
-        return _of_probabilities(logs, target, weight, reduction, ignore_index, label_smoothing, dim, classes)
+        return _of_probabilities(
+            logs, target, weight, reduction, ignore_index, label_smoothing, dim
+        )
     of_targets = calls.nll_loss_nd(logs, target, weight, reduction, ignore_index)
     if not label_smoothing:
         return of_targets  # type: ignore[no-any-return]
-    return _smoothed(logs, of_targets, target, weight, reduction, ignore_index, label_smoothing, dim, classes)
+    return _smoothed(
+        logs, of_targets, target, weight, reduction, ignore_index, label_smoothing, dim
+    )
+
+
+def _share(smoothing: float, classes: int) -> float:
+    """The part of the loss that each class has; inf of no classes, as in PyTorch."""
+    return smoothing / classes if classes else math.inf
 
 
 def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
@@ -200,16 +209,17 @@ def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
 
 
 def _of_probabilities(
-    logs: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, smoothing: float,
-    dim: int, classes: int,
+    logs: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
+    smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     if target._geometry.dtype.category < FLOATING:
         raise errors.must("cross_entropy", "target", "be floating where it holds probabilities", target,
                           kind=errors.DtypeError)  # fmt: skip
     if ignore_index >= 0:
         raise errors.must("cross_entropy", "ignore_index", "be left out where target holds probabilities", ignore_index)
+    classes = logs._geometry.sizes[dim]
     if smoothing:
-        target = target * (1 - smoothing) + smoothing / classes
+        target = target * (1 - smoothing) + _share(smoothing, classes)
     terms = logs * target
     if weight is not None:
         terms = terms * _along(weight, dim, logs._geometry.ndim)
@@ -222,7 +232,7 @@ def _of_probabilities(
 
 def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
-    smoothing: float, dim: int, classes: int,
+    smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     """A part of the loss of each target, and the mean loss of all classes for the rest."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
@@ -237,7 +247,7 @@ def _smoothed(
         each = calls.sum(each) / calls.nll_loss_nd(ones, target, None, SUM, ignore_index)
     elif reduction == SUM:
         each = calls.sum(each)
-    return of_targets * (1 - smoothing) + each * (smoothing / classes)
+    return of_targets * (1 - smoothing) + each * _share(smoothing, logs._geometry.sizes[dim])
 
 
 def mse_loss(key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._generated import calls
@@ -222,7 +223,9 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.must("linear", "weight", "be a matrix", weight, kind=errors.ShapeError)
     if not given.ndim:
         raise errors.must("linear", "input", "have a dimension of features", input, kind=errors.ShapeError)
-    rows = input if given.ndim == 2 else calls.reshape(input, (given.numel // max(given.sizes[-1], 1), given.sizes[-1]))
+    rows = input
+    if given.ndim != 2:  # counted without the features, of which there may be none
+        rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
     turned = calls.t(weight)
     made = calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
     if given.ndim == 2:

@@ -177,6 +177,20 @@ def test_an_operator_of_ones_own_gets_a_policy(ours: Any, where: str) -> None:
         gt.ops.ours.scale(x, x.half())
 
 
+def test_the_policy_that_serves_is_the_one_reported(ours: Any) -> None:
+    x = gt.ones(2)
+    first, second, third = [
+        gt.amp.register_policy("ours::scale", "cpu", policy)
+        for policy in ("fp32", "lower_precision_fp", "fp32")
+    ]
+    third.remove()
+    assert gt.amp.policies("cpu")["ours::scale"] == "lower_precision_fp"
+    with gt.autocast("cpu"):
+        assert gt.ops.ours.scale(x, x).dtype is gt.bfloat16
+    first.remove()
+    second.remove()
+
+
 def test_policies_of_ours_can_be_changed() -> None:
     x = gt.ones(2, 2)
     handle = gt.amp.register_policy("mm", "cpu", "fp32")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.amp.casting import current_block
+from gputensor.amp.casting import WeightCache, current_block
 
 X = gt.tensor([[1.0, 2.0], [3.0, 4.0]])
 
@@ -155,3 +155,15 @@ def test_weights_of_subclasses() -> None:
             assert entries() == cached
         y.sum().backward()
         assert w.grad is not None and w.grad.tolist() == [[3.0, 7.0], [3.0, 7.0]]
+
+
+def test_a_cache_is_in_no_cycle() -> None:
+    """A task that outlives its block fills a cache that nobody clears any more."""
+    cache, weight = WeightCache(), gt.ones(2).requires_grad_()
+    made = weakref.ref(cache.cast(weight, gt.bfloat16)._storage)
+    gc.disable()
+    try:
+        del cache
+        assert made() is None
+    finally:
+        gc.enable()

@@ -351,3 +351,15 @@ def test_a_graph_dies_with_its_result() -> None:
         assert node() is None
     finally:
         gc.enable()
+
+
+def test_an_argument_that_comes_back_keeps_its_own_history() -> None:
+    with Library("t", "DEF") as lib:
+        lib.define("second(Tensor x, Tensor y) -> Tensor")
+        lib.impl("second", lambda x, y: y, "CompositeExplicitAutograd")
+        register_autograd("t::second", lambda ctx, g: (g * 3, None), lib=lib)
+        x, y = leaf(1), gt.ones(1, dtype=gt.float64)
+        z = gt.ops.t.second(x, y)
+        assert z is not y and y.is_leaf and not y.requires_grad
+        z.sum().backward()
+        assert x.grad.tolist() == [3]

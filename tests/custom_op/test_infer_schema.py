@@ -99,6 +99,7 @@ def _annotated(annotation: Any, result: Any = Tensor, default: Any = None) -> An
     [
         (lambda x: x, r"'x' must have an annotation that a schema can say \(got none\)"),
         (_annotated(dict), r"'x' must have .* \(got dict\)"),
+        (_annotated(List), r"'x' must have .* \(got List\)"),
         (_annotated(Tuple[int, int]), r"'x' .*Tuple\[int, int\]"),
         (_annotated(dict[str, int]), r"'x' .*dict\[str, int\]"),
         (_annotated(Union[int, Tensor]), "'x' .*Union"),

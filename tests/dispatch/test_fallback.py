@@ -313,6 +313,16 @@ def test_results_that_have_no_gradient_are_left_alone(lib: Library) -> None:
     assert not where.requires_grad and twice.requires_grad and n == 3
 
 
+def test_lists_among_the_results_warn_too(lib: Library) -> None:
+    lib.define("f(Tensor x) -> (Tensor, Tensor[])")
+    made = lambda x: gt.from_numpy(x.detach().numpy() * 2)  # noqa: E731
+    lib.impl("f", lambda x: (made(x), [made(x)]), "CPU")
+    _, (y,) = getattr(gt.ops, lib.ns).f(leaf(1.0, 2.0))
+    assert y.requires_grad
+    with pytest.warns(errors.FallbackWarning, match="::f"):
+        y.sum().backward()
+
+
 def test_shipped_operators_without_derivative_pass_in_every_mode(modes: Any) -> None:
     x = leaf(1.0, 2.0)
     for mode in fallback.AUTOGRAD_MODES:

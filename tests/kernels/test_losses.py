@@ -79,3 +79,10 @@ def test_functional_takes_pytorchs_arguments(reduction: str) -> None:
     for wrong in (lambda: F.softmax(x), lambda: F.linear(x, [1.0])):
         with pytest.raises(TypeError):
             wrong()
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_smoothing_over_no_classes(reduction: str) -> None:
+    x = gt.zeros(2, 0)
+    loss = F.cross_entropy(x, x, reduction=reduction, label_smoothing=0.1)
+    assert loss.sum().item() == 0.0
