@@ -242,13 +242,18 @@ def test_the_nearest_architecture(fake, number, arch):
     assert nvrtc.nearest_arch(fake.module.cuda.nvrtc, number) == arch
 
 
-def test_an_architecture_that_is_too_old(fake):
+@pytest.mark.parametrize(
+    ("supported", "number", "least"), [(None, 70, 75), ((50, 60, 61, 70, 80), 61, 70)]
+)
+def test_an_architecture_that_is_too_old(fake, monkeypatch, supported, number, least):
     from gputensor.runtime import nvrtc
 
-    with pytest.raises(
-        errors.DeviceError, match=r"sm_70 is too old: NVRTC 12\.9 knows sm_75 and newer"
-    ):
-        nvrtc.nearest_arch(fake.module.cuda.nvrtc, 70)
+    binding = fake.module.cuda.nvrtc
+    if supported:
+        monkeypatch.setattr(binding, "getSupportedArchs", lambda: supported)
+    what = rf"sm_{number} is too old: NVRTC 12\.9 compiles our kernels for sm_{least} and newer"
+    with pytest.raises(errors.DeviceError, match=what):
+        nvrtc.nearest_arch(binding, number)
 
 
 def test_launch_packs_the_struct_and_switches_the_device(cuda, fake):
