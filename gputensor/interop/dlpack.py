@@ -317,6 +317,12 @@ def _take(capsule: Any) -> Tensor:
     kind, index = described.device_type, described.device_id
     if kind == CUDA_DEVICE:
         _real_cuda()
+        # The CPU reads elements anywhere; on a GPU the access fails, and with it the process's context.
+        if nbytes and pointer % shape.dtype.itemsize:
+            raise errors.not_exchangeable(
+                "from_dlpack", "ext", f"begin at a multiple of {shape.dtype.itemsize} bytes",
+                errors.Got(f"address {pointer:#x}"), remedy="copy it in its library first",
+            )  # fmt: skip
     elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
         raise errors.not_exchangeable(
             "from_dlpack",

@@ -233,6 +233,13 @@ def _of_cuda(op: str, arg: str, x: Any, interface: dict[str, Any], library: str)
     if strides is None:
         strides = [s * element.itemsize for s in formats.contiguous_strides(found.sizes)]
     found.stride_bytes = tuple(strides)
+    moved = [s for s, n in zip(strides, found.sizes) if n > 1]
+    if 0 not in found.sizes and any(by % element.itemsize for by in (found.address, *moved)):
+        raise errors.must(
+            op, arg, f"have every element at a multiple of {element.itemsize} bytes",
+            errors.Got(f"address {found.address:#x}, strides of {strides} bytes"),
+            remedy="copy it in its library first",
+        )  # fmt: skip
     # CuPy's current stream is ours; another producer says on which stream its elements are made.
     found.stream = None if library == "cupy" else stream
     return found

@@ -478,12 +478,15 @@ class Function:
         self.ptr: int = function.ptr
         self.name = name
         self.device_index = device_index
-        self.shared_bytes = _DEFAULT_SHARED
+        # What the kernel declares itself counts into the 48 KiB that need no leave.
+        own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
+        self.shared_bytes = max(_DEFAULT_SHARED - own, 0)
 
     def symbol(self, name: str) -> tuple[int, int | None]:
         """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""
         mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
         with _On(self.device_index):
+            _give_context()
             return self.module.get_global_var(mangled), None
 
 
@@ -527,14 +530,20 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
         key = (image, device_index)
         module = _modules.get(key)
         try:
+            _give_context()
             if module is None:
                 module = cupy.cuda.Module()
                 module.load(bytes(image))  # CuPy takes no subclass of bytes
                 _modules[key] = module
             return Function(module.get_function(mangled), entry, device_index, module, image)
-        except _driver.CUDADriverError as error:
+        except (_runtime.CUDARuntimeError, _driver.CUDADriverError) as error:
             what = f"cannot be loaded on cuda:{device_index}: {error}"
             raise errors.kernel_failed(entry, what) from error
+
+
+def _give_context() -> None:
+    """The current device's context for this thread: the driver's own calls make none by themselves."""
+    _runtime.memGetInfo()
 
 
 class _Launcher:
@@ -595,7 +604,7 @@ def launch(
 
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
     """Once per thread and device: a context. Beyond 48 KiB of shared memory: the driver's leave."""
-    _runtime.memGetInfo()
+    _give_context()
     launcher.devices.add(function.device_index)
     if shared_bytes > function.shared_bytes:
         attribute = _driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

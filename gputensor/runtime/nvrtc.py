@@ -14,6 +14,8 @@ from gputensor.core import errors
 
 from . import kernel_cache
 
+# `__grid_constant__`, and loads that keep out of L1, which Pascal has not.
+OLDEST = 70
 OPTIONS = ("--std=c++17", "-fmad=false")
 
 _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
@@ -21,9 +23,10 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 def nearest_arch(binding: Any, number: int) -> str:
     """`sm_90` for 90, else what it also runs: an older cubin of its generation, or PTX."""
-    known = [k for k in binding.getSupportedArchs() if k <= number]
+    supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
+    known = [k for k in supported if k <= number]
     if not known:
-        oldest = f"NVRTC {version(binding)} knows sm_{min(binding.getSupportedArchs())} and newer"
+        oldest = f"NVRTC {version(binding)} compiles our kernels for sm_{min(supported)} and newer"
         raise errors.no_device("cuda", f"sm_{number} is too old: {oldest}")
     newest = max(known)
     return f"sm_{newest}" if newest // 10 == number // 10 else f"compute_{newest}"

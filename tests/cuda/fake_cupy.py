@@ -8,6 +8,7 @@ before it misses the driver: an argument that CuPy would not take fails here.
 from __future__ import annotations
 
 import ctypes
+import threading
 import types
 import warnings
 from functools import reduce
@@ -61,6 +62,8 @@ class FakeCupy:
         self.fail: Exception | None = None
         self.capacity = capacity
         self.in_use = 0
+        self.contexts: set[tuple[int, int]] = set()  # (thread, device)
+        self.static_shared = 0
         self.module = types.ModuleType("cupy")
         self.module.cuda = self._cuda()  # type: ignore[attr-defined]
 
@@ -68,6 +71,14 @@ class FakeCupy:
         self.calls.append((name, self.device, *arguments))
         if self.fail is not None:
             raise self.fail
+
+    def _make_context(self) -> None:
+        """What any call of the runtime does for its thread."""
+        self.contexts.add((threading.get_ident(), self.device))
+
+    def _need_context(self) -> None:
+        if (threading.get_ident(), self.device) not in self.contexts:
+            raise DriverFailure("CUDA_ERROR_INVALID_CONTEXT: invalid device context")
 
     def _cuda(self) -> types.SimpleNamespace:
         fake = self
@@ -153,20 +164,24 @@ class FakeCupy:
             def load(self, image):
                 assert type(image) is bytes, "CuPy takes no subclass"
                 as_real("Module.load", self.real, image)
+                fake._make_context()
                 fake._call("moduleLoadData", image)
 
             def get_function(self, name):
                 as_real("Module.get_function", self.real, name)
+                fake._need_context()
                 fake._call("moduleGetFunction", name)
                 return Function(0xF00 + fake.device)
 
             def get_global_var(self, name):
                 as_real("Module.get_global_var", self.real, name)
+                fake._need_context()
                 fake._call("moduleGetGlobal", name)
                 return 0xC000 + fake.device
 
         def launch_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
             as_real("driver.launchKernel", f, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
+            fake._need_context()
             address = ctypes.c_void_p.from_address(params).value
             fake._call(
                 "launchKernel",
@@ -182,12 +197,20 @@ class FakeCupy:
         def set_device(index):
             fake.device = index
 
+        def mem_get_info():
+            fake._make_context()
+            return fake.capacity - fake.in_use, fake.capacity
+
+        def func_get_attribute(attribute, f):
+            fake._need_context()
+            return {1: fake.static_shared}[attribute]
+
         runtime = types.SimpleNamespace(
             CUDARuntimeError=RuntimeFailure,
             getDeviceCount=lambda: fake.devices,
             getDevice=lambda: fake.device,
             setDevice=set_device,
-            memGetInfo=lambda: (fake.capacity - fake.in_use, fake.capacity),
+            memGetInfo=mem_get_info,
             deviceSynchronize=lambda: fake._call("deviceSynchronize"),
             deviceGetAttribute=lambda attribute, device: {75: 9, 76: 0}[attribute],
             getDeviceProperties=lambda device: {"name": b"Fake"},
@@ -205,6 +228,8 @@ class FakeCupy:
             funcSetAttribute=lambda f, attribute, value: fake._call(
                 "funcSetAttribute", f, attribute, value
             ),
+            funcGetAttribute=func_get_attribute,
+            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
         )
         for path, names in (("runtime", runtime), ("driver", driver)):

@@ -201,12 +201,19 @@ def test_two_streams_of_two_libraries_are_ordered(events):
         ),
         ({"mask": object()}, "'x' must have a dtype that tensors have and no mask"),
         ({"typestr": "|O8"}, "'x' must have a dtype that tensors have and no mask"),
+        ({"strides": (6, 12)}, r"'x' must have every element at a multiple of 4 bytes \(got address"),
     ],
 )
 def test_what_the_interface_does_not_allow(changes, message):
     with pytest.raises(gt.GpuTensorError, match=message) as caught:
         gt.layout.contiguous(Theirs(on("cuda:0", 4, 3).t(), **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_elements_that_a_gpu_cannot_reach_are_refused():
+    x = on("cuda:0", 4, 3)
+    with pytest.raises(gt.GpuTensorError, match=r"'x' must have every element at a multiple of 4 bytes"):
+        gt.layout.contiguous(Theirs(x, data=(x.data_ptr() + 2, False)))
 
 
 def test_read_only_memory_is_read_and_not_written():

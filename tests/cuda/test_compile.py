@@ -8,6 +8,7 @@ Run as a script it prints the register table: python -m tests.cuda.test_compile 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from gputensor.kernels.cuda import module, variants
+from gputensor.runtime import kernel_cache
+from gputensor.runtime import nvrtc as runtime_nvrtc
 
 try:
     from cupy.cuda import nvrtc
@@ -160,6 +163,47 @@ def test_contiguous_entries_move_sixteen_bytes_at_a_time() -> None:
             wide = re.findall(r"(?:ld|st)\.global\S*\.(?:v4\.[ufb]32|v2\.[ufb]64)", text)
             assert wide, (family, defines)
             break
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("family", [f for f in variants.FAMILIES if f != "copy"])
+def test_what_may_work_in_place_reads_no_memory_as_constant(family: str) -> None:
+    """`ld.global.nc` may give what stood there before the kernel, or what it wrote itself.
+
+    copy_row and its like use it: their dst is no part of src, or the same elements one by one.
+    """
+    group = representatives(family)
+    made = nvrtc.createProgram(program(family, group), "kernel.cu", (), ())
+    nvrtc.compileProgram(made, (*OPTIONS[:2], "-arch=compute_90"))
+    text = nvrtc.getPTX(made).decode()
+    nvrtc.destroyProgram(made)
+    assert text.count(".visible .entry") == len(group)
+    assert not re.findall(r"ld\.global\S*\.nc\S*", text)
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
+def test_an_image_ends_where_its_elf_file_does(arch: str, monkeypatch, tmp_path) -> None:
+    """CuPy cuts the last byte off what NVRTC gives; what is put back has to be what was there."""
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "_known", {})
+    for family in ("fill", "reduce"):
+        defines = variants.group(family)[0]
+        elf = runtime_nvrtc.compile_cubin(nvrtc, module.text(family), defines, arch)
+        segments, sections = struct.unpack_from("<QQ", elf, 0x20)
+        segment, n_segments, section, n_sections = struct.unpack_from("<4H", elf, 0x36)
+        # The last byte belongs to a table of 64-bit numbers, none of which is 2^56 or more.
+        ends = segments + segment * n_segments, sections + section * n_sections
+        assert elf.startswith(b"\x7fELF") and len(elf) == max(ends)
+
+
+@requires_nvrtc
+def test_ptx_is_text_with_one_zero_behind_it(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "_known", {})
+    text = module.text("fill")
+    image = runtime_nvrtc.compile_cubin(nvrtc, text, variants.group("fill")[0], "compute_90")
+    assert b".entry fill_contiguous" in image and image.index(b"\0") == len(image) - 1
 
 
 def test_the_lists_are_not_empty() -> None:

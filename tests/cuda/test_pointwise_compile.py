@@ -94,6 +94,7 @@ def test_accesses(given: Any, accesses: tuple[int, int, int], most: int) -> None
     )  # fmt: skip
     assert found == accesses
     assert max(loads) < min(stores)
+    assert not [x for x in instructions if re.match(r"ld\.global\S*\.nc", x)]  # out may be an input
     assert not [x for x in instructions if re.match(r"(div|rem)\.[us]", x)]
     assert not [x for x in instructions if ".local" in x]
     assert len(instructions) <= most

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -241,13 +242,18 @@ def test_the_nearest_architecture(fake, number, arch):
     assert nvrtc.nearest_arch(fake.module.cuda.nvrtc, number) == arch
 
 
-def test_an_architecture_that_is_too_old(fake):
+@pytest.mark.parametrize(
+    ("supported", "number", "least"), [(None, 70, 75), ((50, 60, 61, 70, 80), 61, 70)]
+)
+def test_an_architecture_that_is_too_old(fake, monkeypatch, supported, number, least):
     from gputensor.runtime import nvrtc
 
-    with pytest.raises(
-        errors.DeviceError, match=r"sm_70 is too old: NVRTC 12\.9 knows sm_75 and newer"
-    ):
-        nvrtc.nearest_arch(fake.module.cuda.nvrtc, 70)
+    binding = fake.module.cuda.nvrtc
+    if supported:
+        monkeypatch.setattr(binding, "getSupportedArchs", lambda: supported)
+    what = rf"sm_{number} is too old: NVRTC 12\.9 compiles our kernels for sm_{least} and newer"
+    with pytest.raises(errors.DeviceError, match=what):
+        nvrtc.nearest_arch(binding, number)
 
 
 def test_launch_packs_the_struct_and_switches_the_device(cuda, fake):
@@ -269,6 +275,27 @@ def test_launch_packs_the_struct_and_switches_the_device(cuda, fake):
         ("launchKernel", 1, 0xF01, (1, 1, 1), (1, 1, 1), 60000, stream.ptr, b"hgfedcba"),
     ]
     assert fake.device == 0
+
+
+def test_shared_memory_that_a_kernel_declares_counts_into_what_needs_no_leave(cuda, fake):
+    fake.static_shared = 20 << 10
+    function, stream = cuda.load(b"image", "k", 0), cuda.Stream(0)
+    calls(fake)
+    cuda.launch(function, (1, 1, 1), (1, 1, 1), 28 << 10, stream, bytes(8))
+    cuda.launch(function, (1, 1, 1), (1, 1, 1), 40 << 10, stream, bytes(8))
+    names = ["launchKernel", "funcSetAttribute", "launchKernel"]
+    assert [c[0] for c in calls(fake)] == names
+
+
+def test_a_thread_that_never_used_the_device_has_a_context_for_modules_of_others(cuda, fake):
+    cuda.load(b"image", "k", 0)
+    with ThreadPoolExecutor(1) as other:
+        function = other.submit(cuda.load, b"image", "another", 0).result()
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(function.symbol, "table").result() == (0xC000, None)
+    with ThreadPoolExecutor(1) as other:
+        stream = cuda.Stream(0)
+        other.submit(cuda.launch, function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(8)).result()
 
 
 def test_a_launch_that_fails_names_its_grid(cuda, fake):

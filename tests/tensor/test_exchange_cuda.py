@@ -118,6 +118,14 @@ def test_our_stream_is_named_to_the_producer(cuda):
     assert asked == [(1, dlpack.VERSION), (9, dlpack.VERSION)]
 
 
+def test_elements_that_a_gpu_cannot_reach_are_refused(cuda, monkeypatch):
+    monkeypatch.setattr(Memory, "ptr", 0x10002)
+    assert gt.from_dlpack(tensor(dt.float16).__dlpack__()).data_ptr() == 0x1000C
+    with pytest.raises(BufferError, match=r"begin at a multiple of 4 bytes \(got address 0x10016\)"):
+        gt.from_dlpack(tensor().__dlpack__())
+    gt.from_dlpack(tensor(sizes=(0, 3)).__dlpack__())
+
+
 def test_cuda_memory_needs_a_cuda_runtime(cuda):
     capsule = tensor().__dlpack__()
     cuda.is_emulated = True

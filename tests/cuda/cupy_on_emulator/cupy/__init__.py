@@ -309,6 +309,7 @@ _runtime = types.SimpleNamespace(
 )  # fmt: skip
 _driver = types.SimpleNamespace(
     CUDADriverError=CUDADriverError, launchKernel=_launch_kernel,
+    funcGetAttribute=lambda attribute, f: {1: 0}[attribute], CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1,
     funcSetAttribute=_func_set_attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
 )  # fmt: skip
 cuda = types.ModuleType("cupy.cuda")
