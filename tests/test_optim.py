@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gputensor as gt
@@ -130,3 +131,17 @@ def test_a_state_of_other_groups_changes_nothing() -> None:
     with pytest.raises(ValueError, match=r"SGD: 'state_dict' must have groups of \[1\] parameters"):
         optimizer.load_state_dict(gt.optim.SGD([a, b]).state_dict())
     assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_hyperparameters_may_be_scalars_of_numpy() -> None:
+    """As operands may: schedules are computed with NumPy."""
+    found = []
+    for kind in (float, np.float64, np.float32):
+        p = gt.ones(3, requires_grad=True)
+        optimizers = [gt.optim.SGD([p], lr=kind(0.5), momentum=kind(0.25)), gt.optim.Adam([p], lr=kind(0.5))]
+        for optimizer in optimizers:
+            p.grad = None
+            (p * p).sum().backward()
+            optimizer.step()
+        found.append(p.tolist())
+    assert found[0] == found[1] == found[2]

@@ -10,6 +10,7 @@ from typing import Any
 
 from .._generated import operators
 from ..core import errors
+from ..core.arguments import number
 from ..core.dtype import BOOL, COMPLEX, INTEGER
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT
@@ -63,7 +64,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     scaled_cpu = pointwise.functional(operator, rule(loop), loop + "_alpha", n_params=1)
 
     def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:
-        check_alpha(operator, self, other, alpha)
+        alpha = check_alpha(operator, self, other, alpha)
         return scaled_cpu(key_set, self, other, alpha)  # type: ignore[no-any-return]
 
     device = pointwise_device.binary(operator, rule(loop), check_alpha)
@@ -78,7 +79,7 @@ def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
 
     def with_alpha_cpu(key_set: int, self: Tensor, other: Any, alpha: Any) -> Tensor:
-        check_alpha(operator, self, other, alpha)
+        alpha = check_alpha(operator, self, other, alpha)
         return scaled_cpu(self, (self, other), (alpha,))  # type: ignore[no-any-return]
 
     device = pointwise_device.binary_inplace(operator, rule(loop), check_alpha)
@@ -96,11 +97,11 @@ def out(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
     scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
 
     def cpu(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
-        check_alpha(operator, self, other, alpha)
+        alpha = check_alpha(operator, self, other, alpha)
         return scaled_cpu(out, (self, other), (alpha,))  # type: ignore[no-any-return]
 
     def device(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
-        check_alpha(operator, self, other, alpha)
+        alpha = check_alpha(operator, self, other, alpha)
         return write(out, (self, other), (alpha,))  # type: ignore[no-any-return]
 
     return cpu, device
@@ -170,17 +171,20 @@ def mode_out(operator: Operator, loop: str) -> Kernel:
 # --- alpha ----------------------------------------------------------------------------------------
 
 
-def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> None:
-    """alpha must fit the operands' kind: no float for integers, no complex for reals.
+def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
+    """alpha as a Python number that fits the operands' kind: no float for integers, no complex for reals.
 
     Source: ATen/native/BinaryOps.h, alpha_check.
     """
     kind = type(alpha)
     if kind is int:
-        return
+        return alpha
     op = operator.short_name
     if kind not in pointwise.NUMBERS:
-        raise errors.must(op, "alpha", "be a number", alpha, kind=errors.ArgumentTypeError)
+        given, alpha = alpha, number(alpha)
+        if alpha is None:
+            raise errors.must(op, "alpha", "be a number", given, kind=errors.ArgumentTypeError)
+        kind = type(alpha)
     highest = max(_category(self), _category(other))
     if kind is bool and highest != BOOL:
         raise errors.must(op, "alpha", "not be bool unless both operands are", alpha)
@@ -188,6 +192,7 @@ def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> None:
         raise errors.must(op, "alpha", "be an integer for integer operands", alpha)
     if kind is complex and highest < COMPLEX:
         raise errors.must(op, "alpha", "be real for real operands", alpha)
+    return alpha
 
 
 _NUMBER_CATEGORY = {bool: 0, int: 1, float: 2, complex: 3}

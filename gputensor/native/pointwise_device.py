@@ -43,11 +43,11 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def binary(
-    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], None] | None = None
+    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None
 ) -> Kernel:
     """The functional form of a binary operator on every device but the CPU.
 
-    check_alpha: for operators with `alpha`, what raises where it does not fit the operands.
+    check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not fit.
     """
     loop = rule.loop
     general = pointwise.functional(operator, rule, n_params=1 if check_alpha else 0)
@@ -55,7 +55,7 @@ def binary(
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
         params: tuple[Any, ...] = ()
         if alpha is not _ONE:
-            check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            alpha = check_alpha(operator, self, other, alpha)  # type: ignore[misc]
             params = (alpha,)
         kind = type(other)
         try:
@@ -84,7 +84,7 @@ def binary(
 
 
 def binary_inplace(
-    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], None] | None = None
+    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None
 ) -> Kernel:
     """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
     loop = rule.loop
@@ -93,7 +93,7 @@ def binary_inplace(
     def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
         params: tuple[Any, ...] = ()
         if alpha is not _ONE:
-            check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            alpha = check_alpha(operator, self, other, alpha)  # type: ignore[misc]
             params = (alpha,)
         kind = type(other)
         try:
