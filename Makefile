@@ -22,7 +22,7 @@ find_python = for p in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 p
 install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor/cli/driver.py); \
 	if [ "$$cuda" = none ]; then extras=$(1); echo "setup: no NVIDIA driver, so CPU-only mode"; \
 	else extras=$(1),$$cuda; echo "setup: an NVIDIA driver, so CuPy and NVRTC come along ($$cuda)"; fi; \
-	echo "setup: installing gputensor[$$extras] into $(VENV)"; \
+	echo "setup: installing gputensor[$$extras] into $(VENV); pip is silent until it is done"; \
 	$(bin)/python -m pip install -qq --editable ".[$$extras]" && touch $@
 
 .PHONY: help demo test oracle nvrtc lint bench wheel clean

@@ -6,7 +6,8 @@
 
 It writes `train_digits.png`, the loss at each step and the accuracy after each epoch; and with
 `--checkpoint FILE` what is needed to go on from there: `--resume FILE` then gives, bit for bit, what a
-run without a pause would have given. Needs scikit-learn and, for the picture, matplotlib.
+run without a pause would have given. Needs scikit-learn and, for the picture, matplotlib
+(`pip install scikit-learn matplotlib`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ class Digits:
     """1,797 digits of 8 x 8 pixels, shuffled by seed; a fifth of them is held out."""
 
     def __init__(self, device: str, seed: int) -> None:
-        from sklearn.datasets import load_digits
+        try:
+            from sklearn.datasets import load_digits
+        except ModuleNotFoundError:
+            sys.exit(
+                "train_digits: the digits come with scikit-learn; "
+                "pip install scikit-learn matplotlib"
+            )
 
         pixels, classes = load_digits(return_X_y=True)
         order = np.random.default_rng(seed).permutation(len(pixels))

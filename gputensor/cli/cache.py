@@ -103,13 +103,26 @@ def _list(arguments: Any) -> int:
         entries = [{name: getattr(e, name) for name in e.__slots__} for e in found]
         print_json({"directory": kernel_cache.directory(), "entries": entries})
         return FINE
-    print(
-        f"{kernel_cache.directory()}: {len(found)} kernels, {sum(e.nbytes for e in found) >> 10} KiB"
-    )
+    total = sum(e.nbytes for e in found) >> 10
+    print(f"{kernel_cache.directory()}: {len(found)} entries, {total} KiB")
     if found:
-        rows = [(e.label, e.nbytes >> 10, _age(e.age_s)) for e in found]
-        print(table(("kernel", "KiB", "age"), rows, right=(1, 2)))
+        groups = _groups(found)
+        rows = [
+            (name, len(group), sum(e.nbytes for e in group) >> 10, _age(min(e.age_s for e in group)))
+            for name, group in groups
+        ]
+        print(table(("kernels", "entries", "KiB", "newest"), rows, right=(1, 2, 3)))
+        if len(groups) < len(found):
+            print("\n--json lists every entry with its options")
     return FINE
+
+
+def _groups(found: list[kernel_cache.Entry]) -> list[tuple[str, list[kernel_cache.Entry]]]:
+    """Entries by the first two words of their labels, which are the file and what it is for."""
+    groups: dict[str, list[kernel_cache.Entry]] = {}
+    for entry in found:
+        groups.setdefault(" ".join(entry.label.split()[:2]), []).append(entry)
+    return sorted(groups.items())
 
 
 def _age(seconds: float) -> str:

@@ -1,6 +1,6 @@
-"""`gputensor demo [IMAGE]`: a photograph becomes a model's input and comes back as an image.
+"""A photograph becomes a model's input and comes back as an image.
 
-Each step is shown with device, sizes, strides and flags, timed against NumPy (and PyTorch, CuPy
+Each step is shown with sizes, strides and flags, timed against NumPy (and PyTorch, CuPy
 where they are installed) in alternating rounds, and compared with them bit by bit.
 """
 

@@ -38,19 +38,24 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _layouts(steps: list[dict[str, Any]]) -> str:
-    rows = [
-        (
-            row["name"],
-            row["code"],
-            row["dtype"],
-            row["device"],
-            brackets(row["sizes"]),
-            brackets(row["strides"]),
-            flag_words(row["flags"], row["is_view"]),
-        )
-        for row in steps
-    ]
-    return table(("result", "made by", "dtype", "device", "sizes", "strides", "flags"), rows)
+    rows: list[tuple[str, ...]] = []
+    for row in steps:
+        code, rest = _two_lines(row["code"])
+        sizes, strides = brackets(row["sizes"]), brackets(row["strides"])
+        flags = flag_words(row["flags"], row["is_view"])
+        rows.append((row["name"], code, row["dtype"], sizes, strides, flags))
+        if rest:
+            rows.append(("", f"  {rest}", "", "", "", ""))
+    return table(("result", "made by", "dtype", "sizes", "strides", "flags"), rows)
+
+
+def _two_lines(code: str) -> tuple[str, str]:
+    """Code cut in two where it is too long for a table of 120 columns: before a method's dot, or
+    after a bracket."""
+    if len(code) <= 34:
+        return code, ""
+    cut = code.rfind(".", 1) if code.rfind(".", 1) > 0 else code.find("(") + 1
+    return code[:cut], code[cut:]
 
 
 def _speeds(report: dict[str, Any]) -> str:

@@ -52,8 +52,11 @@ def main(argv: list[str]) -> int:
                 print(f"\n{f.name}: {f.remedy}", end="")
         print()
     required = {"cuda": "GPU", "emulator": "emulator"}.get(arguments.require)
-    if required and any(f.name == required and f.state != OK for f in findings):
-        return DEVICE_ABSENT
+    lacking = next((f for f in findings if f.name == required and f.state != OK), None)
+    if lacking is not None:
+        raise Refusal(
+            f"'--require {arguments.require}' is not met: {lacking.found}", DEVICE_ABSENT
+        )
     return CHECK_FAILED if any(f.state == BROKEN for f in findings) else FINE
 
 

@@ -21,7 +21,7 @@ from gputensor.dispatch.backend_select import TENSOR_KEYS
 from gputensor.dispatch.tables import compute
 from gputensor.dispatch.trace import trace
 
-from . import layouts
+from . import layouts, ops
 from .output import (
     BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading, print_json, table,
 )  # fmt: skip
@@ -180,7 +180,7 @@ def _view(arguments: Any) -> int:
         )
     )
     if view is None:
-        print(f"\nno view: {reason}")
+        print(f"\nno {reason}")
         print(heading("The copy that `reshape` makes of it, on a GPU"))
         print(_copied(source))
         return CHECK_FAILED
@@ -219,7 +219,10 @@ def _dispatch(arguments: Any) -> int:
         return _call(arguments)
     name = arguments.operator if "::" in arguments.operator else f"aten::{arguments.operator}"
     try:
-        operator = dispatcher.find(name)
+        try:
+            operator = dispatcher.find(name)
+        except errors.DispatchError:
+            raise Refusal(ops.unknown(arguments.operator)) from None
         kind = gt.device(arguments.device).type
     except errors.GpuTensorError as error:
         raise Refusal(str(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from pathlib import Path
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     found = [_row(o, arguments.table) for o in _matching(arguments.name)]
     if not found:
-        raise Refusal(f"no operator is called '{arguments.name}' (see gputensor ops)")
+        raise Refusal(unknown(arguments.name))
     if arguments.json:
         print_json({"operators": found})
     elif arguments.name is None:
@@ -37,6 +38,15 @@ def main(argv: list[str]) -> int:
     else:
         print("\n\n".join(_text(row) for row in found))
     return FINE
+
+
+def unknown(name: str) -> str:
+    """The sentence about a name that no operator has, with the names that are nearest to it."""
+    known = {o.name.removeprefix("aten::") for o in dispatcher.operators() if o.is_defined}
+    plain = name.removeprefix("aten::").partition(".")[0]
+    near = difflib.get_close_matches(plain, known - {plain}, n=3)
+    remedy = f"did you mean {', '.join(near)}?" if near else "gputensor ops lists all"
+    return f"no operator is called {name!r}; {remedy}"
 
 
 def _matching(name: str | None) -> list[Operator]:

@@ -30,6 +30,12 @@ class Arguments(argparse.ArgumentParser):
         super().__init__(prog=f"gputensor {name}", description=description)
         self.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
 
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """As argparse's; a choice of words is shown, in help and in errors, as these words."""
+        if "choices" in settings and not names[0].startswith("-"):
+            settings.setdefault("metavar", f"{{{','.join(settings['choices'])}}}")
+        return super().add_argument(*names, **settings)
+
     def error(self, message: str) -> NoReturn:
         raise Refusal(f"{message} (see {self.prog} --help)")
 

@@ -60,7 +60,10 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     if form.order is None:
         raise errors.must(op, "memory_format", "fix an order of dimensions", form)
     if len(sizes) != form.rank:
-        raise errors.must(op, "memory_format", f"have rank {form.rank} tensors for {form.name}", f"rank {len(sizes)}")
+        raise errors.must(
+            op, "memory_format", f"be {form.name} only for a tensor of {form.rank} dimensions",
+            errors.Got(f"{len(sizes)} dimensions"),
+        )  # fmt: skip
     strides = [0] * len(sizes)
     running = 1
     for dim in form.order:

@@ -164,6 +164,8 @@ def test_the_readme_shows_what_the_demonstration_prints(
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     shown = readme.split("```text\n")[1].split("```")[0].splitlines()
     assert len(shown) > 4 and set(shown) <= set(printed)
+    # The first line names the photograph and the last one the output, by paths of any length.
+    assert max(map(len, printed[1:-1])) <= 120
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 9)])

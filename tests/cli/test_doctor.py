@@ -92,6 +92,7 @@ def test_require_what_there_is_not(
 ) -> None:
     monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("GPU", doctor.ABSENT, "none")])
     assert main(["doctor", "--require", "cuda"]) == 3
+    assert "'--require cuda' is not met: none" in capsys.readouterr().err
     assert main(["doctor"]) == 0
     assert main(["doctor", "--require", "tpu"]) == 2
     assert "must be cuda or emulator" in capsys.readouterr().err

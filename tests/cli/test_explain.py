@@ -107,12 +107,17 @@ def test_trace(answer: Any) -> None:
 BAD = [
     (("explain", "copy"), "'--sizes' must be given"),
     (("explain", "copy", "--sizes", "2,x"), "comma-separated integers"),
-    (("explain", "copy", "--sizes", "2,3", "--to", "channels_last"), "4"),
+    (
+        ("explain", "copy", "--sizes", "2,3", "--to", "channels_last"),
+        "'memory_format' must be channels_last only for a tensor of 4 dimensions (got 2 dimensions)",
+    ),
+    (("explain",), "are required: {copy,view,dispatch}"),
     (("explain", "copy", "--sizes", "2,3", "--dtype", "nope"), "'--dtype' must be a dtype"),
     (("explain", "copy", "--sizes", "2,3", "--strides", "1"), "stride"),
     (("explain", "view", "--sizes", "2,3"), "'--as' must be given"),
     (("explain", "view", "--sizes", "2,3", "--as", "5"), "6 elements"),
-    (("explain", "dispatch", "no_such"), "no such operator"),
+    (("explain", "dispatch", "no_such"), "no operator is called 'no_such'"),
+    (("explain", "dispatch", "clon"), "did you mean clone"),
     (("explain", "dispatch", "add(x, "), "must be a call"),
     (("explain", "dispatch", "add(x, 'a')"), "add(x, 'a') raised"),
     (("explain", "dispatch", "nope(x)"), "must call functions of gputensor (got nope)"),
@@ -120,7 +125,8 @@ BAD = [
     (("explain", "nothing"), "invalid choice"),
     (("trace", "x ="), "must be Python"),
     (("trace", "1 / 0"), "ZeroDivisionError"),
-    (("ops", "no_such_operator"), "no operator"),
+    (("ops", "no_such_operator"), "gputensor ops lists all"),
+    (("ops", "contigous"), "did you mean contiguous"),
     (("nothing",), "no command"),
 ]
 

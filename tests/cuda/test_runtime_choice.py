@@ -93,7 +93,8 @@ def test_required_without_a_device_is_an_error():
         "from gputensor import runtime\ntry: runtime.cuda()\nexcept RuntimeError as e: print(e)"
     )
     expected = (
-        "cuda: no device (GPUTENSOR_CUDA=required, but cupy is not installed); use device='cpu'"
+        "cuda: no device (GPUTENSOR_CUDA=required, but cupy is not installed); use device='cpu' "
+        "(gputensor doctor says what is missing)"
     )
     assert run(code, GPUTENSOR_CUDA="required") == expected
 

@@ -50,7 +50,9 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
 
 
 def no_device(kind: str, reason: str) -> DeviceError:
-    return DeviceError(f"{kind}: no device ({reason}); use device='cpu'")
+    """A device type that has no device here, and why; of CUDA the doctor knows more."""
+    more = " (gputensor doctor says what is missing)" if kind == "cuda" else ""
+    return DeviceError(f"{kind}: no device ({reason}); use device='cpu'{more}")
 
 
 def mixed_devices(op: str, first: Any, first_arg: str, other: Any, other_arg: str) -> DeviceError:
