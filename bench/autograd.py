@@ -73,12 +73,7 @@ def _what_nothing_costs() -> dict[str, float]:
 
 def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
     """Measure everything; returns the record that `bench run` prints and writes."""
-    gt.set_num_threads(1)
-    libraries = {"gputensor": gt}
-    torch = peers.torch(device)
-    if torch is not None:
-        torch.set_num_threads(1)
-        libraries["torch"] = torch
+    libraries = peers.with_torch(device)
     sides = {name: _cases(lib, device) for name, lib in libraries.items()}
     cases = []
     for name in timing.progress(list(sides["gputensor"]), str):

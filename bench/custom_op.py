@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Tuple  # noqa: UP035 - PyTorch takes it
 
-import gputensor as gt
 
 from . import peers, timing
 
@@ -59,12 +58,7 @@ def _pair(lib: Any) -> Callable[..., Tuple[Any, Any]]:  # noqa: UP006
 
 def run(device: str = "cpu", rounds: int = 61) -> dict[str, Any]:
     """Measure everything; returns the record that `bench run` prints and writes."""
-    gt.set_num_threads(1)
-    libraries = {"gputensor": gt}
-    torch = peers.torch(device)
-    if torch is not None:
-        torch.set_num_threads(1)
-        libraries["torch"] = torch
+    libraries = peers.with_torch(device)
     sides = {name: _cases(lib, device) for name, lib in libraries.items()}
     cases = []
     for name in timing.progress(list(sides["gputensor"]), str):

@@ -24,6 +24,17 @@ def torch(device: str) -> Any:
     return module
 
 
+def with_torch(device: str) -> dict[str, Any]:
+    """gputensor, and PyTorch where it is, on one thread each: for what the host costs."""
+    gt.set_num_threads(1)
+    libraries: dict[str, Any] = {"gputensor": gt}
+    module = torch(device)
+    if module is not None:
+        module.set_num_threads(1)
+        libraries["torch"] = module
+    return libraries
+
+
 def cupy(device: str) -> Any:
     """CuPy, if a real CUDA device is asked for and CuPy has one; else None."""
     if device == "cpu" or gt.cuda.is_emulated():

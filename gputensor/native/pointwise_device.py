@@ -71,7 +71,7 @@ def binary(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
-            return general(key_set, self, other, *params if check_alpha is None else (alpha,))  # type: ignore[no-any-return]
+            return general(key_set, self, other, *((alpha,) if check_alpha else ()))  # type: ignore[no-any-return]
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
