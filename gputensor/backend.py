@@ -14,11 +14,12 @@ through it; `gputensor backend new NAME` writes such a package.
 
 from __future__ import annotations
 
+import functools
 import keyword
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import runtime as runtimes
 from ._generated import register as _register
@@ -34,6 +35,9 @@ from .kernels.stub import declare_stub, register_stub
 from .native import copy
 from .storage import Storage, register_allocator
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "BACKENDS", "GROUP", "MINIMAL", "Backend", "declare_stub", "get", "register", "register_stub", "registered",
@@ -325,15 +329,24 @@ def load(name: str) -> bool:
     """
     if name in _loaded or os.environ.get("GPUTENSOR_BACKEND_AUTOLOAD") == "0":
         return name in _backends
-    from importlib.metadata import entry_points
-
-    for found in entry_points(group=GROUP, name=name):
+    for found in _entry_points(tuple(sys.path)):
+        if found.name != name:
+            continue
         _loaded.add(name)
         try:
             found.load()()
         except Exception as error:
             raise errors.backend_not_loaded(name, found, error) from error
     return name in _backends
+
+
+@functools.lru_cache(1)
+def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """What the packages on this path offer; remembered, since a scan takes milliseconds and every
+    unknown `gt.<name>` asks."""
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=GROUP))
 
 
 devices.unknown_type_hooks.append(load)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -143,7 +144,12 @@ def test_a_package_that_fails_is_named(tmp_path: Path) -> None:
     assert "device 'broken': its package did not load from the entry point broken:bring_up (OSError: no driver)" in done.stderr
 
 
-def test_a_name_that_nobody_brings() -> None:
-    assert not hasattr(gt, "nobody")
+def test_a_name_that_nobody_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    scans = []
+    scan = importlib.metadata.entry_points
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **of: scans.append(of) or scan(**of))
+    monkeypatch.syspath_prepend(".")  # a path of its own: nothing is remembered of it
+    assert not hasattr(gt, "nobody") and not hasattr(gt, "nobody_else")
+    assert len(scans) == 1, "packages are scanned once, not once for each unknown name"
     with pytest.raises(errors.DeviceError, match="nobody: no device"):
         gt.backend.get("nobody")

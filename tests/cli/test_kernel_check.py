@@ -34,7 +34,7 @@ REFERENCE = "def scale(x, y, factor, n):\n    return {'y': x * x.dtype.type(fact
 
 
 def check(*arguments: object) -> tuple[int, str, str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-m", "gputensor", "kernel", "check", *map(str, arguments)]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True)
     return answer.returncode, answer.stdout, answer.stderr
@@ -55,6 +55,16 @@ def test_a_json_spec(file):
     assert [(r["cases"], r["order"], r["checked"]) for r in record["runs"]] == [
         (3, order, checked) for checked in (True, False) for order in ("forward", "reversed", "random")
     ]
+
+
+def test_an_edit_of_the_reference_counts_at_once(file):
+    """Also where bytecode would be taken for current: the same size, within one second."""
+    reference = file.with_name("reference.py")
+    moment = reference.stat().st_mtime
+    assert check("--no-compile", file)[0] == 0
+    reference.write_text(REFERENCE.replace("x * x.dtype", "x + x.dtype"))
+    os.utime(reference, (moment, moment))
+    assert check("--no-compile", file)[0] == 1
 
 
 def test_the_first_failure_is_one_sentence(file):
