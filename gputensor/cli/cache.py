@@ -2,6 +2,7 @@
 
 gputensor cache warm                       layout copies, for the device that is there
 gputensor cache warm --arch sm_90 --all    every kernel, for a device that is not (needs NVRTC only)
+gputensor cache warm --arch sm_90 --to DIR into a folder to carry there (GPUTENSOR_CARRIED_CUBINS=DIR)
 gputensor cache list
 gputensor cache clear
 """
@@ -9,12 +10,15 @@ gputensor cache clear
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from typing import Any
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import kernel_cache
+from gputensor.runtime import kernel_cache, nvrtc, nvrtc_users
 
 from .output import DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table
 
@@ -30,6 +34,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--all", action="store_true", help="warm: every kernel, not layout copies alone"
     )
+    parser.add_argument(
+        "--to", metavar="DIR", help="warm: into this folder, to be carried to another machine"
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="warm: processes (default: all CPUs)")
     arguments = parser.parse_args(argv)
     return {"warm": _warm, "list": _list, "clear": _clear}[arguments.what](arguments)
 
@@ -38,63 +46,103 @@ def _warm(arguments: Any) -> int:
     from gputensor.kernels.cuda import prebuilt
 
     wanted = list(prebuilt.everything() if arguments.all else prebuilt.copies())
-    before = {entry.path for entry in kernel_cache.entries()}
-    progress, archs = Progress(), []
-    for arch, build in _compilers(arguments.arch):
-        archs.append(arch)
-        for number, variant in enumerate(wanted):
-            progress(f"{arch}: {number + 1} of {len(wanted)}: {variant[1]}")
-            build(variant)
-    progress.done()
-    added = sum(entry.path not in before for entry in kernel_cache.entries())
+    folder = arguments.to or kernel_cache.directory()
+    before = _files(folder)
+    archs = _archs(arguments)
+    if archs is None:
+        archs = _warm_emulator(wanted)
+    else:
+        for arch in archs:
+            _compile(wanted, arch, arguments)
     found = {
-        "directory": kernel_cache.directory(),
+        "directory": folder,
         "archs": archs,
         "kernels": len(wanted),
-        "added": added,
+        "added": len(_files(folder) - before),
     }
     if arguments.json:
         print_json(found)
     else:
         print(
-            f"{len(wanted)} kernels for {', '.join(archs)}; {added} files are new in {found['directory']}"
+            f"{len(wanted)} kernels for {', '.join(archs)}; {found['added']} files are new in {folder}"
         )
     return FINE
 
 
-def _compilers(archs: list[str] | None) -> Iterable[tuple[str, Any]]:
-    """(architecture, function that builds a variant for it)."""
-    from gputensor.kernels.cuda import prebuilt, variants
+def _files(folder: str) -> set[str]:
+    return set(os.listdir(folder)) if os.path.isdir(folder) else set()
 
-    if archs:
-        from gputensor.runtime import nvrtc, nvrtc_users
 
+def _archs(arguments: Any) -> list[str] | None:
+    """What NVRTC is to compile for; None where the device is the emulator, which it does not serve."""
+    if arguments.arch:
         try:
             binding = nvrtc_users.binding()
         except errors.GpuTensorError as error:
             raise Refusal(str(error), DEVICE_ABSENT) from None
         known = {f"sm_{n}" for n in binding.getSupportedArchs()}
-        for arch in archs:
+        for arch in arguments.arch:
             if arch not in known:
                 raise Refusal(f"'--arch' must be one of {', '.join(sorted(known))} (got {arch})")
-            yield (
-                arch,
-                lambda v, arch=arch: nvrtc.compile_cubin(binding, prebuilt.text_of(v), v[2], arch),
-            )
-        return
+        return list(arguments.arch)
     cuda = runtime.cuda()
     if not cuda.is_available():
         reason = (
             f"no device to compile for ({cuda.unavailable_reason()}); name one with --arch sm_90"
         )
         raise Refusal(reason, DEVICE_ABSENT)
-    for arch in sorted({cuda.arch(index) for index in range(cuda.device_count())}):
+    if not cuda.is_emulated:
+        return sorted({cuda.arch(index) for index in range(cuda.device_count())})
+    if arguments.to:
+        raise Refusal("'--to' must come with --arch, since the emulator's kernels are not carried")
+    return None
 
-        def build(variant: Any, arch: str = arch) -> None:
-            group = variants.group_of(variant[0], variant[2]) if cuda.is_emulated else (variant[2],)
-            cuda.compile(prebuilt.text_of(variant), group, arch)
 
-        yield arch, build
+def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
+    """Each kernel by NVRTC, in processes: within one, NVRTC compiles one text after the other."""
+    progress = Progress()
+    jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), -(-len(wanted) // _WORTH_A_PROCESS))
+    tasks = [(variant, arch, arguments.to) for variant in wanted]
+    with ExitStack() as stack:
+        if jobs > 1:
+            # Not by fork, which a process with a device does not survive.
+            pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+            stack.callback(pool.shutdown, cancel_futures=True)
+            built = (task.result() for task in as_completed(pool.submit(_build, t) for t in tasks))
+        else:
+            built = map(_build, tasks)
+        for number, entry in enumerate(built, 1):
+            progress(f"{arch}: {number} of {len(wanted)}: {entry}")
+    progress.done()
+
+
+# Kernels that take as long to compile as another process to start.
+_WORTH_A_PROCESS = 8
+
+
+def _build(task: tuple[Any, str, str | None]) -> str:
+    """Compile one variant into the cache or a folder; the name of its entry."""
+    from gputensor.kernels.cuda import prebuilt
+
+    variant, arch, folder = task
+    binding, text = nvrtc_users.binding(), prebuilt.text_of(variant)
+    if folder:
+        nvrtc.carry_cubin(binding, text, variant[2], arch, folder)
+    else:
+        nvrtc.compile_cubin(binding, text, variant[2], arch)
+    return str(variant[1])
+
+
+def _warm_emulator(wanted: list[Any]) -> list[str]:
+    from gputensor.kernels.cuda import prebuilt, variants
+
+    cuda, progress = runtime.cuda(), Progress()
+    arch = cuda.arch(0)
+    for number, variant in enumerate(wanted, 1):
+        progress(f"{arch}: {number} of {len(wanted)}: {variant[1]}")
+        cuda.compile(prebuilt.text_of(variant), variants.group_of(variant[0], variant[2]), arch)
+    progress.done()
+    return [arch]
 
 
 def _list(arguments: Any) -> int:

@@ -70,16 +70,19 @@ def brackets(values: Sequence[int]) -> str:
 
 
 class Progress:
-    """Says on stderr what is being done, once the command has taken over two seconds."""
+    """Says on stderr what is being done, once the command has taken over two seconds; in a log every two."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
         self._is_line = sys.stderr.isatty()
+        self._next = self._begin + 2.0
         self._shown = False
 
     def __call__(self, text: str) -> None:
-        if time.monotonic() - self._begin < 2.0:
+        now = time.monotonic()
+        if now < self._next:
             return
+        self._next = now + (0.0 if self._is_line else 2.0)
         end = "" if self._is_line else "\n"
         print(f"\r\x1b[K{text}" if self._is_line else text, end=end, file=sys.stderr, flush=True)
         self._shown = True

@@ -81,11 +81,12 @@ def _read_or_build(
 
 def read(path: str) -> bytes | None:
     """The payload of a file, or None where there is none or it is damaged."""
-    whole = _whole(path)
+    whole = read_whole(path)
     return None if whole is None else whole[0]
 
 
-def _whole(path: str) -> tuple[bytes, str] | None:
+def read_whole(path: str) -> tuple[bytes, str] | None:
+    """(payload, label) of a file, or None where there is none or it is damaged."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -101,12 +102,9 @@ def _whole(path: str) -> tuple[bytes, str] | None:
 
 def _write(file_name: str, payload: bytes, label: str) -> str:
     global _own_directory
-    text = label.encode()
-    body = payload + text + len(text).to_bytes(4, "little")
-    data = body + hashlib.sha256(body).digest() + _MAGIC
     if _own_directory is None:
         try:
-            return _write_in(directory(), file_name, data)
+            return write_in(directory(), file_name, payload, label)
         except OSError as error:
             warnings.warn(
                 f"kernels are compiled anew in every process: {directory()} cannot be written "
@@ -118,10 +116,14 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
             import atexit
 
             atexit.register(shutil.rmtree, _own_directory, ignore_errors=True)
-    return _write_in(_own_directory, file_name, data)
+    return write_in(_own_directory, file_name, payload, label)
 
 
-def _write_in(place: str, file_name: str, data: bytes) -> str:
+def write_in(place: str, file_name: str, payload: bytes, label: str) -> str:
+    """Write an entry whole (Note [Cache file]) and return its path. Raises: OSError."""
+    text = label.encode()
+    body = payload + text + len(text).to_bytes(4, "little")
+    data = body + hashlib.sha256(body).digest() + _MAGIC
     os.makedirs(place, exist_ok=True)
     path = os.path.join(place, file_name)
     draft = os.path.join(place, f".draft-{uuid.uuid4().hex}")
@@ -153,7 +155,7 @@ def entries() -> Iterator[Entry]:
     place = directory()
     for file_name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
         path = os.path.join(place, file_name)
-        whole = _whole(path) if file_name.endswith(_SUFFIXES) else None
+        whole = read_whole(path) if file_name.endswith(_SUFFIXES) else None
         if whole is not None:
             status = os.stat(path)
             yield Entry(path, whole[1], status.st_size, time.time() - status.st_mtime)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gputensor.core import errors
 
-from . import kernel_cache
+from . import carried, kernel_cache
 
 # `__grid_constant__`, and loads that keep out of L1, which Pascal has not.
 OLDEST = 70
@@ -33,14 +33,36 @@ def nearest_arch(binding: Any, number: int) -> str:
 
 
 def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
-    """The cubin (PTX for a `compute_` arch) of one variant of a text, cached."""
-    options = (*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items()))
+    """The cubin (PTX for a `compute_` arch) of one variant of a text, carried along or cached."""
+    options = _options(defines, arch)
+    brought = carried.find(text, options)
+    if brought is not None:
+        return brought
     title = title_of(text)
-    label = " ".join((title, *options[len(OPTIONS) :]))
     name = kernel_cache.key(text, options, version(binding))
     return kernel_cache.fetch(
-        name, ".cubin", lambda: _build(binding, text, title, options, defines), label
+        name, ".cubin", lambda: _build(binding, text, title, options, defines), _label(title, options)
     )[0]
+
+
+def carry_cubin(
+    binding: Any, text: str, defines: Mapping[str, object], arch: str, folder: str
+) -> bool:
+    """Compile a variant into a folder for another machine; False where the folder has it."""
+    options = _options(defines, arch)
+    if carried.holds(folder, text, options):
+        return False
+    cubin, label = compile_cubin(binding, text, defines, arch), _label(title_of(text), options)
+    carried.keep(folder, text, options, cubin, label, version(binding))
+    return True
+
+
+def _options(defines: Mapping[str, object], arch: str) -> tuple[str, ...]:
+    return (*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items()))
+
+
+def _label(title: str, options: tuple[str, ...]) -> str:
+    return " ".join((title, *options[len(OPTIONS) :]))
 
 
 def title_of(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from gputensor import runtime
 from gputensor.__main__ import main
+from gputensor.cli import cache
 from gputensor.kernels.cuda import prebuilt
 from gputensor.runtime import kernel_cache
 
@@ -80,3 +81,24 @@ def test_the_list_is_sorted_and_one_line_for_a_file_and_target(
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if ".cu" in line]
     assert [line[:3] for line in lines] == [["a.cu", "sm_90", "1"], ["b.cu", "sm_80", "2"]]
     assert len(run(capsys, "list")["entries"]) == 3
+
+
+@requires_nvrtc
+def test_a_folder_is_filled_by_several_processes_for_another_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_WORTH_A_PROCESS", 2)
+    folder = tmp_path / "carried"
+    to = ["warm", "--arch", "sm_90", "--to", str(folder), "--jobs", "2"]
+    found = run(capsys, *to)
+    assert found["added"] == 3 and found["directory"] == str(folder)
+    assert len(list(folder.glob("*.cubin"))) == 3 and run(capsys, *to)["added"] == 0
+
+
+def test_the_emulators_kernels_are_not_carried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not (runtime.cuda().is_available() and runtime.cuda().is_emulated):
+        pytest.skip("this is what the emulator refuses")
+    assert main(["cache", "warm", "--to", str(tmp_path)]) == 2
+    assert "'--to' must come with --arch" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""Cubins that were compiled elsewhere and travel to a machine with a GPU in a folder.
+
+`gputensor cache warm --arch sm_90 --all --to FOLDER` fills one where there is no GPU, and
+GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py) text, headers, defines,
+options and architecture decide; the version of NVRTC does not, since the machine that loads may
+have another one, or none: whoever sets the variable takes cubins of the NVRTC that the labels name.
+`used()` says which did take part, and benchmark records repeat it. Nothing here writes to the
+folder but `keep`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from . import kernel_cache
+
+VARIABLE = "GPUTENSOR_CARRIED_CUBINS"
+_MARK = " by NVRTC "
+_used: Counter[str] = Counter()
+
+
+def find(text: str, options: Sequence[str]) -> bytes | None:
+    """The cubin of a text by these options, where a folder is set and has it."""
+    folder = os.environ.get(VARIABLE)
+    whole = kernel_cache.read_whole(_path(folder, text, options)) if folder else None
+    if whole is None:
+        return None
+    _used[whole[1].rpartition(_MARK)[2]] += 1
+    return whole[0]
+
+
+def keep(
+    folder: str, text: str, options: Sequence[str], cubin: bytes, label: str, version: str
+) -> None:
+    """Put a cubin into a folder, for `find` on another machine."""
+    name = os.path.basename(_path(folder, text, options))
+    kernel_cache.write_in(folder, name, cubin, f"{label}{_MARK}{version}")
+
+
+def holds(folder: str, text: str, options: Sequence[str]) -> bool:
+    """Whether a folder has the cubin, undamaged."""
+    return kernel_cache.read(_path(folder, text, options)) is not None
+
+
+def used() -> dict[str, int]:
+    """The versions of NVRTC that carried cubins came from, and how many this process took."""
+    return dict(_used)
+
+
+def _path(folder: str, text: str, options: Sequence[str]) -> str:
+    return os.path.join(folder, kernel_cache.key("carried", text, *options) + ".cubin")
