@@ -160,7 +160,7 @@ class Backend:
         """
         self._check_alive()
         site = caller_site()
-        name = op_name if "::" in op_name else f"aten::{op_name}"
+        name = dispatcher.qualified(op_name)
         convention = "boxed" if boxed else "keyset" if with_keyset else "user"
 
         def bind_one(function: Callable[..., Any]) -> Handle:
@@ -198,8 +198,8 @@ class Backend:
             return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 
     def has_native(self, op_name: str) -> bool:
-        """Whether an operator has a kernel of its own at the device's key."""
-        operator = dispatcher.find(op_name)
+        """Whether an operator has a kernel of its own at the device's key; names as in `impl`."""
+        operator = dispatcher.find(dispatcher.qualified(op_name))
         return operator.table.slot(keys.runtime_key(self.key))[1] == "kernel"
 
     # --- life -------------------------------------------------------------------------------------

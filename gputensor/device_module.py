@@ -12,6 +12,7 @@ from typing import Any
 
 from .core import errors
 from .core.device import device as _device
+from .native.random import default_generator, seed_devices
 
 
 class DeviceModule:
@@ -80,6 +81,18 @@ class DeviceModule:
                 yield stream
         finally:
             self._runtime.set_stream(previous)
+
+    def manual_seed(self, seed: int) -> None:
+        """Seed the current device's generator."""
+        seed_devices(self._type, [self.current_device()], seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Seed the generators of all devices."""
+        seed_devices(self._type, range(self.device_count()), seed)
+
+    def initial_seed(self) -> int:
+        """The seed of the current device's generator."""
+        return default_generator(_device(self._type, self.current_device())).initial_seed()
 
     def _index(self, device: Any, op: str) -> int:
         """The index that `device` names. Raises if there is no such device."""

@@ -2,8 +2,9 @@
 
     with gt.fallback.enable_cpu_fallback("CUDA", deny=["mm"]):      # off otherwise
         ...
-    Library("_", "IMPL").fallback(gt.fallback.cpu_fallback, "PrivateUse1", boxed=True)
-    lib.impl("scale", gt.fallback.not_implemented, "Meta", boxed=True)
+    Library("_", "IMPL").fallback(gt.fallback.cpu_fallback, "PrivateUse1")
+    lib.impl("scale", gt.fallback.not_implemented, "Meta")
+    lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
 `library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in `lazy_views.py`,
 the one without a derivative in `autograd/not_implemented.py`.
@@ -88,6 +89,10 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
         operator.redispatch_boxed(_CPU_KEYS, results)
         host.return_written(t for a, value in zip(schema.arguments, given) if a.is_write for t in _tensors(value))
         stack[len(stack) - count :] = [host.send(result, place) for result in results]
+
+
+for _kernel in (not_implemented, cpu_fallback):
+    _kernel.kernel_convention = "boxed"  # type: ignore[attr-defined]
 
 
 def _place(schema: Any, given: Sequence[Any]) -> device | None:
@@ -282,7 +287,7 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 
 def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
     """The operators of a name, all overloads, or of one overload. Raises: DispatchError for none."""
-    full = name if "::" in name else f"aten::{name}"
+    full = dispatcher.qualified(name)
     found = [o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)]
     found = found or [dispatcher.find(full)]
     if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):

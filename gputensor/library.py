@@ -49,6 +49,9 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
     raise errors.fallthrough_called()
 
 
+fallthrough_kernel.kernel_convention = "fallthrough"  # type: ignore[attr-defined]
+
+
 class Library:
     """Registrations of one namespace that live and end together.
 
@@ -303,8 +306,10 @@ def _function(fn: Any) -> Callable[..., Any] | None:
 
 
 def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str) -> str:
-    if fn is fallthrough_kernel:
-        return "fallthrough"
+    # Kernels that we bring know how they are called, so that their users need not.
+    own: str | None = getattr(fn, "kernel_convention", None)
+    if own is not None:
+        return own
     return "boxed" if boxed else keyset if with_keyset else plain
 
 

@@ -78,7 +78,7 @@ def _simple(operator: Operator, site: str, function: Function, arguments: tuple[
 def _general(table: Table, site: str, function: Function) -> Function:
     operator, signature = table.operator, table.signature
     schema = signature.schema
-    positional, fits = signature.n_positional, signature.returns_fit
+    positional, fits, form = signature.n_positional, signature.returns_fit, signature.returns_form
     keywords = signature.names[positional:]
     returns = [r.type for r in schema.returns]
     handed_back = [_argument_of(schema.arguments, t) for t in returns]
@@ -99,7 +99,7 @@ def _general(table: Table, site: str, function: Function) -> Function:
                         raise errors.result_is_not_argument(operator, site, schema.arguments[place].name, number)
             if _may_alias([args[n] for n in places], [values[n] for n in outputs]):
                 _refuse_alias(operator, site, args, values, handed_back)
-        return result
+        return result if form is None else form(result)
 
     return general
 

@@ -106,7 +106,7 @@ def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
     """The policies by full name. Raises for an operator or a policy that there is not."""
     found = {}
     for name, policy in chosen.items():
-        operator = dispatcher.find(name if "::" in name else f"aten::{name}")
+        operator = dispatcher.find(dispatcher.qualified(name))
         if policy not in POLICIES and not (isinstance(policy, dtype) and policy.is_floating_point):
             near = difflib.get_close_matches(str(policy), POLICIES, n=1)
             rule = f"be one of {', '.join(POLICIES)}, or a floating dtype"

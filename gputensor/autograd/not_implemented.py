@@ -52,7 +52,7 @@ def autograd_fallback_mode() -> str:
 
 
 def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
-    """Makes the kernel of one operator; to register it for one alone, use the convention "maker".
+    """Makes the kernel of one operator: `lib.impl("scale", autograd_not_implemented, "Autograd")`.
 
     An operand that requires no grad costs one look at its `_autograd`. The operator runs with
     recording on, so a kernel that is made of differentiable operators keeps its gradients.
@@ -96,6 +96,9 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
         return without_derivative(key_set, x, y)
 
     return {1: of_one, 2: of_two}.get(table.n_tensors, without_derivative)
+
+
+autograd_not_implemented.kernel_convention = "maker"  # type: ignore[attr-defined]
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:

@@ -217,7 +217,7 @@ def _dispatch(arguments: Any) -> int:
         raise Refusal("'operator' must be given, such as: gputensor explain dispatch add.Tensor")
     if "(" in arguments.operator:
         return _call(arguments)
-    name = arguments.operator if "::" in arguments.operator else f"aten::{arguments.operator}"
+    name = dispatcher.qualified(arguments.operator)
     try:
         try:
             operator = dispatcher.find(name)

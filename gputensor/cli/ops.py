@@ -56,7 +56,7 @@ def _matching(name: str | None) -> list[Operator]:
     )
     if name is None:
         return known
-    full = name if "::" in name else f"aten::{name}"
+    full = dispatcher.qualified(name)
     exact = [o for o in known if o.qualified_name == full]
     if exact and "." in full:
         return exact

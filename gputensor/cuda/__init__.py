@@ -16,10 +16,12 @@ from ..core import errors, lazy
 from ..core.device import device as _device
 from ..core.errors import OutOfMemoryError
 from ..dispatch.backend_select import register_current_index
+from ..native.random import default_generator, seed_devices
 
 __all__ = [
     "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
-    "device_count", "emulator_settings", "empty_cache", "get_device_capability", "get_device_name", "grid_for", "is_available", "is_emulated",
+    "device_count", "emulator_settings", "empty_cache", "get_device_capability", "get_device_name", "grid_for", "initial_seed", "is_available", "is_emulated",
+    "manual_seed", "manual_seed_all",
     "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
     "reset_peak_memory_stats", "set_device", "set_memory_limit", "stream", "synchronize",
     "unavailable_reason",
@@ -148,6 +150,25 @@ def stream(stream: Any) -> Iterator[Any]:
             yield stream
     finally:
         cuda.set_stream(previous)
+
+
+# --- random numbers ---------------------------------------------------------------------------------
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the current device's generator; without a device nothing happens, as in PyTorch."""
+    if is_available():
+        seed_devices("cuda", [current_device()], seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed the generators of all devices."""
+    seed_devices("cuda", range(device_count()), seed)
+
+
+def initial_seed() -> int:
+    """The seed of the current device's generator."""
+    return default_generator(_device("cuda", current_device())).initial_seed()
 
 
 # --- memory, in bytes -----------------------------------------------------------------------------

@@ -52,7 +52,8 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     head = (visible,) if kernel.convention == "keyset" else ()
     positional, keywords = signature.n_positional, signature.names[signature.n_positional :]
     one_keyword = keywords[0] if len(keywords) == 1 else None
-    fits, with_lists = signature.returns_fit, signature.with_lists if signature.has_lists else None
+    fits, form = signature.returns_fit, signature.returns_form
+    with_lists = signature.with_lists if signature.has_lists else None
 
     def user(key_set: int, *args: Any) -> Any:
         given = args if with_lists is None else with_lists(args)
@@ -64,7 +65,7 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
             result = function(*head, *given)
         if not fits(result):
             raise errors.wrong_return(operator, kernel.site, result)
-        return result
+        return result if form is None else form(result)
 
     return user
 
@@ -106,7 +107,7 @@ def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any
         result = function(*head, *shown, **keywords)
         if not signature.returns_fit(result):
             raise errors.wrong_return(operator, kernel.site, result)
-        return result
+        return result if signature.returns_form is None else signature.returns_form(result)
 
     return handler
 
@@ -115,7 +116,7 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     function, operator = kernel.function, table.operator
     assert function is not None and table.definition is not None
     signature = table.definition.signature
-    returns, fits = len(signature.schema.returns), signature.returns_fit
+    returns, fits, form = len(signature.schema.returns), signature.returns_fit, signature.returns_form
     with_lists = signature.with_lists if signature.has_lists else None
 
     def boxed(key_set: int, *args: Any) -> Any:
@@ -126,7 +127,7 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
         result = stack[0] if returns == 1 else None if returns == 0 else tuple(stack)
         if not fits(result):
             raise errors.wrong_return(operator, kernel.site, result)
-        return result
+        return result if form is None else form(result)
 
     return boxed
 

@@ -31,7 +31,7 @@ class Signature:
     """
 
     __slots__ = (
-        "schema", "names", "n_positional", "n_tensors", "is_simple", "returns_fit", "has_lists",
+        "schema", "names", "n_positional", "n_tensors", "is_simple", "returns_fit", "returns_form", "has_lists",
         "_lists", "_takes", "_convert", "_defaults",
     )  # fmt: skip
 
@@ -49,6 +49,7 @@ class Signature:
         self._lists = tuple(n for n, a in enumerate(declared) if a.type.required.is_list)
         self.has_lists = bool(self._lists)
         self.returns_fit = conversions.checker_of([r.type for r in schema.returns])
+        self.returns_form = conversions.form_of([r.type for r in schema.returns])
         returns = [r.type.name for r in schema.returns]
         self.is_simple = self.n_positional == len(declared) and returns == ["Tensor"]
 

@@ -203,6 +203,23 @@ def checker_of(types: list[Type]) -> Callable[[Any], bool]:
     )  # fmt: skip
 
 
+def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
+    """The function that gives a fitting result the form in which callers get it, whichever a kernel chose.
+
+    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None where there is no choice.
+    """
+    are_lists = [t.required.is_list for t in types]
+    if len(types) == 1:
+        return _as_list if are_lists[0] else None
+    if not types:
+        return None
+    return lambda result: tuple([_as_list(v) if n else v for v, n in zip(result, are_lists)])
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if type(value) is tuple else value
+
+
 def _checker(type: Type) -> Callable[[Any], bool]:
     if type.is_optional:
         inner = _checker(type.parts[0])

@@ -81,6 +81,11 @@ def get(qualified_name: str) -> Operator | None:
     return _operators.get(qualified_name.removesuffix(".default"))
 
 
+def qualified(name: str) -> str:
+    """The whole name of what a user calls `abs`, `add.Tensor` or `mylib::scale`: ours are in `aten`."""
+    return name if "::" in name else f"aten::{name}"
+
+
 def operators() -> list[Operator]:
     """Every operator that has a schema or a kernel."""
     return list(_operators.values())

@@ -104,6 +104,17 @@ def is_alias_key(key: str) -> bool:
     return isinstance(keys.key(key), AliasKey)
 
 
+def is_included_in_alias(key: str, alias: str) -> bool:
+    """True if a kernel at the alias `alias` can serve the run-time key `key`; a key includes itself."""
+    found, of = keys.key(key), keys.key(alias)
+    return found is of or isinstance(of, AliasKey) and found in of.keys
+
+
+def has_backend_fallback(key: str) -> bool:
+    """True if something serves the run-time key in all operators that have no kernel there."""
+    return keys.runtime_key(key) in dispatcher.fallbacks()
+
+
 def registrations_for_key(key: str) -> list[str]:
     """The operators that have a kernel registered directly at the key."""
     wanted = keys.key(key)

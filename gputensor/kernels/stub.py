@@ -21,7 +21,7 @@ from typing import Any
 
 from ..core import errors
 from ..core.registry import Registry
-from ..dispatch import dispatcher
+from ..dispatch import backend_select, dispatcher
 
 Bind = Callable[[str, Any], Callable[..., None]]
 
@@ -59,7 +59,10 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
         return nothing
     found = registered(family, op, device_type)
     if found is not None:
-        return found(op, plan)
+        made = found(op, plan)
+        if not callable(made):
+            raise errors.bound_nothing(family, op, device_type, found, made)
+        return made
     if device_type == "cuda":
         from .cuda import binding
 
@@ -111,14 +114,37 @@ def families() -> list[str]:
     return sorted({*ours, *_declared} - {"__init__", "__pycache__"})
 
 
+def ops_of(family: str) -> frozenset[str]:
+    """The ops that native code asks a family of ours for: what its file for the CPU has loops for."""
+    module = cpu(family)
+    ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
+    if ops is None:  # a function an op
+        ops = [n for n, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__]
+    return frozenset(op for op in ops if not op.startswith("_"))
+
+
 def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
     """Let `bind_op(op, plan)` serve a family, or these ops of it; returns a function that undoes it.
 
     The plan carries shape and stride bytes, coalesced, and dtypes; never a raw view. The newest
     registration serves; taken back in any order, the newest that is left does.
+    Raises: ArgumentError for a family, an op or a device type that is not there.
     """
     if family not in families():
         raise errors.no_family(family, families())
+    with_stubs = sorted(backend_select.BACKEND_OF_TYPE.keys() - {"cpu", "meta"})
+    if device_type not in with_stubs:
+        raise errors.must(
+            "register_stub", "device_type", f"be one of {', '.join(with_stubs)}", device_type
+        )
+    if not callable(bind_op):
+        raise errors.must(
+            "register_stub", "bind_op", "be a function", bind_op, kind=errors.ArgumentTypeError
+        )
+    known = ops if family in _declared else ops_of(family)
+    for op in ops:
+        if op not in known:
+            raise errors.no_op_of_family(family, op, known)
     with dispatcher.lock:
         undos = [_registered.register((device_type, family, op), bind_op) for op in ops or ("",)]
         dispatcher.forget_plans()

@@ -6,14 +6,18 @@ device's stream is its own, so drawing on one leaves the others where they were.
 
 from __future__ import annotations
 
+import operator
+import os
 import threading
-import time
+from collections.abc import Iterable
 from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
+from ..core.device import device as as_device
 from ..core.dtype import COMPLEX, FLOATING
+from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.config import NULLARY
@@ -24,30 +28,58 @@ from ..tensor import Tensor
 from . import missing
 
 
+_SEEDS = 1 << 64
+
+
 class Generator:
-    """A seed and a position in its stream. Positions count 256-bit counter blocks."""
+    """A seed and a position in its stream, for tensors of one device type.
 
-    __slots__ = ("_seed", "_position", "_lock")
+    device: `cpu` unless given; the stream of a seed is the same on every device. Starts with a seed
+    that nobody chose, as `seed()` does. Positions count 256-bit counter blocks.
+    """
 
-    def __init__(self, seed: int | None = None) -> None:
+    __slots__ = ("_device", "_seed", "_position", "_lock")
+
+    def __init__(self, device: Any = "cpu") -> None:
         self._lock = threading.Lock()
-        self.manual_seed(time.time_ns() if seed is None else seed)
+        self._device = resolve(as_device(device))
+        self.seed()
+
+    @property
+    def device(self) -> as_device:
+        """The device whose tensors it fills."""
+        return self._device
+
+    def seed(self) -> int:
+        """Start the stream of a seed from the operating system; returns the seed."""
+        return self.manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise errors.must("manual_seed", "seed", "be an int", seed, kind=errors.ArgumentTypeError)
-        self._seed, self._position = seed & ((1 << 64) - 1), 0
+        self._seed, self._position = seed & (_SEEDS - 1), 0
         return self
 
     def initial_seed(self) -> int:
+        """The seed of the stream."""
         return self._seed
 
     def get_state(self) -> tuple[int, int]:
+        """(seed, position), for `set_state`."""
         return (self._seed, self._position)
 
     def set_state(self, state: tuple[int, int]) -> None:
-        self._seed, self._position = state
+        """Go on where `get_state` was called."""
+        try:
+            seed, position = map(operator.index, state)
+            fits = 0 <= seed < _SEEDS and position >= 0
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            rule = "be what get_state returned"
+            raise errors.must("set_state", "state", rule, state, kind=errors.ArgumentTypeError)
+        self._seed, self._position = seed, position
 
     def take(self, numel: int) -> tuple[int, int]:
         """(seed, first block) for so many elements, which nobody else gets."""
@@ -65,8 +97,17 @@ def default_generator(place: Any) -> Generator:
     """The generator of a device that calls without one draw from."""
     found = _generators.get(place)
     if found is None:
-        found = _generators.setdefault(place, Generator(_default_seed))
+        made = Generator(place)
+        if _default_seed is not None:
+            made.manual_seed(_default_seed)
+        found = _generators.setdefault(place, made)
     return found
+
+
+def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
+    """Seed the generators that calls without one draw from on these devices."""
+    for index in indices:
+        default_generator(as_device(device_type, index)).manual_seed(seed)
 
 
 def manual_seed(seed: int) -> Generator:
@@ -84,6 +125,17 @@ def initial_seed() -> int:
     return default_generator(CPU).initial_seed()
 
 
+def _check_generator(generator: Any, device_type: str) -> None:
+    """Raises unless it is a generator for such devices. Source: ATen/core/Generator.h, check_generator."""
+    if not isinstance(generator, Generator):
+        rule = "be a gputensor.Generator"
+        raise errors.must("uniform_", "generator", rule, generator, kind=errors.ArgumentTypeError)
+    if generator.device.type != device_type:
+        rule, got = f"be of a device of type {device_type}", errors.Got(str(generator.device))
+        remedy = f"make it with Generator(device='{device_type}')"
+        raise errors.must("uniform_", "generator", rule, got, kind=errors.DeviceError, remedy=remedy)
+
+
 def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
     """[0, 1) into every element, in row-major order whatever the strides."""
     element = out._geometry.dtype
@@ -91,8 +143,8 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
         raise errors.must(
             "rand", "dtype", "be floating or complex", errors.Got(element.short), kind=errors.DtypeError
         )
-    if generator is not None and not isinstance(generator, Generator):
-        raise errors.must("uniform_", "generator", "be a gputensor.Generator", generator, kind=errors.ArgumentTypeError)
+    if generator is not None:
+        _check_generator(generator, out._device.type)
     numel = out._geometry.numel * (2 if element.category == COMPLEX else 1)
     if numel == 0 or out._device.type == "meta":
         return out

@@ -8,6 +8,7 @@ almost every u and v. Complex numbers by PyTorch's convention: dL = Re(conj(grad
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def check(call: Call, rtol: float | None, atol: float | None) -> None:
         chances = list(_precisions(call))
         for number, (what, itemsize) in enumerate(chances):
             try:
-                return _compare(what, _PRECISIONS[itemsize], rtol, atol)
+                return _compare_here_or_beside(what, _PRECISIONS[itemsize], rtol, atol)
             except errors.OpCheckError:
                 if number == len(chances) - 1:
                     raise
@@ -103,12 +104,13 @@ def _double(value: Any) -> Any:
     return made.requires_grad_(value.requires_grad)
 
 
-def _nudged(value: Any) -> Any:
-    """A tensor of doubles that single precision cannot hold."""
+def _nudged(value: Any, by: float = 1e-9) -> Any:
+    """Close by; of doubles, and by so little, what single precision cannot hold."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)
-    return _tensor(values + 1e-9 * np.random.default_rng(2).uniform(0.5, 1, values.shape), value)
+    moved = _tensor(values + by * np.random.default_rng(2).uniform(0.5, 1, values.shape), value)
+    return moved.requires_grad_(value.requires_grad)
 
 
 def _looks_single(y: Tensor) -> bool:
@@ -116,6 +118,30 @@ def _looks_single(y: Tensor) -> bool:
     values = _array(y)
     single = values.astype(np.complex64 if y.is_complex() else np.float32)
     return np.array_equal(values, single, equal_nan=True)
+
+
+class _NoDifference(Exception):
+    """The function jumps or has a corner at these arguments, or is not finite around them."""
+
+
+def _compare_here_or_beside(
+    call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
+) -> None:
+    """Where differences say nothing any derivative would do, so it is compared close by, on both sides.
+
+    One element at a jump or a corner would else hide all others. An operator that jumps wherever it
+    is asked, as rounding to a fine grid does, is not accused.
+    """
+    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # so many eps away
+        for by in steps:
+            beside = call.mapped(partial(_nudged, by=by * precision[0])) if by else call
+            try:
+                _compare(beside, precision, rtol, atol)
+            except _NoDifference:
+                continue
+            if not by:
+                return
+            break
 
 
 def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None) -> None:
@@ -147,18 +173,34 @@ def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol:
         names.setdefault(id(x), what)
     for x, grad in zip(inputs, grads):
         direction = _draw(random, x)
-        up, down = (value(_moved(call, made, x, sign * eps * direction))[0] for sign in (1, -1))
+        up, down, near_up, near_down = (
+            value(_moved(call, made, x, step * eps * direction))[0] for step in (1, -1, 1 / 8, -1 / 8)
+        )
+        far, near = (up - here, here - down), (near_up - here, here - near_down)
+        if not _is_smooth(far, near, (atol + rounding * size) * eps):
+            raise _NoDifference
         numerical = (up - down) / (2 * eps)
         analytical = 0.0 if grad is None else float((np.conj(_array(grad)) * direction).real.sum())
         allowed = atol + rtol * max(abs(numerical), abs(analytical)) + rounding * size
-        # Where the function has a corner, what lies between the slopes of its sides will do.
-        sides = sorted(((up - here) / eps, (here - down) / eps))
-        if np.isfinite(numerical) and not sides[0] - allowed <= analytical <= sides[1] + allowed:
+        # What lies between the slopes of both sides will do, where the function is bent.
+        sides = sorted(step / eps for step in far)
+        if not sides[0] - allowed <= analytical <= sides[1] + allowed:
             raise errors.opcheck_found(
                 call.operator, f"its derivative with respect to {names[id(x)]} is not that of the function (along one "
                 f"direction {analytical:.6g}, by differences {numerical:.6g})",
                 "correct the backward that register_autograd was given",
             )  # fmt: skip
+
+
+def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float) -> bool:
+    """Whether there is neither a jump, nor a corner, nor anything that is not finite around.
+
+    far, near: what a step, and an eighth of it, add on either side. A slope leaves an eighth of the
+    step's difference, a root a third or so, a jump all. How much the sides differ shrinks to a
+    64th where the function is bent, and to an eighth at a corner.
+    """
+    has_jump = not all(abs(n) <= 0.6 * abs(f) + 4 * noise for f, n in zip(far, near))
+    return not has_jump and abs(near[0] - near[1]) <= abs(far[0] - far[1]) / 13 + 4 * noise
 
 
 def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:

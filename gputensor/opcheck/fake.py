@@ -12,6 +12,7 @@ from ..dispatch.backend_select import DENSE_KEYS, TENSOR_KEYS
 from ..operator_kernels import tensors_of
 from ..storage import Storage, allocate_storage
 from ..tensor import Tensor, from_storage
+from . import memory
 from .call import Call
 
 
@@ -20,6 +21,7 @@ def check(call: Call) -> None:
     operator = call.operator
     with no_grad():
         real, metas = call.copied(), _on_meta(call)
+        versions = [(x, x._version) for x in metas.tensors()]
         expected = real.results(real.run())
         try:
             result = metas.run() if metas.tensors() else _at_meta(metas)
@@ -31,6 +33,8 @@ def check(call: Call) -> None:
             remedy = "make the results from sizes, strides and dtypes, as there are no data on meta"
             raise errors.opcheck_raises(operator, "Meta kernel", error, remedy) from error
         found = metas.results(result)
+    _check_writes(metas, dict(versions))
+    memory.check_results(metas, result, "the Meta kernel's result")
     for number, (a, b) in enumerate(zip(expected, found)):
         one, other = tensors_of(a), tensors_of(b)
         if len(one) != len(other):
@@ -65,6 +69,17 @@ def _at_meta(call: Call) -> Any:
     return call.operator.redispatch(
         DENSE_KEYS["meta"], *given[: signature.n_positional], **signature.keywords_of(given)
     )
+
+
+def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
+    """There are no bytes to compare on meta, but whatever is written to counts a version."""
+    written = {x._get_storage() for argument, _, x in metas.named() if argument.is_write}
+    for argument, what, x in metas.named():
+        if x._version != before[x] and x._get_storage() not in written:
+            raise errors.opcheck_found(
+                metas.operator, f"the Meta kernel writes to {what}, which the schema does not say",
+                f"make the result from the sizes of '{argument.name}', and leave it as it is",
+            )  # fmt: skip
 
 
 def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:

@@ -32,7 +32,7 @@ def check(call: Call) -> None:
         here = [b for b in before if b.storage is storage]
         if was is not None and storage.nbytes == was.size:
             _check_writes(call, here, was, host_bytes(storage))
-    _check_results(call, result)
+    check_results(call, result)
 
 
 class _Before:
@@ -107,7 +107,11 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
 # --- results -------------------------------------------------------------------------------------------
 
 
-def _check_results(call: Call, result: Any) -> None:
+def check_results(call: Call, result: Any, whose: str = "result") -> None:
+    """Raise if results are arguments, or share memory, where the schema does not say so.
+
+    whose: what a result is called in the message.
+    """
     returns = call.operator.schema.returns
     seen: list[tuple[Tensor, str, frozenset[str]]] = []
     for argument, what, x in call.named():
@@ -116,7 +120,7 @@ def _check_results(call: Call, result: Any) -> None:
         mine = _sets(returned.type)
         if returned.is_write and not any(value is x and mine & sets for x, _, sets in seen):
             raise errors.opcheck_found(
-                call.operator, f"result {number} is not the argument that its schema says it is",
+                call.operator, f"{whose} {number} is not the argument that its schema says it is",
                 "return the argument itself",
             )  # fmt: skip
         for y in tensors_of(value):
@@ -124,10 +128,10 @@ def _check_results(call: Call, result: Any) -> None:
                 if not (mine & sets or "*" in mine | sets and mine and sets) and _share(x, y):
                     how = f"is {what} itself" if x is y else f"shares the memory of {what}"
                     raise errors.opcheck_found(
-                        call.operator, f"result {number} {how}, which its schema does not say",
+                        call.operator, f"{whose} {number} {how}, which its schema does not say",
                         "return a clone, or declare the alias with schema=",
                     )  # fmt: skip
-            seen.append((y, f"result {number}", mine))
+            seen.append((y, f"{whose} {number}", mine))
 
 
 def _sets(type: Type) -> frozenset[str]:
@@ -138,9 +142,7 @@ def _share(x: Tensor, y: Tensor) -> bool:
     """True if two tensors are one, are of one storage, or reach over common addresses."""
     if x is y or x._get_storage() is y._get_storage():
         return True
-    if x._device is not y._device or not x.numel() or not y.numel():
+    if x._device is not y._device or x.is_meta or not x.numel() or not y.numel():
         return False
     a, b = x.data_ptr(), y.data_ptr()
-    if not a or not b:  # on meta
-        return False
     return a < b + y._geometry.extent * y.itemsize and b < a + x._geometry.extent * x.itemsize

@@ -18,7 +18,7 @@ from gputensor.core import errors
 from gputensor.dispatch import backend_select, dispatcher
 from gputensor.kernels import stub
 
-from .devices import Runtime
+from .devices import Runtime, runs
 
 
 @pytest.fixture
@@ -30,6 +30,29 @@ def runtime() -> Runtime:
 def acme(runtime: Runtime) -> Iterator[Any]:
     with gt.backend.register("acme", "PrivateUse2", runtime=runtime) as device:
         yield device
+
+
+def test_generators_of_the_device() -> None:
+    with gt.backend.register("acme", runtime=Runtime()) as device:
+        device.register_stub("random", runs(lambda op, out, seed, first: out.fill(seed + first)), "uniform")
+        made = gt.Generator(device="acme")
+        assert str(made.device) == "acme:0" and made.manual_seed(7).initial_seed() == 7
+        x = gt.empty(4, device="acme")
+        assert x.uniform_(generator=made).cpu().tolist() == [7] * 4
+        assert x.uniform_(generator=made).cpu().tolist() == [8] * 4
+        state = made.get_state()
+        assert x.uniform_(generator=made).cpu().tolist() == [9] * 4
+        made.set_state(state)
+        assert x.uniform_(generator=made).cpu().tolist() == [9] * 4
+        gt.acme.manual_seed(30)
+        assert gt.acme.initial_seed() == 30 and gt.rand(1, device="acme").item() == 30
+        gt.acme.manual_seed_all(50)
+        assert [gt.rand(1, device=f"acme:{n}").item() for n in (0, 1)] == [50, 50]
+        with pytest.raises(errors.DeviceError, match="'generator' must be of a device of type acme .got cpu"):
+            x.uniform_(generator=gt.Generator())
+        assert x.cpu().tolist() == [9] * 4
+    gt.manual_seed(3)
+    assert gt.initial_seed() == 3
 
 
 def matrix(device: str = "acme") -> Any:

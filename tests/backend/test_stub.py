@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gputensor as gt
+from gputensor._generated import register as _register
 from gputensor.core import errors
 from gputensor.kernels import stub
 
@@ -155,6 +157,7 @@ def test_a_stub_for_some_ops_leaves_the_others(acme: Any) -> None:
     acme.register_stub("binary", runs(binary), "add", "mul")
     assert acme.has_native("aten::add.out") and acme.has_native("aten::mul_.Tensor")
     assert not acme.has_native("aten::sub.Tensor")
+    assert acme.has_native("add.out") and not acme.has_native("abs")  # names as in `impl`
     with pytest.raises(errors.DispatchError, match="sub: no kernel"):
         to(gt.ones(2)) - 1
 
@@ -205,7 +208,43 @@ def test_a_family_that_is_not_there_is_refused() -> None:
         gt.backend.register_stub("acme", "unarry", lambda op, plan: stub.nothing)
 
 
-def test_declared_families() -> None:
+@pytest.mark.parametrize("family", [f for f in stub.families()])
+def test_an_op_that_is_not_there_is_refused(acme: Any, family: str) -> None:
+    """Else a misspelt one would be registered and never asked for."""
+    for register in (acme.register_stub, partial(gt.backend.register_stub, "acme")):
+        with pytest.raises(errors.GpuTensorError, match=f"'ops' must be of family '{family}', which has "):
+            register(family, lambda op, plan: stub.nothing, "nosuch")
+    for op in stub.ops_of(family):
+        acme.register_stub(family, lambda op, plan: stub.nothing, op).remove()
+
+
+def test_every_op_that_native_code_asks_for_can_be_registered(acme: Any) -> None:
+    for family, entries in _register.further.items():
+        if family in stub.families() and family not in ("copy", "fill", "random", "loss"):
+            named = {loop or operator.short_name.rstrip("_") for operator, loop, _, _ in entries}
+            assert named <= stub.ops_of(family), family
+
+
+@pytest.mark.parametrize("device_type", ["cpu", "meta", "nosuch", None])
+def test_a_device_type_without_stubs_is_refused(device_type: Any) -> None:
+    with pytest.raises(errors.GpuTensorError, match="'device_type' must be one of cuda"):
+        gt.backend.register_stub(device_type, "unary", lambda op, plan: stub.nothing)
+
+
+def test_what_binds_must_be_a_function_and_return_one(acme: Any) -> None:
+    with pytest.raises(errors.ArgumentTypeError, match="'bind_op' must be a function"):
+        acme.register_stub("unary", 3)
+
+    def forgot(op: str, plan: Any) -> None:
+        lambda index, operands, scalars: None  # noqa: B018
+
+    acme.register_stub("unary", forgot, "abs")
+    x = to(gt.ones(2))
+    with pytest.raises(errors.DispatchError, match="abs: the stub '.*forgot' .* must return a function .got None"):
+        x.abs()
+
+
+def test_declared_families(acme: Any) -> None:
     gelu = gt.backend.declare_stub("gelu")
     try:
         with pytest.raises(errors.RegistrationError, match="'family' must be new"):

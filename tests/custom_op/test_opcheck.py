@@ -197,6 +197,29 @@ def test_shapes_that_do_not_come(place: str, fake: Any, said: str) -> None:
     assert list(found) == ["test_faketensor"] and said in found["test_faketensor"]
 
 
+def same_values(x: Tensor) -> Tensor:
+    return through_numpy(lambda a: a, x)
+
+
+def _writes_input(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x.new_empty(x.shape)
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        (lambda x: x, "the Meta kernel's result 0 is 'x' itself"),
+        (lambda x: x.view(2, 3), "the Meta kernel's result 0 shares the memory of 'x'"),
+        (_writes_input, "the Meta kernel writes to 'x'"),
+        (lambda x: (x.t_(), x.t_(), x.zero_(), x.new_empty(2, 3))[-1], "the Meta kernel writes to 'x'"),
+    ],
+)
+def test_a_fake_kernel_that_returns_or_writes_its_input(fake: Any, said: str) -> None:
+    op = custom(same_values, fake=fake)
+    assert said in failures(op, grid())["test_faketensor"]
+
+
 def test_another_number_of_results() -> None:
     def parts(x: Tensor) -> list[Tensor]:
         return [x * 1, x * 2]
@@ -310,6 +333,44 @@ def test_a_kernel_of_single_precision_is_checked_as_it_is() -> None:
             for x in (grid(grad=True), grid().double().requires_grad_(), gt.ones(2, 3, requires_grad=True)):
                 if x.dtype is gt.float32 or not refuses:
                     assert ("test_gradcheck" in failures(single, x)) is not is_right
+
+
+_STEP = (lambda a: np.where(a > 0, 2 * a + 1, a), lambda a: np.where(a > 0, 2, 1))
+_RELU = (lambda a: np.maximum(a, 0), lambda a: a > 0)
+_SQRT = (np.sqrt, lambda a: 0.5 / np.sqrt(a))
+_FLOOR = (np.floor, np.zeros_like)
+_FINE_GRID = (lambda a: np.round(a * 1e4) / 1e4, np.zeros_like)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("function", "wrong"),
+    [
+        (_STEP, lambda a: np.where(a > 0, 3, 1)), (_STEP, lambda a: np.where(a > 0, 2, 7)),
+        (_RELU, lambda a: 1.5 * (a > 0)), (_SQRT, lambda a: 0.7 / np.sqrt(a)), (_FLOOR, np.ones_like),
+        (_FINE_GRID, None), ((np.abs, np.sign), lambda a: 2 * np.sign(a)),
+    ],
+)  # fmt: skip
+def test_jumps_corners_and_poles_among_the_elements_hide_nothing(
+    function: Any, wrong: Any, dtype: Any
+) -> None:
+    """Differences say nothing of the elements at 0; what is wrong with the others is found."""
+    forward, right = function
+
+    def applied(x: Tensor) -> Tensor:
+        return through_numpy(lambda a: forward(a).astype(a.dtype), x)
+
+    x = gt.from_numpy(np.array([0, 0, 0.3, 1, 2], dtype)).requires_grad_()
+    for backward, is_right in ((right, True), (wrong, False)):
+        if backward is None:
+            continue
+        op = custom(applied)
+        op.register_autograd(
+            lambda ctx, g, backward=backward: g * through_numpy(lambda a: backward(a).astype(a.dtype), ctx.x),
+            setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0].detach()),
+        )
+        found = failures(op, x)
+        assert (found == {}) if is_right else "is not that of the function" in found["test_gradcheck"]
 
 
 def test_a_random_operator_is_told_so() -> None:

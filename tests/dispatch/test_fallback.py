@@ -189,6 +189,23 @@ def test_as_kernel_of_one_operator(ops: Any, lib: Library) -> None:
 # --- not implemented --------------------------------------------------------------------------------
 
 
+def test_kernels_that_we_bring_know_how_they_are_called(lib: Library) -> None:
+    """Nobody says boxed=True for them; their users cannot know."""
+    lib.define("g(Tensor x) -> Tensor")
+    lib.impl("g", lambda x: gt.from_numpy(x.detach().numpy() * 2), "CPU")
+    lib.impl("g", fallback.not_implemented, "Meta")
+    lib.impl("g", fallback.autograd_not_implemented, "Autograd")
+    operator = getattr(gt.ops, lib.ns).g
+    y = operator(gt.ones(2).requires_grad_())
+    with pytest.warns(errors.FallbackWarning, match="g: backward came to a result"):
+        y.sum().backward()
+    with pytest.raises(errors.DispatchError, match="Meta"):
+        operator(gt.ones(2, device="meta"))
+    with library("IMPL", "_") as wide:
+        wide.fallback(fallback.not_implemented, "XLA")
+        assert gt.dispatch.has_backend_fallback("XLA")
+
+
 def test_not_implemented_names_operator_and_key(lib: Library) -> None:
     lib.define("f(Tensor x) -> Tensor")
     lib.impl("f", lambda x: x, "CPU")

@@ -11,6 +11,7 @@ from gputensor import dispatch
 from gputensor.core import errors
 from gputensor.dispatch import keys
 from gputensor.dispatch.keys import KeySet, key_set
+from gputensor.library import Library, fallthrough_kernel
 
 
 def test_functionalities_are_in_pytorchs_order() -> None:
@@ -94,6 +95,27 @@ def test_aliases_expand_as_in_pytorch() -> None:
 def test_is_alias_key() -> None:
     assert dispatch.is_alias_key("Autograd") and dispatch.is_alias_key("CompositeImplicitAutograd")
     assert not dispatch.is_alias_key("AutogradCPU")
+
+
+def test_is_included_in_alias() -> None:
+    """Source: torch._C._dispatch_is_included_in_alias, asked for the run-time keys of both."""
+    included = dispatch.is_included_in_alias
+    assert included("AutogradCPU", "Autograd") and included("AutogradOther", "CompositeImplicitAutograd")
+    assert included("QuantizedCPU", "CompositeExplicitAutograd") and included("CPU", "CPU")
+    assert not included("CPU", "Autograd") and not included("CUDA", "CPU")
+    assert not included("SparseCPU", "CompositeExplicitAutogradNonFunctional")
+    assert not included("ADInplaceOrView", "CompositeImplicitAutograd")
+
+
+def test_has_backend_fallback() -> None:
+    has = dispatch.has_backend_fallback
+    assert has("ADInplaceOrView") and has("AutogradCPU") and has("Conjugate") and not has("CPU")
+    with Library("_", "IMPL") as wide:
+        wide.fallback(fallthrough_kernel, "XLA")
+        assert has("XLA")
+    assert not has("XLA")
+    with pytest.raises(errors.ArgumentError, match="Autograd"):
+        has("Autograd")
 
 
 def test_an_unknown_key_is_named_with_its_neighbour() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .base import (
@@ -234,6 +235,18 @@ def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
 def no_stub(family: str, op: str, device_type: str) -> DispatchError:
     return DispatchError(
         f"{op}: no kernel of family '{family}' for device type '{device_type}' (register one with register_stub)"
+    )
+
+
+def no_op_of_family(family: str, op: str, known: Iterable[str]) -> GpuTensorError:
+    return must("register_stub", "ops", f"be of family '{family}', which has {', '.join(sorted(known))}", op)
+
+
+def bound_nothing(family: str, op: str, device_type: str, bind_op: Any, got: Any) -> DispatchError:
+    name = getattr(bind_op, "__qualname__", type(bind_op).__name__)
+    return DispatchError(
+        f"{op}: the stub '{name}' of family '{family}' for device type '{device_type}' must return a function "
+        f"(got {describe(got)})"
     )
 
 

@@ -31,6 +31,8 @@ LOOPS = {
     "any": np.logical_or.reduce,
 }
 
+OPS = (*LOOPS, "mean", "sum")
+
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray.

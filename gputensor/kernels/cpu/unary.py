@@ -19,6 +19,7 @@ LOOPS = {
     "neg": np.negative,
     "sqrt": np.sqrt,
 }
+OPS = (*LOOPS, "relu")
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:

@@ -14,6 +14,8 @@ from ...core.dtype import FLOATING, bool_, dtype
 from . import cast
 from .pointwise import Input, Loop
 
+OPS = ("where",)
+
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(condition, a, b, out=None)` for these dtypes."""
