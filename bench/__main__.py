@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
+from gputensor.runtime import files
 
 from . import compare as comparison
 from . import peers, readme
@@ -186,7 +187,7 @@ def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{stem}.md"
-    page.write_text(f"{_module(data).report(data)}\n\n{readme.origin(data, f'{stem}.json')}\n", encoding="utf-8")
+    files.write_text(page, f"{_module(data).report(data)}\n\n{readme.origin(data, f'{stem}.json')}\n")
     print(f"written: {page}", file=sys.stderr)
     try:
         paths = plots.draw(data, folder)

@@ -9,6 +9,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from gputensor.runtime import files
+
 from . import tables
 
 INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
@@ -55,7 +57,8 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
             title = paint(axes, data, [(rows[n], case) for n, case in enumerate(data["cases"])])
             _words(figure, axes, data, title, height)
             paths.append(folder / f"{stem}-{name}.png")
-            figure.savefig(paths[-1], dpi=160)
+            with files.whole(paths[-1]) as file:
+                figure.savefig(file, format="png", dpi=160)
             plt.close(figure)
     return paths
 

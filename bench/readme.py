@@ -16,6 +16,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from gputensor.runtime import files
+
 from . import record as records
 from . import tables
 
@@ -94,5 +96,5 @@ def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool
         return match[1] + block(match[2], folder, page) + match[4]
 
     made = _BLOCK.sub(fresh, text)
-    page.write_text(made, encoding="utf-8")
+    files.write_text(page, made)
     return made != text

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gputensor.runtime import files
+
 SCHEMA_PATH = Path(__file__).with_name("record.schema.json")
 JSON_VERSION = {"major": 1, "minor": 0, "patch": 0, "string": "1.0.0"}
 OURS = "gputensor"
@@ -88,7 +90,7 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
 def write(record: dict[str, Any], path: Path) -> None:
     check(record)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    files.write_text(path, json.dumps(record, indent=1) + "\n")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ bits), complex, dtype, device.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import IO, TYPE_CHECKING, Any
@@ -26,10 +27,11 @@ from .core import dtype as dtypes
 from .core import errors
 from .core.device import CPU, META, device
 from .core.dtype import dtype
-from .core.geometry import Size, geometry
+from .core.geometry import Size, geometry, unholdable
 from .dispatch import backend_select
 from .dispatch.backend_select import TENSOR_KEYS
 from .pickling import check_hooks, host_bytes, in_memory, storage_from
+from .runtime import files
 from .storage import Storage, allocate_storage
 from .tensor import Tensor, from_storage
 
@@ -42,6 +44,8 @@ _HEADER = "header.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal files
 _DTYPES = {d.name: d for d in dtypes.ALL}
 _LARGEST = 1 << 63
+# What a header may have, so that a small file cannot fill the memory with Python objects.
+_MOST_HEADER_BYTES = 64 << 20
 
 
 # --- save ---------------------------------------------------------------------------------------
@@ -50,12 +54,17 @@ _LARGEST = 1 << 63
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write tensors, numbers, strings, and lists, tuples and dicts of them to a file.
 
-    A file that a name is given for appears whole or not at all. Tensors that require grad will again,
-    as leaves; gradients, history, hooks (with a warning) and the class of a subclass are left out.
+    A file that a name is given for appears whole or not at all and keeps its mode; a symbolic link
+    stays, and what it points to is replaced. Tensors that require grad will again, as leaves;
+    gradients, history, hooks (with a warning) and the class of a subclass are left out.
     Raises: ArgumentTypeError for anything else, naming where in `obj` it is.
     """
     writer = _Writer()
-    value = writer.encode(obj, "obj")
+    try:
+        value = writer.encode(obj, "obj")
+    except RecursionError:
+        got = errors.Got(f"a deep {type(obj).__name__}")
+        raise errors.must("save", "obj", "be nested less deeply", got) from None
     header = {
         "format": FORMAT, "version": VERSION, "byteorder": sys.byteorder,
         "storages": [{"nbytes": s.nbytes, "device": str(s.device)} for s in writer.storages],
@@ -64,24 +73,30 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     if hasattr(f, "write"):
         _write(f, header, writer.storages)  # type: ignore[arg-type]
         return
-    path = os.fspath(f)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            _write(file, header, writer.storages)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with files.whole(_path("save", f)) as file:
+        _write(file, header, writer.storages)
+
+
+def _path(op: str, f: Any) -> str | bytes:
+    if isinstance(f, (str, bytes, os.PathLike)):
+        return os.fspath(f)
+    kind = errors.ArgumentTypeError
+    raise errors.must(op, "f", "be a path or an open binary file", errors.Got(type(f).__name__), kind=kind)
 
 
 def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> None:
     import json
     import zipfile
 
+    text = json.dumps(header, allow_nan=False).encode()
+    if len(text) > _MOST_HEADER_BYTES:
+        got = f"{len(text) >> 20} MiB without its tensors' elements"
+        rule = f"take at most {_MOST_HEADER_BYTES >> 20} MiB besides tensors"
+        raise errors.must(
+            "save", "obj", rule, errors.Got(got), remedy="turn long lists of numbers into tensors"
+        )
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(zipfile.ZipInfo(_HEADER, _EPOCH), json.dumps(header, allow_nan=False))
+        archive.writestr(zipfile.ZipInfo(_HEADER, _EPOCH), text)
         for number, storage in enumerate(storages):
             if storage.device is not META:
                 with archive.open(
@@ -184,27 +199,43 @@ def load(
     them back where they were.
     Raises: FileFormatError for a file that is damaged, cut short or not of this format.
     """
+    if hasattr(f, "read"):
+        return _load(f, getattr(f, "name", None), map_location)  # type: ignore[arg-type]
+    name = _path("load", f)
+    with open(name, "rb") as file:
+        return _load(file, os.fsdecode(name), map_location)
+
+
+def _load(file: IO[bytes], name: Any, map_location: Any) -> Any:
+    import struct
     import zipfile
 
     try:
-        with zipfile.ZipFile(f) as archive:
+        with zipfile.ZipFile(file) as archive:
             header = _read_header(archive)
             return _Reader(archive, header, map_location).value()
     except (
-        zipfile.BadZipFile, _Damaged, EOFError, LookupError, TypeError, ValueError, RuntimeError,
-        AttributeError, OverflowError,
+        zipfile.BadZipFile, struct.error, _Damaged, EOFError, LookupError, TypeError, ValueError,
+        RuntimeError, AttributeError, OverflowError, OSError,
     ) as error:  # fmt: skip
-        if isinstance(error, errors.GpuTensorError):
+        if isinstance(error, errors.GpuTensorError):  # about devices, and what the caller gave
             raise
-        name = getattr(f, "name", None) if hasattr(f, "read") else os.fspath(f)
+        # What a lying archive has zipfile seek to; other failures of the file are the system's.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None
 
 
 def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     import json
 
-    if _HEADER not in archive.NameToInfo:
+    entry = archive.NameToInfo.get(_HEADER)
+    if entry is None:
         raise _Damaged(f"there is no {_HEADER} in it")
+    if entry.compress_type != 0 or entry.compress_size != entry.file_size:
+        raise _Damaged(f"its {_HEADER} is not stored as it is")
+    if entry.file_size > _MOST_HEADER_BYTES:
+        raise _Damaged(f"its {_HEADER} has {entry.file_size} bytes")
     header = json.loads(archive.read(_HEADER))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise _Damaged("its header is another format's")
@@ -214,6 +245,10 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
         )
     if header["byteorder"] != sys.byteorder:
         raise _Damaged(f"its bytes are in {header['byteorder']}-endian order")
+    # Entries may overlap, so each can be within the file and all of them much larger.
+    nbytes = [_natural("nbytes", s["nbytes"]) for s in header["storages"] if s["device"] != "meta"]
+    if sum(nbytes) > archive.start_dir:
+        raise _Damaged(f"its storages have {sum(nbytes)} bytes, and the file {archive.start_dir}")
     return header
 
 
@@ -225,7 +260,7 @@ class _Reader:
         self._storages: dict[int, Storage] = {}
         self._tensors: dict[int, Tensor] = {}
         self._decoders = {
-            "tensor": self._tensor, "dict": self._dict, "float": float, "device": device,
+            "tensor": self._tensor, "dict": self._dict, "float": float, "device": _device,
             "tuple": lambda items: tuple([self._decode(v) for v in items]),
             "int": lambda text: int(text, 16), "dtype": _DTYPES.__getitem__,
             "complex": lambda parts: complex(*[self._decode(p) for p in parts]),
@@ -259,8 +294,9 @@ class _Reader:
                 _naturals("strides", described["strides"]),
             )
             offset = _natural("offset", described["offset"])
-            if len(sizes) != len(strides):
-                raise _Damaged(f"tensor {number} has {len(sizes)} sizes and {len(strides)} strides")
+            wrong = unholdable(sizes, strides, element.itemsize)
+            if wrong:
+                raise _Damaged(f"tensor {number} has {wrong}")
             shape = geometry(sizes, strides, element)
             if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
                 raise _Damaged(f"tensor {number} reaches beyond its storage")
@@ -316,8 +352,20 @@ class _Reader:
         wanted = self._map
         if isinstance(wanted, dict):
             wanted = wanted.get(saved_on)
-        place = device(saved_on if wanted is None else wanted)
+        if wanted is None:
+            try:
+                place = _device(saved_on)
+            except errors.ArgumentError as error:  # of a device that is not registered here
+                raise errors.cannot_load_to(saved_on, error) from None
+        else:
+            place = device(wanted)
         return place if place.index is not None else backend_select.resolve(place)
+
+
+def _device(text: Any) -> device:
+    if type(text) is not str:
+        raise _Damaged(f"a device is {text!r}")
+    return device(text)
 
 
 def _natural(what: str, value: Any) -> int:

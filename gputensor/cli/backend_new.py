@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gputensor.backend import BACKENDS, check_name
 from gputensor.core import errors
+from gputensor.runtime.files import write_text
 
 from .output import FINE, Arguments, Refusal, print_json
 
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     for path, text in render(name, arguments.key).items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        write_text(target, text)
         written.append(str(target))
     if arguments.json:
         print_json({"name": name, "key": arguments.key, "files": written})

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gputensor.runtime import files
+
 from .output import Refusal
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
@@ -104,6 +106,8 @@ def write(path: Path, image: np.ndarray) -> None:
     from PIL import Image
 
     try:
-        Image.fromarray(np.ascontiguousarray(image)).save(path)
+        form = Image.registered_extensions()[path.suffix.lower()]
+        with files.whole(path) as file:
+            Image.fromarray(np.ascontiguousarray(image)).save(file, format=form)
     except OSError as error:
         raise Refusal(f"'--output' must be writable (got {_first_line(error)})") from None

@@ -120,6 +120,33 @@ def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
     return _interned.setdefault((sizes, strides, element), Geometry(sizes, strides, element))
 
 
+MOST_DIMS = 64
+_MOST_BYTES = (1 << 63) - 1
+
+
+def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
+    """What keeps a layout from outside from being a tensor's, "" if nothing does.
+
+    sizes and strides are ints of any value, strides in elements. Bounds are NumPy's: no address
+    within the layout, and no count of its bytes, is beyond 63 bits.
+    """
+    if len(sizes) != len(strides):
+        return f"{len(sizes)} sizes and {len(strides)} strides"
+    if len(sizes) > MOST_DIMS:
+        return f"{len(sizes)} dimensions"
+    nbytes = extent = itemsize
+    for size, stride in zip(sizes, strides):
+        if size < 0:
+            return f"sizes {sizes}"
+        if stride < 0:
+            return f"strides {strides}"
+        nbytes *= max(size, 1)
+        extent += max(size - 1, 0) * stride * itemsize
+    if nbytes > _MOST_BYTES:
+        return f"sizes {sizes}"
+    return f"strides {strides}" if max(extent, *strides, 0) > _MOST_BYTES else ""
+
+
 def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
     """The row-major geometry of `sizes`."""
     known = _contiguous.get((sizes, element))

@@ -1,0 +1,222 @@
+"""Files that appear whole or not at all, folders of this process, and what killed processes left.
+
+Everything that gputensor writes to disk goes through `whole`. It knows no format and no tensor.
+
+Note [Whole files]
+What is written goes to a file of its own, made exclusively in the folder of the target, and takes
+the target's name when it is complete. Whoever reads sees the old content or the new, whichever
+threads and processes write at once. The target is what a symbolic link points to; its mode and,
+where the system allows, its owner stay. While a temporary is written its writer holds a lock on it,
+so one that is old and free belongs to nobody: the next writer to that folder removes it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import IO
+
+# Older than this, a temporary that nobody holds is a leftover; a writer holds its own at once.
+STALE_S = 3600.0
+_BEFORE, _BEHIND = ".gputensor-", ".tmp"
+_LOCK = "gputensor.lock"
+
+_swept: set[str] = set()
+_own: tuple[int, str, int] | None = None  # process, folder, lock
+
+
+@contextlib.contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write to, which is at `path` once the block ends well and nowhere if it does not.
+
+    It is on the disk, too, when the block is left. See Note [Whole files].
+    Raises: OSError naming `path`, also where its folder cannot be written.
+    """
+    given = os.fsdecode(path)
+    target = os.path.realpath(given)
+    try:
+        old = os.stat(target)
+    except FileNotFoundError:
+        old = None
+    if old is not None and not stat.S_ISREG(old.st_mode):  # /dev/stdout, a pipe; a folder raises
+        with open(target, "wb") as file:
+            yield file
+        return
+    if old is not None:
+        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # may it be written at all
+    try:
+        temporary, file = _temporary(os.path.dirname(target), 0o666 if old is None else old.st_mode)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, given) from None
+    with _replacing(temporary, file, target):
+        yield file
+        if old is not None:
+            _keep(file.fileno(), old)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(os.path.dirname(target))
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Like `Path.write_text` in UTF-8, whole or not at all."""
+    with whole(path) as file:
+        file.write(text.encode())
+
+
+def place(path: str, data: bytes, mode: int) -> None:
+    """Put a file of that mode at `path` itself, also where a link is; for what can be made again.
+
+    It waits for no disk: what a crash loses of it must be told by its content.
+    """
+    temporary, file = _temporary(os.path.dirname(path), mode)
+    with _replacing(temporary, file, path):
+        os.fchmod(file.fileno(), mode)
+        file.write(data)
+
+
+@contextlib.contextmanager
+def _replacing(temporary: str, file: IO[bytes], target: str) -> Iterator[None]:
+    try:
+        with file:
+            yield
+            file.flush()
+            os.replace(temporary, target)  # before the lock goes
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _temporary(folder: str, mode: int) -> tuple[str, IO[bytes]]:
+    if folder not in _swept:
+        _swept.add(folder)
+        sweep(folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    while True:
+        path = os.path.join(folder, f"{_BEFORE}{os.urandom(8).hex()}{_BEHIND}")
+        try:
+            descriptor = os.open(path, flags, mode & 0o666)
+        except FileExistsError:
+            continue
+        _lock(descriptor)
+        return path, os.fdopen(descriptor, "wb")
+
+
+def _keep(descriptor: int, old: os.stat_result) -> None:
+    """Give a file the owner and the mode of another, and nobody rights that he did not have."""
+    new, mode = os.fstat(descriptor), stat.S_IMODE(old.st_mode) & 0o777
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+        except OSError:
+            try:
+                os.fchown(descriptor, -1, old.st_gid)
+            except OSError:  # another group has it now, which gets what everybody has
+                mode = mode & 0o707 | (mode & 0o007) << 3
+    os.fchmod(descriptor, mode)
+
+
+def _sync_folder(folder: str) -> None:
+    """The name is on the disk as well; some file systems know no such request."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # a folder may be written without being read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+# --- what nobody holds --------------------------------------------------------------------------
+
+
+def sweep(folder: str) -> int:
+    """Remove the temporaries of writers that were killed; returns how many."""
+    return sum(_remove_if_left(path) for path in temporaries(folder))
+
+
+def temporaries(folder: str) -> list[str]:
+    """The files in a folder that are being written, or were."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    found = [n for n in names if n.startswith(_BEFORE) and n.endswith(_BEHIND)]
+    return [os.path.join(folder, n) for n in found]
+
+
+def _remove_if_left(path: str) -> bool:
+    try:
+        if not _is_left(path, os.lstat(path)):
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+def _is_left(path: str, status: os.stat_result) -> bool:
+    """Whether a file is ours, old, and held by no process."""
+    if not stat.S_ISREG(status.st_mode) or time.time() - status.st_mtime < STALE_S:
+        return False
+    if status.st_uid != os.geteuid():
+        return False
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _lock(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks removes nothing
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# --- a folder of this process -------------------------------------------------------------------
+
+
+def own_folder() -> str:
+    """A folder that only this process's user may enter; it goes with the process.
+
+    The first one of a process removes those of processes that were killed.
+    """
+    global _own
+    if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's
+        _sweep_folders(tempfile.gettempdir())
+        folder = tempfile.mkdtemp(prefix="gputensor-")
+        lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _lock(lock)
+        _own = os.getpid(), folder, lock
+        atexit.register(_remove_own, *_own)
+    return _own[1]
+
+
+def _remove_own(process: int, folder: str, lock: int) -> None:
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep_folders(parent: str) -> None:
+    for name in os.listdir(parent):
+        if name.startswith("gputensor-"):
+            folder = os.path.join(parent, name)
+            lock = os.path.join(folder, _LOCK)
+            with contextlib.suppress(OSError):  # of another user, or gone meanwhile
+                if not os.path.islink(folder) and _is_left(lock, os.lstat(lock)):
+                    shutil.rmtree(folder, ignore_errors=True)
