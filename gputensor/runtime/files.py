@@ -17,9 +17,7 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import IO
@@ -196,6 +194,8 @@ def own_folder() -> str:
 
     The first one of a process removes those of processes that were killed.
     """
+    import tempfile  # with shutil 5 ms that `import gputensor` does without
+
     global _own
     if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's
         _sweep_folders(tempfile.gettempdir())
@@ -209,7 +209,13 @@ def own_folder() -> str:
 
 def _remove_own(process: int, folder: str, lock: int) -> None:
     if process == os.getpid():
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_tree(folder)
+
+
+def _remove_tree(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep_folders(parent: str) -> None:
@@ -219,4 +225,4 @@ def _sweep_folders(parent: str) -> None:
             lock = os.path.join(folder, _LOCK)
             with contextlib.suppress(OSError):  # of another user, or gone meanwhile
                 if not os.path.islink(folder) and _is_left(lock, os.lstat(lock)):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    _remove_tree(folder)
