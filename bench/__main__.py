@@ -1,7 +1,7 @@
-"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD [NEW]`, `report FILE`, `env`.
+"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD [NEW]`, `merge PART…`, `report FILE`, `env`.
 
-`run` prints a Markdown table; with --out it writes a record (`record.schema.json`), the table and,
-with matplotlib, plots. Exit status: 0 fine, 1 a budget is missed (only with --check), a case is
+`run` prints a Markdown table; with --out it writes a record (`record.schema.json`) after every case,
+and at the end the table and, with matplotlib, plots. Exit status: 0 fine, 1 a budget is missed (only with --check), a case is
 slower (--fail-on slow), a build is told apart from itself, a record is not for publication, a figure
 is impossible or a result is wrong, 2 bad input, 3 device absent, 4 not comparable.
 """
@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
-from gputensor.runtime import files
+from gputensor.runtime import carried, files
 
 from . import compare as comparison
-from . import peers, readme
+from . import peers, readme, timing
 from . import record as records
 from .environment import environment
 from .places import WrongResult
 
-BENCHMARKS = ("dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "emulator")
+BENCHMARKS = (
+    "dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "operators", "memcpy", "emulator",
+)  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
 
@@ -46,6 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     compare.add_argument("new", type=Path, nargs="?", help="without it: OLD's two measurements of one build")
     compare.add_argument("--fail-on", choices=("slow",), help="exit 1 where a case is SLOW")
     compare.add_argument("--tolerance", type=float, default=comparison.TOLERANCE)
+    merge = commands.add_parser("merge", help="one record of several parts of a benchmark")
+    merge.add_argument("parts", type=Path, nargs="+")
+    merge.add_argument("--out", type=Path, required=True, help="folder for the record, the table and the plots")
     report = commands.add_parser("report", help="print the table of a record")
     report.add_argument("record", type=Path)
     report.add_argument("--out", type=Path, help="folder for the table and PNGs of it")
@@ -58,6 +63,8 @@ def main(argv: list[str] | None = None) -> int:
             return _report(args)
         if args.command == "compare":
             return _compare(args)
+        if args.command == "merge":
+            return _merge(args)
         place = gt.device(args.device)
         if args.command == "env":
             print(json.dumps(environment(str(place)), indent=1))
@@ -152,34 +159,61 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         print(f"bench: {args.benchmark} has no {', '.join(sorted(unknown))} to choose", file=sys.stderr)
         return BAD_INPUT
     around = environment(args.device, argv)  # before the run, whose own load is none of it
+    if args.out is not None and "note" in inspect.signature(module.run).parameters:
+        # What is cut off later leaves a record of the cases that it has done.
+        options["note"] = lambda data: _write(data, _completed(around, data, args), args.out)
     try:
         data = module.run(args.device, **options)
     except WrongResult as error:
         print(f"bench: {error}", file=sys.stderr)
         return MISSED
-    around["versions"] |= peers.versions()  # some peers are imported when they are needed
     print(module.report(data))
     impossible = module.impossible(data) if hasattr(module, "impossible") else []
     for sentence in impossible:
         print(f"bench: impossible: {sentence}", file=sys.stderr)
-    if args.scale not in (None, 1) or args.cases or args.rounds:
-        around["missing"].append("the whole benchmark (--scale, --cases or --rounds)")
-    if impossible:
-        around["missing"].append("figures that memory allows")
+    failed = data.get("failed", {})
+    for name, reason in failed.items():
+        print(f"bench: no figures: {name}: {reason}", file=sys.stderr)
     if args.out is not None:
-        _write(data, around, args.out)
+        path = _write(data, _completed(around, data, args), args.out)
+        print(f"written: {path}", file=sys.stderr)
+        _write_report(records.read(path), path.stem, args.out)
     missed = module.failures(data)
     for sentence in missed:
         print(f"budget missed: {sentence}", file=sys.stderr)
-    return MISSED if impossible or missed and args.check else FINE
+    return MISSED if failed or impossible or missed and args.check else FINE
 
 
-def _write(data: dict[str, Any], around: dict[str, Any], out: Path) -> None:
-    record = records.build(data, around)
-    path = out / f"{data['benchmark']}-{gt.device(around['device']).type}.json"
-    records.write(record, path)
+def _completed(around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """The environment with what only a run shows: what it imported, and what its record lacks."""
+    made = around | {"versions": around["versions"] | peers.versions()}  # some are imported when needed
+    if "gpu" in made:
+        made["gpu"] = made["gpu"] | {"carried_cubins": carried.used()}
+    lacking = []
+    if args.scale not in (None, 1):
+        lacking.append("full sizes (--scale)")
+    if args.rounds is not None and args.rounds < timing.LEAST_ROUNDS:
+        lacking.append(f"{timing.LEAST_ROUNDS} rounds of each case (--rounds)")
+    return made | {"missing": [*around["missing"], *lacking, *records.lacking(data, _module(data))]}
+
+
+def _merge(args: argparse.Namespace) -> int:
+    parts = [records.read(path) for path in args.parts]
+    reasons = records.not_mergeable(parts)
+    if reasons:
+        print(f"bench merge: not parts of one record: {'; '.join(reasons)}", file=sys.stderr)
+        return NOT_COMPARABLE
+    data, around = records.merged(parts, _module(parts[0]))
+    path = _write(data, around, args.out)
     print(f"written: {path}", file=sys.stderr)
-    _write_report(record[records.OURS], path.stem, out)
+    _write_report(records.read(path), path.stem, args.out)
+    return FINE
+
+
+def _write(data: dict[str, Any], around: dict[str, Any], out: Path) -> Path:
+    path = out / f"{data['benchmark']}-{gt.device(around['device']).type}.json"
+    records.write(records.build(data, around), path)
+    return path
 
 
 def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 import gputensor as gt
 
-from . import gpu_state, layout_sides, nvml, peers, timing
+from . import gpu_state, graphs, layout_sides, nvml, peers, timing
 from .places import WrongResult
 
 # On the CPU, for every library that has such a setting.
@@ -31,6 +32,13 @@ MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
 # A peer that takes longer for one copy is not measured.
 SLOWEST_S = 2.0
+# Pairs of buffers that take turns on a GPU, at least and at most.
+PAIRS = (3, 256)
+# Of an H200, the largest of those that are known; for where nobody tells.
+L2_BYTES = 60 << 20
+
+T = TypeVar("T")
+Note = Callable[[dict[str, Any]], None]
 
 
 class Skipped(Exception):
@@ -40,8 +48,14 @@ class Skipped(Exception):
 class Session:
     """One run of one benchmark: the device, the peers that are there, and how long to measure."""
 
-    def __init__(self, name: str, device: str, wanted: Iterable[str], rounds: int | None) -> None:
-        self.name, self.device, self.rounds = name, device, rounds
+    def __init__(
+        self, name: str, device: str, wanted: Iterable[str], rounds: int | None,
+        note: Note | None = None,
+    ) -> None:  # fmt: skip
+        """note: called with the data so far after each case, to keep it whatever comes later."""
+        self.name, self.device, self.rounds, self.note = name, device, rounds, note
+        self.cases: list[dict[str, Any]] = []
+        self.failed: dict[str, str] = {}
         self.kind = device.partition(":")[0]
         if self.kind == "cpu":
             gt.set_num_threads(THREADS)
@@ -52,6 +66,27 @@ class Session:
         }
         for peer in self.peers if self.kind == "cpu" else ():
             peers.set_threads(peer, THREADS)
+
+    def each(
+        self, cases: Sequence[T], title: Callable[[T], str], measure: Callable[[T], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Measure all; returns the data of the record. A case that fails costs only itself.
+
+        Raises: the first failure, where every case fails.
+        """
+        first: Exception | None = None
+        for case in timing.progress(cases, title):
+            try:
+                self.cases.append(measure(case))
+            except Exception as error:
+                traceback.print_exc()
+                first = first or error.with_traceback(None)  # which would keep the case's arrays
+                self.failed[title(case)] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            if self.cases and self.note is not None:
+                self.note(self.data())
+        if first is not None and not self.cases:
+            raise first
+        return self.data()
 
     def measure(
         self, place: Any, make: Callable[[str], Any], verify: Callable[[Any, str], None],
@@ -71,16 +106,25 @@ class Session:
                 sides[name] = self._peer(place, make(name), verify, name)
             except Skipped as reason:
                 skipped[name] = str(reason)
-        plain = layout_sides.memcpys(place, moved, buffers(self.kind, moved))
+        pairs = buffers(self.kind, moved, self.device)
+        plain = layout_sides.memcpys(place, moved, pairs)
         sides |= {"again": ours, **plain}
+        clock, bound_by = place.clock, None
+        if place.clock is not None and moved < graphs.BELOW_BYTES:
+            try:
+                sides = graphs.replays(sides, pairs, self.device)
+                clock = lambda side, count: place.clock(side, count) / pairs  # noqa: E731
+            except graphs.NotRecorded as reason:
+                bound_by = f"a launch, since its copies are in no graph ({reason})"
         watch = gpu_state.Watch(_nvml(place), peers.bus_id(self.device))
         rounds, limit_s = MOST[self.kind]
         samples = timing.alternate(
-            list(sides.values()), self.rounds or rounds, ROUND_MS[self.kind], place.finish, place.clock,
+            list(sides.values()), self.rounds or rounds, ROUND_MS[self.kind], place.finish, clock,
             until=None if self.rounds else timing.steady(NOISE, limit_s), is_fair=watch.is_fair,
         )  # fmt: skip
-        verify(ours, "gputensor, afterwards,")
+        verify(sides["gputensor"], "gputensor, afterwards,")
         found = row(dict(zip(sides, samples)), list(plain), moved, sectors, limit)
+        found |= {"pairs": pairs, "is_replayed": sides["gputensor"] is not ours, "bound_by": bound_by}
         return found | {"skipped": skipped, "state": watch.state()}
 
     def _peer(self, place: Any, side: Any, verify: Callable[[Any, str], None], name: str) -> Any:
@@ -97,20 +141,26 @@ class Session:
             raise Skipped(f"one copy takes {taken_s:.0f} s")
         return side
 
-    def data(self, cases: list[dict[str, Any]]) -> dict[str, Any]:
-        """What a record holds of the run."""
+    def data(self) -> dict[str, Any]:
+        """What a record holds of the run so far."""
         data: dict[str, Any] = {
             "benchmark": self.name, "device": self.device, "peers": self.peers, "skipped": self.skipped,
-            "threads": THREADS if self.kind == "cpu" else None, "cases": cases,
+            "threads": THREADS if self.kind == "cpu" else None, "cases": list(self.cases),
+            "failed": dict(self.failed),
             "is_emulated": self.kind != "cpu" and bool(gt.cuda.is_emulated()),
         }  # fmt: skip
         data["summary"] = summary(data)
         return data
 
 
-def buffers(kind: str, moved: int) -> int:
-    """How many pairs take turns: on a GPU three, so that no copy finds its source in the L2 cache."""
-    return 3 if kind == "cuda" and not gt.cuda.is_emulated() and moved >= 1 << 22 else 1
+def buffers(kind: str, moved: int, device: str = "cuda") -> int:
+    """How many pairs take turns: on a GPU as many as fill its L2 cache twice, so that no copy finds
+    its source there."""
+    if kind != "cuda" or gt.cuda.is_emulated():
+        return 1
+    least, most = PAIRS
+    filling = -(-2 * (peers.l2_bytes(device) or L2_BYTES) // max(1, moved))
+    return max(least, min(most, filling))
 
 
 def _nvml(place: Any) -> nvml.Device | None:
@@ -151,9 +201,10 @@ def row(
 
 
 def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The cases that means are taken over: on the CPU those that write at least 1 MiB."""
+    """The cases that means are taken over: on the CPU those that write at least 1 MiB, on a GPU
+    those that are not bound by the launch."""
     if data["device"] != "cpu":
-        return data["cases"]
+        return [c for c in data["cases"] if not c.get("bound_by")] or data["cases"]
     return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import subprocess
 import sys
 import time
 from importlib import metadata
@@ -14,9 +13,7 @@ from typing import Any
 
 import gputensor as gt
 
-from . import gpu_state, peers
-
-ROOT = Path(__file__).resolve().parent.parent
+from . import checkout, gpu_state, peers
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)),
         "versions": peers.versions() | {"gputensor": gt.__version__},
         "wheels": _wheels(),
-        "commit": _commit(),
+        "commit": checkout.commit(),
         "argv": sys.argv[1:] if argv is None else argv,
         "device": device,
         "load": os.getloadavg()[0],
@@ -152,22 +149,3 @@ def _cpu_model() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-
-
-# What a run itself writes, or is written from its record, makes no tree dirty.
-_RESULTS = (":!bench/results", ":!README.md", ":!docs/benchmarks.md")
-
-
-def _commit() -> dict[str, Any] | None:
-    """Of the checkout; in an image, of the checkout that it was built from."""
-
-    def git(*args: str) -> str:
-        done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", ".", *_RESULTS)
-        return {"hash": git("rev-parse", "HEAD"), "dirty": bool(changed)}
-    except (OSError, subprocess.CalledProcessError):
-        built = os.environ.get("GPUTENSOR_COMMIT")
-        return {"hash": built, "dirty": False} if built else None

@@ -1,49 +1,46 @@
 """Layout copies: the 38 cases of `layout_cases.py` against the peers and memcpy, in turns.
 
 Every output is poisoned before a library's first copy and compared with NumPy's after it, and once
-more after all rounds. A figure above the roofline is an error: it says that something was not
+more after all rounds; a case that is wrong or fails has no figures and costs no other its own. A figure above the roofline is an error: it says that something was not
 measured. `gputensor` is measured twice (the second time as `again`): what the two differ by is the
 noise of the run.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 import gputensor as gt
 
-from . import copies, layout_sides, tables, timing
+from . import copies, layout_sides, tables
 from .layout_cases import CASES, Case
 from .layout_sides import Pair
-from .places import WrongResult, numbers, place_for
+from .places import WrongResult, in_parallel, numbers, place_for
 
 NAME = "layout"
+COUNT = len(CASES)
 # The libraries of a case, all of which a report names, measured or skipped.
 PEERS = ("torch", "torch.compile", "cupy", "cutensor", "numpy", "opencv")
 _SECTOR = 32
 
 report, brief = tables.report, tables.brief
-failures, impossible = copies.failures, copies.impossible
+failures, impossible, summary = copies.failures, copies.impossible, copies.summary
 
 
 def run(
     device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
-    libraries: tuple[str, ...] | None = None, scale: int = 1,
+    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure; returns the data of the record.
 
     rounds: exactly so many; None for as many as a case needs. only: numbers of cases. libraries:
-    the peers. scale: divides the outermost sizes, for tests.
+    the peers. scale: divides the outermost sizes, for tests. note: called with the data so far.
     """
-    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds)
+    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
     cases = [c for c in CASES if not only or c.number in only]
-    measured = [
-        _measure(case, session, scale) for case in timing.progress(cases, lambda c: c.title)
-    ]
-    return session.data(measured)
+    return session.each(cases, lambda c: c.title, lambda c: _measure(c, session, scale))
 
 
 def _measure(case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
@@ -54,7 +51,7 @@ def _measure(case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
     view = case.view(host.reshape(shape))
     expected = _expected(view, case.result)
     moved, sectors = bytes_of(case, view, expected.nbytes)
-    count = copies.buffers(kind, moved)
+    count = copies.buffers(kind, moved, session.device)
     pairs = [
         Pair(place, place.put(host), place.empty(expected.size, case.result), how)
         for _ in range(count)
@@ -84,12 +81,16 @@ def _shape(case: Case, kind: str, scale: int) -> tuple[int, ...]:
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
-    """NumPy's copy, flat; by parts on several threads, for it is the slowest thing here."""
+    """NumPy's copy, flat; by parts on all CPUs, for it is the slowest thing here."""
     made = np.empty(view.shape, result)
-    ends = np.linspace(0, view.shape[0], min(view.shape[0], 16) + 1).astype(int).tolist()
-    with ThreadPoolExecutor() as pool:
-        parts = [slice(*pair) for pair in zip(ends, ends[1:])]
-        list(pool.map(lambda part: np.copyto(made[part], view[part], casting="unsafe"), parts))
+    inner = view.ndim - 1
+    lead = next(k for k in range(view.ndim) if k == inner or np.prod(view.shape[:k]) >= 64)
+    if lead == 1:
+        ends = np.linspace(0, view.shape[0], 65).astype(int).tolist()
+        parts: list[Any] = [slice(*pair) for pair in zip(ends, ends[1:])]
+    else:
+        parts = list(np.ndindex(*view.shape[:lead]))
+    in_parallel(lambda at: np.copyto(made[at], view[at], casting="unsafe"), parts)
     return made.reshape(-1)
 
 

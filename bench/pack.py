@@ -14,8 +14,8 @@ import numpy as np
 
 import gputensor as gt
 
-from . import copies, layout_sides, peers, tables, timing
-from .places import WrongResult, place_for
+from . import copies, layout_sides, peers, tables
+from .places import WrongResult, in_parallel, place_for
 
 NAME = "pack"
 PEERS = ("torch", "torch.compile", "cupy", "numpy")
@@ -54,47 +54,34 @@ CASES = tuple(
         ("f32 NCHW → u8 NHWC", "u1", True, True),
     )
 )  # fmt: skip
+COUNT = len(CASES)
 
 
 def run(
     device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
-    libraries: tuple[str, ...] | None = None, scale: int = 1,
+    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure; returns the data of the record. Arguments as of `layout.run`; scale divides the batch
     and the sides."""
-    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds)
-    numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
-    cases = [
-        _measure(number, case, session, scale)
-        for number, case in timing.progress(numbered, lambda pair: pair[1].name)
-    ]
+    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
     session.skipped |= ABSENT
-    return session.data(cases)
+    numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
+    return session.each(numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale))
 
 
 def _measure(number: int, case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
     place = place_for(session.device)
     on_gpu = session.kind == "cuda" and not gt.cuda.is_emulated()
     n, h, w = (max(1, size // scale) for size in (case.images if on_gpu else case.cpu_images))
-    generator = np.random.default_rng(0)
-    if case.back:
-        host = generator.integers(0, 4096, (n, 3, h, w)).astype(np.float32) / 1024 - 2
-        view, by, plus = host, STD, MEAN
-    else:
-        host = generator.integers(0, 256, (n, h, w, 3), dtype=np.uint8)
-        view, by, plus = host.transpose(0, 3, 1, 2), 1 / STD, -MEAN / STD
-    exact = view.astype(np.float32) * by[:, None, None] + plus[:, None, None]
-    expected = (np.rint(exact).clip(0, 255) if case.back else exact).astype(case.result)
-    if case.channels_last:
-        expected = np.ascontiguousarray(expected.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    host, view, expected, by, plus = _images(case, n, h, w)
     moved = view.nbytes + expected.nbytes
-    buffers = [
-        _Buffers(place, case, host, view, expected) for _ in range(copies.buffers(session.kind, moved))
-    ]
+    count = copies.buffers(session.kind, moved, session.device)
+    buffers = [_Buffers(place, case, host, view, expected) for _ in range(count)]
+    right = place.put(np.moveaxis(expected, 1, 3 if case.channels_last else 1).reshape(-1))
     return session.measure(
         place,
         lambda name: layout_sides.rotating([_MAKERS[name](case, b, by, plus) for b in buffers]),
-        lambda side, what: _verify(case, buffers, side, expected, what),
+        lambda side, what: _verify(case, buffers, side, right, what),
         moved, moved, session.kind,
     ) | {
         "number": number, "name": case.name, "kind": "back" if case.back else "pack",
@@ -120,21 +107,44 @@ def _strided(x: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return x.shape, tuple(s // x.itemsize for s in x.strides), 0
 
 
-def _verify(case: Case, buffers: list[_Buffers], side: Side, expected: np.ndarray, name: str) -> None:
+def _images(
+    case: Case, n: int, h: int, w: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(source, its view as NCHW, the result as NCHW, scale, bias); an image at a time, on all CPUs."""
+    if case.back:
+        host, by, plus = np.empty((n, 3, h, w), np.float32), STD, MEAN
+        view = host
+    else:
+        host, by, plus = np.empty((n, h, w, 3), np.uint8), 1 / STD, -MEAN / STD
+        view = host.transpose(0, 3, 1, 2)
+    if case.channels_last:
+        expected = np.empty((n, h, w, 3), case.result).transpose(0, 3, 1, 2)
+    else:
+        expected = np.empty((n, 3, h, w), case.result)
+
+    def fill(k: int) -> None:
+        generator = np.random.default_rng(k)
+        if case.back:
+            drawn = generator.integers(0, 4096, host[k].shape, dtype=np.uint16)
+            host[k] = drawn.astype(np.float32) / np.float32(1024) - np.float32(2)
+        else:
+            host[k] = generator.integers(0, 256, host[k].shape, dtype=np.uint8)
+        exact = view[k].astype(np.float32) * by[:, None, None] + plus[:, None, None]
+        expected[k] = np.rint(exact).clip(0, 255) if case.back else exact
+
+    in_parallel(fill, range(n))
+    return host, view, expected, by, plus
+
+
+def _verify(case: Case, buffers: list[_Buffers], side: Side, right: Any, name: str) -> None:
+    place = buffers[0].place
     for b in buffers:
-        b.place.poison(b.result)
+        place.poison(b.result)
     for _ in buffers:
         side()
-    for b in buffers:
-        tensor = b.place.tensor(b.result, b.of_result)
-        found = tensor.cpu().numpy() if b.place.device != "cpu" else tensor.numpy()
-        if name.startswith("gputensor"):
-            right = np.array_equal(found, expected)
-        else:
-            near = np.abs(found.astype(np.float32) - expected.astype(np.float32))
-            right = bool((near <= (1 if case.back else 4e-3)).all())
-        if not right:
-            raise WrongResult(f"{case.name}: {name} is wrong")
+    by = 0.0 if name.startswith("gputensor") else 1.0 if case.back else 4e-3
+    if not all(place.near(b.result, right, by) for b in buffers):
+        raise WrongResult(f"{case.name}: {name} is wrong")
 
 
 # --- what each library does ------------------------------------------------------------------------
@@ -210,7 +220,8 @@ _MAKERS: dict[str, Callable[..., Side]] = {
 }  # fmt: skip
 
 
-report, brief, impossible = tables.report, tables.brief, copies.impossible
+report, brief = tables.report, tables.brief
+impossible, summary = copies.impossible, copies.summary
 
 
 def failures(data: dict[str, Any]) -> list[str]:

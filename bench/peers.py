@@ -73,6 +73,18 @@ def bus_id(device: str) -> str | None:
     return None if module is None else str(module.cuda.runtime.deviceGetPCIBusId(index))
 
 
+def l2_bytes(device: str) -> int | None:
+    """The size of a real GPU's L2 cache; None where CuPy does not tell."""
+    module = cupy(device)
+    if module is None:
+        return None
+    asked = module.cuda.runtime.deviceGetAttribute(_L2_CACHE_SIZE, gt.device(device).index or 0)
+    return int(asked) or None
+
+
+_L2_CACHE_SIZE = 38  # cudaDevAttrL2CacheSize
+
+
 def why_not(name: str, device: str) -> str:
     """Why a peer is skipped."""
     if name == "cutensor":

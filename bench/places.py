@@ -5,8 +5,10 @@ Outputs are poisoned before a library runs and compared, bit by bit, after it ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from . import peers
 
 POISON = 0xA5
 
+T = TypeVar("T")
+
 
 class WrongResult(RuntimeError):
     """A library did not write what it had to; its time would be no figure."""
@@ -25,19 +29,53 @@ class WrongResult(RuntimeError):
 Strided = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
-def pattern(nbytes: int) -> np.ndarray:
-    """Bytes without a period that any layout has, so that a misplaced one shows."""
-    words = np.arange(-(-nbytes // 4), dtype=np.uint32)
+def in_parallel(function: Callable[[T], object], parts: Iterable[T]) -> None:
+    """Call it for every part, on all CPUs: for NumPy's loops, which let other threads run."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for _ in pool.map(function, parts):
+            pass
+
+
+_PART = 1 << 20
+
+
+def _by_parts(size: int, dtype: Any, part: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """An array whose elements from a to b are part(a, b)."""
+    made = np.empty(size, dtype)
+
+    def fill(begin: int) -> None:
+        end = min(size, begin + _PART)
+        made[begin:end] = part(begin, end)
+
+    in_parallel(fill, range(0, size, _PART))
+    return made
+
+
+def _words(begin: int, end: int) -> np.ndarray:
+    words = np.arange(begin, end, dtype=np.uint32)
     words *= np.uint32(2654435761)
     words ^= words >> np.uint32(15)
-    return words.view(np.uint8)[:nbytes]
+    return words
+
+
+def pattern(nbytes: int) -> np.ndarray:
+    """Bytes without a period that any layout has, so that a misplaced one shows."""
+    return _by_parts(-(-nbytes // 4), np.uint32, _words).view(np.uint8)[:nbytes]
 
 
 def numbers(size: int, dtype: np.dtype) -> np.ndarray:
     """The pattern as elements; of floats small numbers, where a cast must find some that fit."""
     if dtype.kind == "f":
-        return (pattern(4 * size).view(np.uint32) % np.uint32(2048)).astype(dtype)
+        return _by_parts(size, dtype, lambda a, b: _words(a, b) % np.uint32(2048))
     return pattern(size * dtype.itemsize).view(dtype)
+
+
+def _is_near(module: Any, flat: Any, expected: Any, by: float) -> bool:
+    for begin in range(0, flat.size, 64 * _PART):  # f32 of everything may not fit
+        a, b = (x[begin : begin + 64 * _PART].astype(np.float32) for x in (flat, expected))
+        if not bool((module.abs(a - b) <= by).all()):
+            return False
+    return True
 
 
 class Host:
@@ -58,6 +96,10 @@ class Host:
 
     def equal(self, flat: np.ndarray, expected: np.ndarray) -> bool:
         return bool((flat.view(np.uint8) == expected.view(np.uint8)).all())
+
+    def near(self, flat: np.ndarray, expected: np.ndarray, by: float) -> bool:
+        """Whether no number is further off than `by`."""
+        return _is_near(np, flat, expected, by)
 
     def numpy(self, flat: np.ndarray, how: Strided) -> np.ndarray:
         """The view as a NumPy array."""
@@ -116,6 +158,12 @@ class Gpu:
         module = peers.cupy(self.device)
         sides = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
         return bool((sides[0].view(np.uint8) == sides[1].view(np.uint8)).all())
+
+    def near(self, flat: Any, expected: Any, by: float) -> bool:
+        """As of the host; compared where it lies if CuPy is there."""
+        module = peers.cupy(self.device)
+        sides = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
+        return _is_near(module or np, *sides, by)
 
     def cupy(self, flat: Any, how: Strided) -> Any:
         module = peers.cupy(self.device)

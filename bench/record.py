@@ -103,6 +103,73 @@ def read(path: Path) -> dict[str, Any]:
     return record[OURS]  # type: ignore[no-any-return]
 
 
+# --- parts ----------------------------------------------------------------------------------------
+
+
+_PARTIAL = "the whole benchmark"
+# What parts of one record agree on; of the environment, and of its GPU.
+_SAME = ("cpu", "cpus", "system", "python", "kernels", "commit", "versions", "image", "device", "settings")
+_SAME_GPU = ("name", "emulated", "driver_version", "cuda_runtime", "nvrtc", "power_limit_w", "ecc")
+
+
+def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
+    """What a benchmark's data lack to be published, by the data alone."""
+    found = []
+    count = getattr(benchmark, "COUNT", len(data["cases"]))
+    if len(data["cases"]) < count:
+        found.append(f"{_PARTIAL} (it has {len(data['cases'])} of {count} cases)")
+    if data.get("failed"):
+        found.append(f"right results everywhere ({len(data['failed'])} cases failed)")
+    if hasattr(benchmark, "impossible") and benchmark.impossible(data):
+        found.append("figures that memory allows")
+    return found
+
+
+def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
+    """Why parts are not of one record, a reason each: benchmark, machine, versions or commit differ."""
+
+    def facts(part: dict[str, Any]) -> dict[str, Any]:
+        around = part["environment"]
+        gpu = around.get("gpu", {})
+        return {
+            "benchmark": part["benchmark"], **{n: around.get(n) for n in _SAME},
+            **{f"gpu {n}": gpu.get(n) for n in _SAME_GPU},
+        }  # fmt: skip
+
+    first, *others = map(facts, parts)
+    reasons = [
+        f"{name} differs ({first[name]}, {other[name]})"
+        for other in others for name in first if first[name] != other[name]
+    ]  # fmt: skip
+    if len(parts) > 1 and any("number" not in case for part in parts for case in part["cases"]):
+        reasons.append(f"{parts[0]['benchmark']} has no numbered cases")
+    return reasons
+
+
+def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(data, environment) of all parts. A case that two of them have is the later part's."""
+    parts = sorted(parts, key=lambda part: part["environment"]["time"])
+    first = parts[0]
+    data = {n: v for n, v in first.items() if n not in ("environment", "schema")}
+    data["peers"] = list(dict.fromkeys(peer for part in parts for peer in part["peers"]))
+    cases = {case["number"]: case for part in parts for case in part["cases"]}
+    data["cases"] = [cases[number] for number in sorted(cases)]
+    done = {case["name"] for case in data["cases"]}
+    failed = {name: why for part in parts for name, why in part.get("failed", {}).items()}
+    data["failed"] = {name: why for name, why in failed.items() if name not in done}
+    data["summary"] = benchmark.summary(data)
+    own = [f"{_PARTIAL} (", "right results everywhere (", "figures that memory allows"]
+    missing = dict.fromkeys(
+        what for part in parts for what in part["environment"]["missing"]
+        if not what.startswith(tuple(own))
+    )  # fmt: skip
+    around = first["environment"] | {
+        "missing": [*missing, *lacking(data, benchmark)],
+        "parts": [{n: part["environment"][n] for n in ("time", "argv", "busy_cpus")} for part in parts],
+    }
+    return data, around
+
+
 # --- the schema -----------------------------------------------------------------------------------
 
 

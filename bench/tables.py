@@ -9,6 +9,7 @@ KINDS = {
     "channels": "channels first or last", "rows": "rows moved whole",
     "many": "3 to 26 dimensions permuted", "broadcast": "broadcasts and a flip",
     "sectors": "every second element", "cast": "casts and a new order",
+    "memcpy": "plain copies", "pointwise": "pointwise operators", "reduction": "reductions",
     "pack": "pixels to a model's input", "back": "a model's output to pixels",
 }  # fmt: skip
 NAMES = {
@@ -97,6 +98,10 @@ def _notes(data: dict[str, Any]) -> str:
     slow = [c["name"] for c in data["cases"] if (c.get("state") or {}).get("is_slow")]
     if slow:
         lines.append(f"The GPU's clock was below 75 % of its default in: {', '.join(slow)}.")
+    for case in data["cases"]:
+        if case.get("bound_by"):
+            lines.append(f"{case['name']} is in no mean: what it times is {case['bound_by']}.")
+    lines += [f"No figures: {name} ({why})." for name, why in data.get("failed", {}).items()]
     if data["is_emulated"]:
         lines.append(
             "Emulated: the times are those of the emulator on this CPU and say nothing of a GPU."

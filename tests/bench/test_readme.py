@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import layout, pack, plots, readme, record
+from bench import checkout, layout, pack, plots, readme, record
 from bench.environment import _missing, environment
 
 ROOT = Path(__file__).parents[2]
@@ -145,18 +147,44 @@ def test_a_part_of_a_benchmark_is_not_published(tmp_path):
     part = ["run", "layout", "--scale", "64", "--rounds", "1", "--cases", "1", "--peers", "numpy"]
     assert command.main([*part, "--out", str(tmp_path)]) == command.FINE
     found = record.read(tmp_path / "layout-cpu.json")["environment"]
-    assert "the whole benchmark (--scale, --cases or --rounds)" in found["missing"]
+    assert [what for what in found["missing"] if what not in ("a clean commit",) and "idle" not in what] == [
+        "full sizes (--scale)", "10 rounds of each case (--rounds)", "the whole benchmark (it has 1 of 38 cases)",
+    ]  # fmt: skip
     assert found["argv"] == [*part, "--out", str(tmp_path)]
 
 
 def test_the_commit_of_an_image_is_that_of_its_build(monkeypatch, tmp_path):
-    from bench import environment as module
-
-    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(checkout, "ROOT", tmp_path)
+    monkeypatch.setattr(checkout, "NOTE", tmp_path / "commit.json")
     monkeypatch.setenv("GPUTENSOR_COMMIT", "abc")
-    assert module._commit() == {"hash": "abc", "dirty": False}
+    assert checkout.commit() == {"hash": "abc", "dirty": False}
     monkeypatch.setenv("GPUTENSOR_COMMIT", "")
-    assert module._commit() is None
+    assert checkout.commit() is None
+
+
+def test_a_tree_without_git_has_the_commit_that_was_noted_before_it_travelled(monkeypatch, tmp_path):
+    monkeypatch.delenv("GPUTENSOR_COMMIT", raising=False)
+    tree, source = tmp_path / "tree", tmp_path / "tree" / "bench" / "timing.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("a = 1\n")
+    git = ["git", "-C", str(tree), "-c", "user.name=n", "-c", "user.email=e"]
+    for command_ in (["init", "-q"], ["add", "."], ["commit", "-qm", "m"]):
+        subprocess.run([*git, *command_], check=True)
+    monkeypatch.setattr(checkout, "ROOT", tree)
+    monkeypatch.setattr(checkout, "NOTE", tree / ".carried" / "commit.json")
+    made = checkout.commit()
+    assert len(made["hash"]) == 40 and not made["dirty"]
+    checkout.note()
+    shutil.rmtree(tree / ".git")
+    (tree / "bench" / "__pycache__").mkdir()
+    (tree / "bench" / "__pycache__" / "timing.pyc").write_text("")
+    assert checkout.commit() == made
+    source.write_text("a = 2\n")
+    assert checkout.commit() == made | {"dirty": True}  # edited on the way
+    checkout.NOTE.write_text("[]")
+    assert checkout.commit() is None
+    with pytest.raises(RuntimeError, match="no git"):
+        checkout.note()
 
 
 # --- plots ------------------------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"""Which commit a run is of: from git, or from what was noted before the tree travelled without it.
+
+`python -m bench.gpu_check prepare` writes the note (`.carried/commit.json`) where git is: the
+commit, whether something was changed, and a hash of the sources, so that a tree that was edited
+after it, here or there, is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from gputensor.runtime import files
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTE = ROOT / ".carried" / "commit.json"
+# What a run itself writes, or is written from its record, makes no tree dirty.
+_RESULTS = (":!bench/results", ":!README.md", ":!docs/benchmarks.md")
+_SOURCES = ("gputensor", "bench", "tests", "examples")
+
+
+def commit() -> dict[str, Any] | None:
+    """{"hash", "dirty"}; in an image, of the checkout that it was built from; None where nobody tells."""
+    try:
+        changed = _git("status", "--porcelain", "--", ".", *_RESULTS)
+        return {"hash": _git("rev-parse", "HEAD"), "dirty": bool(changed)}
+    except (OSError, subprocess.CalledProcessError):
+        built = os.environ.get("GPUTENSOR_COMMIT")
+        return {"hash": built, "dirty": False} if built else _noted()
+
+
+def note() -> Path:
+    """Write the note for where there is no git. Raises: RuntimeError where there is none here."""
+    found = commit()
+    if found is None:
+        raise RuntimeError("there is no git to ask for the commit")
+    NOTE.parent.mkdir(parents=True, exist_ok=True)
+    files.write_text(NOTE, json.dumps(found | {"sources": sources()}) + "\n")
+    return NOTE
+
+
+def sources() -> str:
+    """A hash of every source file's name and content."""
+    h = hashlib.sha256()
+    for folder in _SOURCES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            inside = path.relative_to(ROOT)
+            generated = "__pycache__" in inside.parts or inside.parts[:2] == ("bench", "results")
+            if not generated and path.is_file() and not path.is_symlink():
+                data = path.read_bytes()
+                h.update(f"{inside.as_posix()} {len(data)}\n".encode() + data)
+    return h.hexdigest()
+
+
+def _noted() -> dict[str, Any] | None:
+    try:
+        found = json.loads(NOTE.read_text())
+        return {"hash": found["hash"], "dirty": found["dirty"] or found["sources"] != sources()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,80 @@
+"""The roof of all copies: how many bytes a plain copy moves, by size, for each library and the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+from . import copies, layout_sides, peers, tables
+from .places import WrongResult, pattern, place_for
+
+NAME = "memcpy"
+PEERS = ("torch", "cupy", "numpy")
+# Bytes of the source; a copy reads and writes as many.
+SIZES = tuple(1 << n for n in (16, 20, 24, 26, 28, 30))
+CPU_SIZES = tuple(1 << n for n in (12, 16, 20, 22, 24, 26))
+COUNT = len(SIZES)
+
+report, brief = tables.report, tables.brief
+impossible, summary = copies.impossible, copies.summary
+
+
+def run(
+    device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
+    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Measure; returns the data of the record. Arguments as of `layout.run`."""
+    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
+    on_gpu = session.kind == "cuda" and not gt.cuda.is_emulated()
+    sizes = SIZES if on_gpu else CPU_SIZES
+    numbered = [
+        (n, max(16, size // scale)) for n, size in enumerate(sizes, 1) if not only or n in only
+    ]
+    return session.each(numbered, lambda pair: _title(pair[1]), lambda pair: _measure(*pair, session))
+
+
+def _title(nbytes: int) -> str:
+    unit, size = next((u, s) for u, s in (("MiB", 20), ("KiB", 10), ("B", 0)) if nbytes >= 1 << s)
+    return f"{nbytes >> size} {unit}"
+
+
+def _measure(number: int, nbytes: int, session: copies.Session) -> dict[str, Any]:
+    place, u8 = place_for(session.device), np.dtype("u1")
+    host = pattern(nbytes)
+    pairs = [
+        (place.put(host), place.empty(nbytes, u8))
+        for _ in range(copies.buffers(session.kind, 2 * nbytes, session.device))
+    ]
+    how = ((nbytes,), (1,), 0)
+
+    def make(name: str) -> Callable[[], Any]:
+        see = getattr(place, "tensor" if name == "gputensor" else name)
+        views = [(see(to, how), see(source, how)) for source, to in pairs]
+        if name in ("gputensor", "torch"):
+            sides = [lambda v=v: v[0].copy_(v[1]) for v in views]
+        else:
+            module = np if name == "numpy" else peers.cupy(session.device)
+            sides = [lambda v=v: module.copyto(*v) for v in views]
+        return layout_sides.rotating(sides)
+
+    def verify(side: Callable[[], Any], what: str) -> None:
+        for _, to in pairs:
+            place.poison(to)
+        for _ in pairs:
+            side()
+        if not all(place.equal(to, pairs[0][0]) for _, to in pairs):
+            raise WrongResult(f"{_title(nbytes)}: {what} is wrong")
+
+    found = session.measure(place, make, verify, 2 * nbytes, 2 * nbytes, session.kind)
+    return found | {
+        "number": number, "name": _title(nbytes), "kind": "memcpy", "source": [nbytes], "sizes": [nbytes],
+    }  # fmt: skip
+
+
+def failures(data: dict[str, Any]) -> list[str]:
+    """No budget: it is what others are held to."""
+    return []
