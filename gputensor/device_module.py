@@ -75,12 +75,17 @@ class DeviceModule:
         if stream is None:
             yield None
             return
-        previous = self._runtime.set_stream(stream)
-        try:
-            with self.device(stream.device_index):
+        index = getattr(stream, "device_index", None)
+        if type(index) is not int:
+            got = errors.Got(type(stream).__name__)
+            raise errors.must("stream", "stream", "have a device_index", got, kind=errors.ArgumentTypeError)
+        previous = self._runtime.current_stream(index)
+        with self.device(index):
+            self._runtime.set_stream(stream)
+            try:
                 yield stream
-        finally:
-            self._runtime.set_stream(previous)
+            finally:
+                self._runtime.set_stream(previous)
 
     def manual_seed(self, seed: int) -> None:
         """Seed the current device's generator."""

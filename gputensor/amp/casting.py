@@ -23,9 +23,10 @@ from weakref import ref
 from .._generated import calls
 from ..autograd.modes import NO_GRAD_MODE, grad_mode, reset_mode, set_mode
 from ..autograd.node import Node, version_of
-from ..autograd.streams import current_stream
+from ..autograd.streams import current_stream, identity
 from ..autograd.variable import AutogradMeta, record_unary, set_history
 from ..core.arguments import NUMBERS
+from ..core.device import CPU
 from ..core.dtype import bfloat16, dtype, float16, float32
 from ..core.promotion import promote_types
 from ..dispatch import keys, tls
@@ -159,7 +160,7 @@ class WeightCache:
 
     def cast(self, x: Tensor, to: dtype) -> Tensor:
         # A tensor made in inference mode is of no use outside, so the mode is part of the key.
-        stream = current_stream(x._device).ptr if x._device.type == "cuda" else None
+        stream = None if x._device is CPU else identity(current_stream(x._device))
         key = (id(x), to, tls.is_inference_mode(), stream)
         entry = self.entries.get(key)
         if (

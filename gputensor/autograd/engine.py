@@ -22,7 +22,7 @@ from .accumulate import accumulate
 from .formulas import fit, zeros_of
 from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, reset_mode, set_mode
 from .node import AccumulateGrad, Edge, Node
-from .streams import current_stream, on_stream, wait
+from .streams import current_stream, device_of, identity, on_stream, wait
 
 Grads = list[Tensor | None]
 
@@ -295,7 +295,7 @@ class _Run:
                 with on_stream(source):
                     g = fit(g, shape, device, source, number)
         if node.stream is not None:
-            wait(node.stream, None if source is None else source.stream, g)
+            wait(node, source, g)
         before = buffer[output]
         if before is None:
             buffer[output] = g
@@ -368,6 +368,7 @@ class _Run:
         for output, holder in hooks.retained.items():
             x = holder()
             if x is not None and grads[output] is not None:
+                self._remember_stream(node)
                 own = variable.own_of(x)
                 own.grad = grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
         for hook in list(hooks.before.values()):
@@ -415,13 +416,13 @@ class _Run:
 
     def _remember_stream(self, node: Node) -> None:
         if node.stream is not None:
-            self.leaf_streams.append((node.outputs[0][1], node.stream))
+            self.leaf_streams.append((device_of(node), node.stream))
 
     def _join_streams(self) -> None:
         """Let the caller's streams wait for those that gradients were left on."""
         for device, stream in self.leaf_streams:
             current = current_stream(device)
-            if current.ptr != stream.ptr:
+            if identity(current) != identity(stream):
                 current.wait_event(stream.record_event())
 
 

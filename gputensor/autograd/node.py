@@ -18,6 +18,7 @@ from weakref import ref
 
 from ..core import errors
 from ..core.arguments import NUMBERS
+from ..core.device import CPU
 from ..core.geometry import Geometry
 from ..dispatch import tls
 from ..tensor import Tensor, view_of
@@ -38,8 +39,8 @@ class Node:
     """One recorded operation; called with the gradients of its outputs by the engine.
 
     edges: one for each differentiable operand. outputs: (geometry, device) of each output, that
-    gradients are fitted to. sequence_nr: grows with each operation. stream: the CUDA stream it ran
-    on. hooks: None, or a `Hooks`. trace: the Python stack of the operation, in anomaly mode.
+    gradients are fitted to. sequence_nr: grows with each operation. stream: the one it ran on,
+    where its device has streams. hooks: None, or a `Hooks`. trace: the Python stack of the operation, in anomaly mode.
     """
 
     # What few nodes have is an attribute of the class until it is set: a node is made by every
@@ -210,7 +211,7 @@ class WarnNotImplementedNode(NotImplementedNode):
 def add_output(node: Node, result: Tensor) -> int:
     """Tell a node of an output; returns its number."""
     node.outputs.append((result._geometry, result._device))
-    if result._device.type == "cuda" and node.stream is None:
+    if node.stream is None and result._device is not CPU:
         node.stream = current_stream(result._device)
     return len(node.outputs) - 1
 

@@ -1,5 +1,6 @@
-"""CUDA streams in backward: a derivative runs on the stream of its forward call, and waits for others.
+"""Streams in backward: a derivative runs on the stream of its forward call, and waits for others.
 
+Of every device whose runtime has streams to choose from, CUDA or a further one (`runtime.with_streams`).
 Source: torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
 """
 
@@ -15,32 +16,58 @@ if TYPE_CHECKING:
 
 
 def current_stream(device: Any) -> Any:
-    return runtime.cuda().current_stream(device.index)
+    """The stream that work on a device goes to in this thread; None where there is but one."""
+    module = runtime.with_streams(device.type)
+    return None if module is None else module.current_stream(device.index)
+
+
+def identity(stream: Any) -> Any:
+    """What tells one stream from another: its handle where it has one, else the object."""
+    return getattr(stream, "ptr", stream)
+
+
+def device_of(node: Node) -> Any:
+    """The device of a node's stream: that of its first output on a device with streams."""
+    for made in node.outputs:
+        if made is not None and runtime.with_streams(made[1].type) is not None:
+            return made[1]
+    raise AssertionError(f"{node!r} has a stream and no output on its device")
 
 
 class on_stream:  # noqa: N801
     """Makes the stream of a node's forward call the current one, where it has one."""
 
-    __slots__ = ("_stream", "_before")
+    __slots__ = ("_runtime", "_stream", "_before")
 
     def __init__(self, node: Node | None) -> None:
         self._stream = None if node is None else node.stream
+        if self._stream is not None:
+            self._runtime = runtime.of(device_of(node).type)  # type: ignore[arg-type]
 
     def __enter__(self) -> None:
         if self._stream is not None:
-            self._before = runtime.cuda().set_stream(self._stream)
+            self._before = self._runtime.set_stream(self._stream)
 
     def __exit__(self, *exc: object) -> None:
         if self._stream is not None:
-            runtime.cuda().set_stream(self._before)
+            self._runtime.set_stream(self._before)
 
 
-def wait(stream: Any, producer: Any, g: Tensor) -> None:
-    """Let `stream` wait for a gradient that another stream makes, and keep its memory till then."""
-    if g._device.type != "cuda":
+def wait(node: Node, source: Node | None, g: Tensor) -> None:
+    """Let the stream of `node` wait for a gradient that `source` makes, and keep its memory till then.
+
+    A gradient on another type of device than the node's stream is waited for by the current stream
+    there, as is one that did not come from its source's stream.
+    """
+    module = runtime.with_streams(g._device.type)
+    if module is None:
         return
-    if producer is None or producer.device_index != g._device.index:
-        producer = current_stream(g._device)
-    if producer.ptr != stream.ptr:
+    stream, producer = node.stream, None if source is None else source.stream
+    if device_of(node).type != g._device.type:
+        stream = module.current_stream(g._device.index)
+    if producer is None or device_of(source) is not g._device:  # type: ignore[arg-type]
+        producer = module.current_stream(g._device.index)
+    if identity(producer) != identity(stream):
         stream.wait_event(producer.record_event())
-        runtime.cuda().record_stream(g._get_storage().data, stream)
+        if hasattr(module, "record_stream"):
+            module.record_stream(g._get_storage().data, stream)

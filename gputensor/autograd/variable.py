@@ -230,8 +230,8 @@ def set_history(result: Any, node: Node) -> Any:
     meta.view, meta.own = view, None
     meta.version = 0 if view is None else view[2]
     node.outputs = [(result._geometry, result._device)]
-    if result._device is not CPU and result._device.type == "cuda":
-        node.stream = current_stream(result._device)
+    if result._device is not CPU and (stream := current_stream(result._device)) is not None:
+        node.stream = stream
     meta.edge = (node, 0)
     result._autograd = meta
     return result

@@ -40,7 +40,7 @@ FORKED = (
 REQUIRED = (
     "device_count current_device exchange_device allocate copy_async current_stream synchronize"
 ).split()
-OPTIONAL = "memset_async pinned_allocate Stream Event default_stream set_stream".split()
+OPTIONAL = "memset_async pinned_allocate Stream Event default_stream set_stream record_stream".split()
 
 _chosen: ModuleType | None = None
 _further: Registry[str, Any] = Registry()
@@ -62,6 +62,14 @@ def of(device_type: str) -> Any:
     if found is None:
         raise errors.no_device(device_type, "no runtime is registered for it")
     return found
+
+
+def with_streams(device_type: str) -> Any:
+    """The runtime of a device type whose work goes to streams that a user can choose; else None."""
+    if device_type == "cuda":
+        return _chosen or _choose()
+    found = _further.get(device_type)
+    return found if hasattr(found, "set_stream") else None
 
 
 def register(device_type: str, runtime: Any) -> Callable[[], None]:

@@ -1,19 +1,28 @@
-"""Backward on CUDA: each node runs on the stream of its forward call, and streams wait for each other.
+"""Backward on devices with streams: a node runs on the stream of its forward call, and streams wait.
 
-A fresh process for each order in which the emulator may run its queues, so that a missing wait shows.
+On CUDA a fresh process for each order in which the emulator may run its queues; and a further device
+whose queues run when somebody waits for them. On both a missing wait shows.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import gputensor as gt
 
 from ..cuda.support import requires_emulator
 
-pytestmark = [requires_emulator, pytest.mark.emulator]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "openreg"
 
 PROGRAM = """
 import gputensor as gt
@@ -55,6 +64,8 @@ print("fine")
 """
 
 
+@requires_emulator
+@pytest.mark.emulator
 @pytest.mark.parametrize("order", ["eager", "lazy", "random"])
 def test_streams_of_the_forward_calls(order: str) -> None:
     settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_ORDER": order}
@@ -62,3 +73,139 @@ def test_streams_of_the_forward_calls(order: str) -> None:
         [sys.executable, "-c", PROGRAM], env=os.environ | settings, capture_output=True, text=True
     )
     assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
+
+
+# --- a further device -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def openreg(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The example's device with a `mul` of its own; its streams run nothing before they must."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    from gputensor_openreg import bring_up, kernels, runtime
+
+    def multiply(op: str, plan: Any) -> Any:
+        def launch(index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
+            out, x, y = [
+                a if plan.stride_bytes[n] is None else kernels.operand(plan, n, a, index)
+                for n, a in enumerate(operands)
+            ]
+            runtime.current_stream(index).submit(lambda: np.multiply(x, y, out=out))
+
+        return launch
+
+    with bring_up() as device, warnings.catch_warnings():
+        warnings.simplefilter("ignore", gt.core.errors.FallbackWarning)
+        device.register_stub("binary", multiply, "mul")
+        yield device
+
+
+def leaf(value: float, place: str = "openreg:0") -> Any:
+    x = gt.full((1000,), value).to(place).requires_grad_()
+    gt.openreg.synchronize(place)
+    return x
+
+
+def wait_for(stream: Any, place: str = "openreg:0") -> None:
+    stream.wait_event(gt.openreg.current_stream(place).record_event())
+
+
+def test_a_further_devices_streams(openreg: Any) -> None:
+    side, w, g = gt.openreg.Stream(), leaf(2.0), gt.ones(1000).to("openreg")
+    with gt.openreg.stream(side):
+        y = (w * 3) * w
+    assert y.grad_fn.stream is side
+    y.backward(g)
+    assert gt.openreg.current_stream() is gt.openreg.default_stream(0)
+    assert set(w.grad.tolist()) == {12.0}
+
+
+def test_leaves_and_retained_gradients_are_there_for_the_caller(openreg: Any) -> None:
+    """What is read on the caller's stream after backward waits for the stream that made it."""
+    side, w = gt.openreg.Stream(), leaf(2.0)
+    with gt.openreg.stream(side):
+        middle = w * 3
+        middle.retain_grad()
+        y = middle * w
+    y.backward(gt.ones(1000).to("openreg"))
+    assert set((middle.grad * 1).tolist()) == {2.0} and set((w.grad * 1).tolist()) == {12.0}
+
+
+def test_casts_of_weights_are_kept_for_their_stream(openreg: Any) -> None:
+    side, w = gt.openreg.Stream(), leaf(2.0)
+    with gt.autocast("openreg", dtype=gt.float16):
+        first = gt.amp.casting.current_block.get().cache
+        for stream in (gt.openreg.default_stream(0), side, side):
+            with gt.openreg.stream(stream):
+                first.cast(w, gt.float16)
+        assert len(first.entries) == 2
+
+
+def test_a_device_without_streams_to_choose_from_has_none() -> None:
+    from ..backend.devices import Runtime
+
+    with gt.backend.register("plain", "PrivateUse2", runtime=Runtime(), cpu_fallback=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", gt.core.errors.FallbackWarning)
+            x = gt.ones(3).to("plain").requires_grad_()
+            y = x * x
+            assert y.grad_fn.stream is None
+            y.sum().backward()
+        assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_what_is_no_stream_is_refused_before_anything_changes(openreg: Any) -> None:
+    with pytest.raises(TypeError, match="'stream' must have a device_index"), gt.openreg.stream(7):
+        pass
+    with pytest.raises(ZeroDivisionError), gt.openreg.stream(gt.openreg.Stream(1)):
+        1 / 0  # noqa: B018
+    assert gt.openreg.current_device() == 0
+    assert gt.openreg.current_stream(1) is gt.openreg.default_stream(1)
+
+
+PROGRAMS = int(os.environ.get("GPUTENSOR_STREAM_PROGRAMS", "40"))
+
+
+def run_program(seed: int, place: str | None) -> list[list[float]]:
+    """Gradients of a random program; on a device each step on a stream of its own choice."""
+    r = random.Random(seed)
+    streams = [gt.openreg.Stream(0) for _ in range(3)] if place else [None] * 3
+    pool = [gt.full((5,), float(n + 1)) for n in range(3)]
+    leaves = [(x.to(place) if place else x).requires_grad_() for x in pool]
+    pool, on = list(leaves), [None, None, None]
+    for _ in range(r.randint(2, 7)):
+        a, b, n = r.randrange(len(pool)), r.randrange(len(pool)), r.randrange(3)
+        op = r.choice(("mul", "mul", "add", "abs", "write", "view"))
+        stream = streams[n]
+        if stream is not None:
+            for source in (on[a] or gt.openreg.default_stream(0), on[b] or gt.openreg.default_stream(0)):
+                stream.wait_event(source.record_event())
+        with gt.openreg.stream(stream) if place else gt.enable_grad():
+            x, y = pool[a], pool[b]
+            if op == "mul":
+                made = x * y
+            elif op == "add":
+                made = x + y
+            elif op == "abs":
+                made = x.abs()
+            elif op == "view":
+                made = x.view(5, 1).t().reshape(5)
+            else:
+                made = x.clone()
+                made[1:3].mul_(y[:2])
+        pool.append(made)
+        on.append(stream)
+    if place:
+        for stream in streams:
+            gt.openreg.default_stream(0).wait_event(stream.record_event())
+    total = pool[-1] * 1
+    for x in pool[3:-1]:
+        total = total + x
+    total.backward(gt.ones(5).to(place) if place else gt.ones(5))
+    return [[] if x.grad is None else (x.grad * 1).tolist() for x in leaves]
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS, 20))
+def test_random_programs_on_streams(openreg: Any, first: int) -> None:
+    for seed in range(first, first + 20):
+        assert run_program(seed, "openreg") == run_program(seed, None), seed
