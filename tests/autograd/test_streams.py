@@ -195,12 +195,13 @@ def run_program(seed: int, place: str | None) -> list[list[float]]:
                 made[1:3].mul_(y[:2])
         pool.append(made)
         on.append(stream)
-    if place:
-        for stream in streams:
-            gt.openreg.default_stream(0).wait_event(stream.record_event())
-    total = pool[-1] * 1
-    for x in pool[3:-1]:
-        total = total + x
+    # what the caller's stream is told to wait for is not the forward call's, but backward's
+    for stream in filter(None, streams[1:]):
+        streams[0].wait_event(stream.record_event())
+    with gt.openreg.stream(streams[0]) if place else gt.enable_grad():
+        total = pool[-1] * 1
+        for x in pool[3:-1]:
+            total = total + x
     total.backward(gt.ones(5).to(place) if place else gt.ones(5))
     return [[] if x.grad is None else (x.grad * 1).tolist() for x in leaves]
 
