@@ -80,23 +80,25 @@ def test_streams_of_the_forward_calls(order: str) -> None:
 
 @pytest.fixture
 def openreg(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The example's device with a `mul` of its own; its streams run nothing before they must."""
+    """The example's device with `mul` and `add` of its own; its streams run nothing before they must."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     from gputensor_openreg import bring_up, kernels, runtime
 
-    def multiply(op: str, plan: Any) -> Any:
+    ufuncs = {"mul": np.multiply, "add": np.add}
+
+    def bind(op: str, plan: Any) -> Any:
         def launch(index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
             out, x, y = [
                 a if plan.stride_bytes[n] is None else kernels.operand(plan, n, a, index)
                 for n, a in enumerate(operands)
             ]
-            runtime.current_stream(index).submit(lambda: np.multiply(x, y, out=out))
+            runtime.current_stream(index).submit(lambda: ufuncs[op](x, y, out=out))
 
         return launch
 
     with bring_up() as device, warnings.catch_warnings():
         warnings.simplefilter("ignore", gt.core.errors.FallbackWarning)
-        device.register_stub("binary", multiply, "mul")
+        device.register_stub("binary", bind, *ufuncs)
         yield device
 
 
