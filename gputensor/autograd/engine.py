@@ -406,8 +406,12 @@ class _Run:
             for _, number in captured:
                 self.found[number] = buffer[0]
             return
-        accumulate(own, x._geometry, self.create, buffer)
-        if own.after_accumulate:
+        if variable.history(x) is not None:
+            raise errors.leaf_in_graph()
+        # frozen since the forward call: its hooks have run, and that is all
+        if own.requires_grad:
+            accumulate(own, x._geometry, self.create, buffer)
+        if own.after_accumulate and own.requires_grad:
             for hook in list(own.after_accumulate.values()):
                 self._in_own_state(hook, x)
         if node.hooks is not None:

@@ -6,6 +6,7 @@ Source: torch/autograd/function.py and torch/csrc/autograd/custom_function.cpp, 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,12 @@ class Context:
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Name the arguments that forward writes to; it must return them."""
+        """Name the arguments that forward writes to; it must return them. Counts a write to each."""
+        for x in tensors:
+            if not isinstance(x, Tensor):
+                raise errors.must("mark_dirty", "tensors", "be Tensors", x, kind=errors.ArgumentTypeError)
+        for x in tensors:
+            inplace_or_view.bump_version(x)
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
@@ -141,10 +147,21 @@ class Function:
         finally:
             reset_mode(mode)
         outputs = output if isinstance(output, tuple) else (output,)
+        _check_dirty(context, inputs, outputs)
         outputs = tuple([_wrap(context, x, inputs, node) for x in outputs])
         context._dirty = context._not_differentiable = ()
         _save(context, outputs, node)
         return outputs if isinstance(output, tuple) else outputs[0]
+
+
+def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...]) -> None:
+    for x in context._dirty:
+        if not any([x is made for made in outputs]):
+            raise errors.dirty_not_returned()
+        if not any([x is given for given in inputs]):
+            warnings.warn(errors.dirty_no_input(), UserWarning, stacklevel=3)
+        elif variable.view_of(x) is not None and sum([isinstance(made, Tensor) for made in outputs]) > 1:
+            raise errors.dirty_view_among_several()
 
 
 def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | None) -> Any:
@@ -158,30 +175,39 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
     is_differentiable = node is not None and x._geometry.dtype.category >= FLOATING and not any(
         [x is given for given in context._not_differentiable]
     )
-    if is_dirty:
-        if not is_input:
-            raise errors.wrong_function("mark_dirty must name arguments of forward")
-        if node is not None:
-            inplace_or_view.check_inplace(x)
-        inplace_or_view.bump_version(x)
-        return inplace_or_view.rebase_history(x, node) if node is not None else x
-    if is_input:
-        mode = set_mode(NO_GRAD_MODE)
-        try:
-            x = calls.alias(x)  # the argument keeps its own history
-        finally:
-            reset_mode(mode)
-    if node is None:
-        return x
-    number = add_output(node, x)
+    if is_differentiable and is_dirty and is_input:
+        inplace_or_view.check_inplace(x)
+        return inplace_or_view.rebase_history(x, node)  # type: ignore[arg-type]
+    number = 0 if node is None else add_output(node, x)
     if not is_differentiable:
-        return calls.detach(x) if variable.requires_grad(x) else x
+        return _constant(x, is_input, is_dirty)
+    if is_input:
+        x = _aliased(x)
     view = variable.view_of(x)
     meta = variable.meta_of(x)
     if view is not None:
         meta.view = (view[0], IN_CUSTOM_FUNCTION, x._storage.version, view[3])  # type: ignore[union-attr]
-    variable.with_edge(x, (node, number))
+    variable.with_edge(x, (node, number))  # type: ignore[arg-type]
     return x
+
+
+def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
+    """A result that no gradient goes through. What requires grad is cut off, but for a view that
+    forward made of its arguments: it is as one that was made where nothing is recorded."""
+    if not variable.requires_grad(x):
+        return _aliased(x) if is_input and not is_dirty else x
+    if is_input:
+        return calls.detach(x)  # type: ignore[no-any-return]
+    return x if variable.view_of(x) is not None else variable.detach_(x)
+
+
+def _aliased(x: Tensor) -> Tensor:
+    """Another view of an argument, which keeps its own history."""
+    mode = set_mode(NO_GRAD_MODE)
+    try:
+        return calls.alias(x)  # type: ignore[no-any-return]
+    finally:
+        reset_mode(mode)
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:

@@ -160,10 +160,30 @@ def regenerate(x: Tensor) -> Edge | None:
     finally:
         reset_mode(mode)
         _state.reset(token)
-    edge = made._autograd.edge
+    known = made._autograd
+    edge = known.edge if type(known) is variable.AutogradMeta else None
+    if edge is None and replay is None:
+        node = _CutOff((None,))
+        edge = (node, add_output(node, x))
     variable.with_edge(x, edge)
-    variable.move_retained(x, before, edge)
+    if edge is not None:
+        variable.move_retained(x, before, edge)
     return edge  # type: ignore[no-any-return]
+
+
+class _CutOff(Node):
+    """The history of a view that had one, and whose base has none any more: it leads nowhere.
+
+    PyTorch makes the node of as_strided over the base as it is, whether that requires grad or not.
+    """
+
+    __slots__ = ()
+
+    def backward(node, grad: Any) -> Any:  # noqa: N805
+        return (None,)
+
+    def name(self) -> str:
+        return "AsStridedBackward0"
 
 
 class CopySlices(Node):

@@ -38,6 +38,28 @@ def view_modified(made: str, what: str) -> AutogradError:
     )
 
 
+def leaf_in_graph() -> AutogradError:
+    return AutogradError("leaf variable has been moved into the graph interior")
+
+
+def dirty_not_returned() -> AutogradError:
+    return AutogradError(
+        "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+        "are modified inplace must all be outputs of the Function"
+    )
+
+
+def dirty_no_input() -> str:
+    return "mark_dirty: a tensor that is no argument of forward need not be named"
+
+
+def dirty_view_among_several() -> AutogradError:
+    return AutogradError(
+        "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+        "return more than one Tensor"
+    )
+
+
 def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> AutogradError:
     which = f", which is {made_by}," if made_by else ""
     return AutogradError(
