@@ -98,11 +98,11 @@ def _kernel(model: Model, op: Op, policy: str) -> list[str]:
         f'    """{policy}"""',
         "    device = _device_of[key_set & _AUTOCAST]",
         "    include, keep = _state.get()",
-        "    token = _state.set((include, keep & ~device.key))",
         "    try:",
+        "        _state.set((include, keep & ~device.key))",
         *indent([*body, *wrap(f"return _calls.{called}(", given, ")")], 8),
         "    finally:",
-        "        _state.reset(token)",
+        "        _state.set((include, keep))",
     ]
 
 

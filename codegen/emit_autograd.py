@@ -331,11 +331,12 @@ def _recording(op: Op, node: str) -> list[str]:
     lines += _keep(op, formulas, is_inplace)
     lines += [
         "key_set &= _BELOW",
-        "token = _state.set(_below_autograd[_state.get()])",
+        "state = _state.get()",
         "try:",
+        "    _state.set(_below_autograd[state])",
         *indent(_redispatch(op, "result = ")),
         "finally:",
-        "    _state.reset(token)",
+        "    _state.set(state)",
     ]
     if any(formula.has_result for formula in formulas.values()):
         lines.append("node.saved_result = _save_result(result)")

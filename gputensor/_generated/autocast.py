@@ -47,177 +47,177 @@ def view_as_complex(key_set, self):
     """fp32"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _float32
         self = _cast(self, to, device)
         return _calls.view_as_complex(self)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def cat(key_set, tensors, dim):
     """promote"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _widest(device, *tensors)
         tensors = _cast_list(tensors, to, device)
         return _calls.cat(tensors, dim)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def stack(key_set, tensors, dim):
     """promote"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _widest(device, *tensors)
         tensors = _cast_list(tensors, to, device)
         return _calls.stack(tensors, dim)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def exp(key_set, self):
     """fp32"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _float32
         self = _cast(self, to, device)
         return _calls.exp(self)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def sum(key_set, self, dtype):
     """fp32_set_opt_dtype"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         if dtype is None and _is_eligible(self, device):
             dtype = _float32
         return _calls.sum(self, dtype)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def sum_dim_IntList(key_set, self, dim, keepdim, dtype):
     """fp32_set_opt_dtype"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         if dtype is None and _is_eligible(self, device):
             dtype = _float32
         return _calls.sum_dim_IntList(self, dim, keepdim, dtype)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def mm(key_set, self, mat2):
     """lower_precision_fp"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = device.dtype.get()
         self = _cast(self, to, device)
         mat2 = _cast(mat2, to, device)
         return _calls.mm(self, mat2)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def matmul(key_set, self, other):
     """lower_precision_fp"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = device.dtype.get()
         self = _cast(self, to, device)
         other = _cast(other, to, device)
         return _calls.matmul(self, other)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def addmm(key_set, self, mat1, mat2, beta, alpha):
     """lower_precision_fp"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = device.dtype.get()
         self = _cast(self, to, device)
         mat1 = _cast(mat1, to, device)
         mat2 = _cast(mat2, to, device)
         return _calls.addmm(self, mat1, mat2, beta, alpha)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def linear(key_set, input, weight, bias):
     """lower_precision_fp"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = device.dtype.get()
         input = _cast(input, to, device)
         weight = _cast(weight, to, device)
         bias = _cast_any(bias, to, device)
         return _calls.linear(input, weight, bias)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def softmax_int(key_set, self, dim, dtype):
     """fp32_set_opt_dtype"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         if dtype is None and _is_eligible(self, device):
             dtype = _float32
         return _calls.softmax_int(self, dim, dtype)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def log_softmax_int(key_set, self, dim, dtype):
     """fp32_set_opt_dtype"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         if dtype is None and _is_eligible(self, device):
             dtype = _float32
         return _calls.log_softmax_int(self, dim, dtype)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def nll_loss(key_set, self, target, weight, reduction, ignore_index):
     """fp32"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _float32
         self = _cast(self, to, device)
         target = _cast(target, to, device)
         weight = _cast_any(weight, to, device)
         return _calls.nll_loss(self, target, weight, reduction, ignore_index)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def cross_entropy_loss(
@@ -226,8 +226,8 @@ def cross_entropy_loss(
     """fp32"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _float32
         self = _cast(self, to, device)
         target = _cast(target, to, device)
@@ -236,18 +236,18 @@ def cross_entropy_loss(
             self, target, weight, reduction, ignore_index, label_smoothing,
         )
     finally:
-        _state.reset(token)
+        _state.set((include, keep))
 
 
 def mse_loss(key_set, self, target, reduction):
     """fp32"""
     device = _device_of[key_set & _AUTOCAST]
     include, keep = _state.get()
-    token = _state.set((include, keep & ~device.key))
     try:
+        _state.set((include, keep & ~device.key))
         to = _float32
         self = _cast(self, to, device)
         target = _cast(target, to, device)
         return _calls.mse_loss(self, target, reduction)
     finally:
-        _state.reset(token)
+        _state.set((include, keep))

@@ -35,11 +35,12 @@ def view(key_set, self, size):
         return _ops.view.redispatch_table[key_set](key_set, self, size)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.view.redispatch_table[key_set](key_set, self, size)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -52,11 +53,12 @@ def _reshape_alias(key_set, self, size, stride):
         return _ops._reshape_alias.redispatch_table[key_set](key_set, self, size, stride)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._reshape_alias.redispatch_table[key_set](key_set, self, size, stride)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -66,11 +68,12 @@ def permute(key_set, self, dims):
         return _ops.permute.redispatch_table[key_set](key_set, self, dims)
     node.saved_dims = tuple(dims) if type(dims) is list else dims
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.permute.redispatch_table[key_set](key_set, self, dims)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -81,11 +84,12 @@ def transpose_int(key_set, self, dim0, dim1):
     node.saved_dim0 = dim0
     node.saved_dim1 = dim1
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.transpose_int.redispatch_table[key_set](key_set, self, dim0, dim1)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -96,11 +100,12 @@ def transpose_(key_set, self, dim0, dim1):
     node.saved_dim0 = dim0
     node.saved_dim1 = dim1
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.transpose_.redispatch_table[key_set](key_set, self, dim0, dim1)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -109,11 +114,12 @@ def t(key_set, self):
         key_set &= _BELOW
         return _ops.t.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.t.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -122,11 +128,12 @@ def t_(key_set, self):
         key_set &= _BELOW
         return _ops.t_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.t_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -136,11 +143,12 @@ def expand(key_set, self, size, implicit):
         return _ops.expand.redispatch_table[key_set](key_set, self, size, implicit)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.expand.redispatch_table[key_set](key_set, self, size, implicit)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -150,11 +158,12 @@ def squeeze(key_set, self):
         return _ops.squeeze.redispatch_table[key_set](key_set, self)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.squeeze.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -164,11 +173,12 @@ def squeeze_dim(key_set, self, dim):
         return _ops.squeeze_dim.redispatch_table[key_set](key_set, self, dim)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.squeeze_dim.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -178,11 +188,12 @@ def squeeze_dims(key_set, self, dim):
         return _ops.squeeze_dims.redispatch_table[key_set](key_set, self, dim)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.squeeze_dims.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -192,11 +203,12 @@ def squeeze_(key_set, self):
         return _ops.squeeze_.redispatch_table[key_set](key_set, self)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.squeeze_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -206,11 +218,12 @@ def squeeze__dim(key_set, self, dim):
         return _ops.squeeze__dim.redispatch_table[key_set](key_set, self, dim)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.squeeze__dim.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -220,11 +233,12 @@ def squeeze__dims(key_set, self, dim):
         return _ops.squeeze__dims.redispatch_table[key_set](key_set, self, dim)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.squeeze__dims.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -234,11 +248,12 @@ def unsqueeze(key_set, self, dim):
         return _ops.unsqueeze.redispatch_table[key_set](key_set, self, dim)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.unsqueeze.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -248,11 +263,12 @@ def unsqueeze_(key_set, self, dim):
         return _ops.unsqueeze_.redispatch_table[key_set](key_set, self, dim)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.unsqueeze_.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -261,11 +277,12 @@ def alias(key_set, self):
         key_set &= _BELOW
         return _ops.alias.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.alias.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -277,11 +294,12 @@ def select_int(key_set, self, dim, index):
     node.saved_dim = dim
     node.saved_index = index
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.select_int.redispatch_table[key_set](key_set, self, dim, index)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -295,13 +313,14 @@ def slice_Tensor(key_set, self, dim, start, end, step):
     node.saved_end = end
     node.saved_step = step
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.slice_Tensor.redispatch_table[key_set](
             key_set, self, dim, start, end, step,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -316,13 +335,14 @@ def as_strided(key_set, self, size, stride, storage_offset):
     node.saved_stride = tuple(stride) if type(stride) is list else stride
     node.saved_storage_offset = storage_offset
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.as_strided.redispatch_table[key_set](
             key_set, self, size, stride, storage_offset,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -337,13 +357,14 @@ def as_strided_(key_set, self, size, stride, storage_offset):
     node.saved_stride = tuple(stride) if type(stride) is list else stride
     node.saved_storage_offset = storage_offset
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.as_strided_.redispatch_table[key_set](
             key_set, self, size, stride, storage_offset,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _reshape_history(result, node)
 
 
@@ -356,11 +377,12 @@ def diagonal(key_set, self, offset, dim1, dim2):
     node.saved_dim1 = dim1
     node.saved_dim2 = dim2
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.diagonal.redispatch_table[key_set](key_set, self, offset, dim1, dim2)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -373,11 +395,12 @@ def unfold(key_set, self, dimension, size, step):
     node.saved_size = size
     node.saved_step = step
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.unfold.redispatch_table[key_set](key_set, self, dimension, size, step)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -387,11 +410,12 @@ def unbind_int(key_set, self, dim):
         return _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.unbind_int.redispatch_table[key_set](key_set, self, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_histories(result, node)
 
 
@@ -401,11 +425,12 @@ def split_Tensor(key_set, self, split_size, dim):
         return _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.split_Tensor.redispatch_table[key_set](key_set, self, split_size, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_histories(result, node)
 
 
@@ -418,13 +443,14 @@ def split_with_sizes(key_set, self, split_sizes, dim):
         return _ops.split_with_sizes.redispatch_table[key_set](key_set, self, split_sizes, dim)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.split_with_sizes.redispatch_table[key_set](
             key_set, self, split_sizes, dim,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_histories(result, node)
 
 
@@ -433,11 +459,12 @@ def view_as_real(key_set, self):
         key_set &= _BELOW
         return _ops.view_as_real.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.view_as_real.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -449,11 +476,12 @@ def view_as_complex(key_set, self):
         key_set &= _BELOW
         return _ops.view_as_complex.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.view_as_complex.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -462,11 +490,12 @@ def _conj(key_set, self):
         key_set &= _BELOW
         return _ops._conj.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._conj.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -475,11 +504,12 @@ def _neg_view(key_set, self):
         key_set &= _BELOW
         return _ops._neg_view.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._neg_view.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -509,11 +539,12 @@ def uniform_(key_set, self, from_, to, generator):
         key_set &= _BELOW
         return _ops.uniform_.redispatch_table[key_set](key_set, self, from_, to, generator)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.uniform_.redispatch_table[key_set](key_set, self, from_, to, generator)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -528,11 +559,12 @@ def copy_(key_set, self, src, non_blocking):
     node.saved_src_dtype = src.dtype
     node.saved_src_device = src.device
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.copy_.redispatch_table[key_set](key_set, self, src, non_blocking)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -541,11 +573,12 @@ def clone(key_set, self, memory_format):
         key_set &= _BELOW
         return _ops.clone.redispatch_table[key_set](key_set, self, memory_format)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.clone.redispatch_table[key_set](key_set, self, memory_format)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -560,13 +593,14 @@ def _to_copy(
     node.saved_self_dtype = self.dtype
     node.saved_self_device = self.device
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._to_copy.redispatch_table[key_set](
             key_set, self, dtype, layout, device, pin_memory, non_blocking, memory_format,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -576,11 +610,12 @@ def flip(key_set, self, dims):
         return _ops.flip.redispatch_table[key_set](key_set, self, dims)
     node.saved_dims = tuple(dims) if type(dims) is list else dims
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.flip.redispatch_table[key_set](key_set, self, dims)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -637,11 +672,12 @@ def fill__Scalar(key_set, self, value):
         key_set &= _BELOW
         return _ops.fill__Scalar.redispatch_table[key_set](key_set, self, value)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.fill__Scalar.redispatch_table[key_set](key_set, self, value)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -654,11 +690,12 @@ def fill__Tensor(key_set, self, value):
         key_set &= _BELOW
         return _ops.fill__Tensor.redispatch_table[key_set](key_set, self, value)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.fill__Tensor.redispatch_table[key_set](key_set, self, value)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -667,11 +704,12 @@ def zero_(key_set, self):
         key_set &= _BELOW
         return _ops.zero_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.zero_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -685,11 +723,12 @@ def cat(key_set, tensors, dim):
     node.saved_tensors_shapes = _shapes(tensors)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.cat.redispatch_table[key_set](key_set, tensors, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -709,11 +748,12 @@ def stack(key_set, tensors, dim):
         return _ops.stack.redispatch_table[key_set](key_set, tensors, dim)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.stack.redispatch_table[key_set](key_set, tensors, dim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -731,11 +771,12 @@ def repeat(key_set, self, repeats):
     node.saved_self_shape = self.shape
     node.saved_repeats = tuple(repeats) if type(repeats) is list else repeats
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.repeat.redispatch_table[key_set](key_set, self, repeats)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -749,11 +790,12 @@ def add_Tensor(key_set, self, other, alpha):
         return _ops.add_Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     node.saved_alpha = alpha
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.add_Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -767,11 +809,12 @@ def add__Tensor(key_set, self, other, alpha):
         return _ops.add__Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     node.saved_alpha = alpha
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.add__Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -796,11 +839,12 @@ def sub_Tensor(key_set, self, other, alpha):
         return _ops.sub_Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     node.saved_alpha = alpha
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.sub_Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -814,11 +858,12 @@ def sub__Tensor(key_set, self, other, alpha):
         return _ops.sub__Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     node.saved_alpha = alpha
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.sub__Tensor.redispatch_table[key_set](key_set, self, other, alpha)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -846,11 +891,12 @@ def mul_Tensor(key_set, self, other):
     if node.edges[1] is not None:
         node.saved_self = _save(self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.mul_Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -867,11 +913,12 @@ def mul__Tensor(key_set, self, other):
     if node.edges[1] is not None:
         node.saved_self = _save(_calls.clone(self))
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.mul__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -898,11 +945,12 @@ def div_Tensor(key_set, self, other):
     if node.edges[1] is not None:
         node.saved_self = _save(self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.div_Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -918,11 +966,12 @@ def div__Tensor(key_set, self, other):
     if node.edges[1] is not None:
         node.saved_self = _save(_calls.clone(self))
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.div__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -952,13 +1001,14 @@ def div_Tensor_mode(key_set, self, other, rounding_mode):
         node.saved_self = _save(self)
     node.saved_rounding_mode = rounding_mode
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.div_Tensor_mode.redispatch_table[key_set](
             key_set, self, other, rounding_mode,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -977,13 +1027,14 @@ def div__Tensor_mode(key_set, self, other, rounding_mode):
         node.saved_self = _save(_calls.clone(self))
     node.saved_rounding_mode = rounding_mode
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.div__Tensor_mode.redispatch_table[key_set](
             key_set, self, other, rounding_mode,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1011,11 +1062,12 @@ def minimum(key_set, self, other):
     node.saved_self = _save(self)
     node.saved_other = _save(other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.minimum.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1041,11 +1093,12 @@ def maximum(key_set, self, other):
     node.saved_self = _save(self)
     node.saved_other = _save(other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.maximum.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1074,13 +1127,14 @@ def threshold_backward(key_set, grad_output, self, threshold):
         node.saved_self = _save(self)
     node.saved_threshold = threshold
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.threshold_backward.redispatch_table[key_set](
             key_set, grad_output, self, threshold,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1089,11 +1143,12 @@ def neg(key_set, self):
         key_set &= _BELOW
         return _ops.neg.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.neg.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1102,11 +1157,12 @@ def neg_(key_set, self):
         key_set &= _BELOW
         return _ops.neg_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.neg_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1125,11 +1181,12 @@ def conj_physical_(key_set, self):
         key_set &= _BELOW
         return _ops.conj_physical_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.conj_physical_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1148,11 +1205,12 @@ def _conj_physical(key_set, self):
         key_set &= _BELOW
         return _ops._conj_physical.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._conj_physical.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1162,11 +1220,12 @@ def abs(key_set, self):
         return _ops.abs.redispatch_table[key_set](key_set, self)
     node.saved_self = _save(self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.abs.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1176,11 +1235,12 @@ def abs_(key_set, self):
         return _ops.abs_.redispatch_table[key_set](key_set, self)
     node.saved_self = _save(_calls.clone(self))
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.abs_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1196,11 +1256,12 @@ def exp(key_set, self):
         key_set &= _BELOW
         return _ops.exp.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.exp.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1210,11 +1271,12 @@ def exp_(key_set, self):
         key_set &= _BELOW
         return _ops.exp_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.exp_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _rebase_history(result, node)
 
@@ -1231,11 +1293,12 @@ def relu(key_set, self):
         key_set &= _BELOW
         return _ops.relu.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.relu.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1245,11 +1308,12 @@ def relu_(key_set, self):
         key_set &= _BELOW
         return _ops.relu_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.relu_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _rebase_history(result, node)
 
@@ -1266,11 +1330,12 @@ def sqrt(key_set, self):
         key_set &= _BELOW
         return _ops.sqrt.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.sqrt.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1280,11 +1345,12 @@ def sqrt_(key_set, self):
         key_set &= _BELOW
         return _ops.sqrt_.redispatch_table[key_set](key_set, self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.sqrt_.redispatch_table[key_set](key_set, self)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _rebase_history(result, node)
 
@@ -1305,11 +1371,12 @@ def eq__Tensor(key_set, self, other):
         key_set &= _BELOW
         return _ops.eq__Tensor.redispatch_table[key_set](key_set, self, other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.eq__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1333,11 +1400,12 @@ def ne__Tensor(key_set, self, other):
         key_set &= _BELOW
         return _ops.ne__Tensor.redispatch_table[key_set](key_set, self, other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.ne__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1361,11 +1429,12 @@ def lt__Tensor(key_set, self, other):
         key_set &= _BELOW
         return _ops.lt__Tensor.redispatch_table[key_set](key_set, self, other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.lt__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1389,11 +1458,12 @@ def le__Tensor(key_set, self, other):
         key_set &= _BELOW
         return _ops.le__Tensor.redispatch_table[key_set](key_set, self, other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.le__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1417,11 +1487,12 @@ def gt__Tensor(key_set, self, other):
         key_set &= _BELOW
         return _ops.gt__Tensor.redispatch_table[key_set](key_set, self, other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.gt__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1445,11 +1516,12 @@ def ge__Tensor(key_set, self, other):
         key_set &= _BELOW
         return _ops.ge__Tensor.redispatch_table[key_set](key_set, self, other)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.ge__Tensor.redispatch_table[key_set](key_set, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1476,11 +1548,12 @@ def where_self(key_set, condition, self, other):
         return _ops.where_self.redispatch_table[key_set](key_set, condition, self, other)
     node.saved_condition = _save(condition)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.where_self.redispatch_table[key_set](key_set, condition, self, other)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1504,11 +1577,12 @@ def sum(key_set, self, dtype):
         return _ops.sum.redispatch_table[key_set](key_set, self, dtype)
     node.saved_self_shape = self.shape
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.sum.redispatch_table[key_set](key_set, self, dtype)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1529,13 +1603,14 @@ def sum_dim_IntList(key_set, self, dim, keepdim, dtype):
     node.saved_dim = tuple(dim) if type(dim) is list else dim
     node.saved_keepdim = keepdim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.sum_dim_IntList.redispatch_table[key_set](
             key_set, self, dim, keepdim, dtype,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1555,11 +1630,12 @@ def mean(key_set, self, dtype):
     node.saved_self_shape = self.shape
     node.saved_self_numel = self.numel()
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.mean.redispatch_table[key_set](key_set, self, dtype)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1578,11 +1654,12 @@ def mean_dim(key_set, self, dim, keepdim, dtype):
     node.saved_dim = tuple(dim) if type(dim) is list else dim
     node.saved_keepdim = keepdim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.mean_dim.redispatch_table[key_set](key_set, self, dim, keepdim, dtype)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1601,11 +1678,12 @@ def amax(key_set, self, dim, keepdim):
     node.saved_dim = tuple(dim) if type(dim) is list else dim
     node.saved_keepdim = keepdim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.amax.redispatch_table[key_set](key_set, self, dim, keepdim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1625,11 +1703,12 @@ def amin(key_set, self, dim, keepdim):
     node.saved_dim = tuple(dim) if type(dim) is list else dim
     node.saved_keepdim = keepdim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.amin.redispatch_table[key_set](key_set, self, dim, keepdim)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1696,11 +1775,12 @@ def mm(key_set, self, mat2):
     if node.edges[1] is not None:
         node.saved_self = _save(self)
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.mm.redispatch_table[key_set](key_set, self, mat2)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1727,11 +1807,12 @@ def addmm(key_set, self, mat1, mat2, beta, alpha):
     node.saved_beta = beta
     node.saved_alpha = alpha
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.addmm.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1751,11 +1832,12 @@ def addmm_(key_set, self, mat1, mat2, beta, alpha):
     node.saved_beta = beta
     node.saved_alpha = alpha
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.addmm_.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _rebase_history(result, node)
 
 
@@ -1794,11 +1876,12 @@ def _softmax(key_set, self, dim, half_to_float):
     node.saved_self_dtype = self.dtype
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._softmax.redispatch_table[key_set](key_set, self, dim, half_to_float)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1828,13 +1911,14 @@ def _softmax_backward_data(key_set, grad_output, output, dim, input_dtype):
     node.saved_dim = dim
     node.saved_input_dtype = input_dtype
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._softmax_backward_data.redispatch_table[key_set](
             key_set, grad_output, output, dim, input_dtype,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1845,11 +1929,12 @@ def _log_softmax(key_set, self, dim, half_to_float):
     node.saved_self_dtype = self.dtype
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._log_softmax.redispatch_table[key_set](key_set, self, dim, half_to_float)
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_result = _save_result(result)
     return _set_history(result, node)
 
@@ -1878,13 +1963,14 @@ def _log_softmax_backward_data(key_set, grad_output, output, dim, input_dtype):
         node.saved_grad_output = _save(grad_output)
     node.saved_dim = dim
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops._log_softmax_backward_data.redispatch_table[key_set](
             key_set, grad_output, output, dim, input_dtype,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)
 
 
@@ -1904,13 +1990,14 @@ def nll_loss_forward(key_set, self, target, weight, reduction, ignore_index):
     node.saved_reduction = reduction
     node.saved_ignore_index = ignore_index
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.nll_loss_forward.redispatch_table[key_set](
             key_set, self, target, weight, reduction, ignore_index,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     node.saved_total_weight = _save(result[1])
     _set_history(result[0], node)
     return result
@@ -1943,11 +2030,12 @@ def nll_loss_backward(
     node.saved_reduction = reduction
     node.saved_ignore_index = ignore_index
     key_set &= _BELOW
-    token = _state.set(_below_autograd[_state.get()])
+    state = _state.get()
     try:
+        _state.set(_below_autograd[state])
         result = _ops.nll_loss_backward.redispatch_table[key_set](
             key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
         )
     finally:
-        _state.reset(token)
+        _state.set(state)
     return _set_history(result, node)

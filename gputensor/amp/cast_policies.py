@@ -164,8 +164,8 @@ def kernel_maker(policy: Policy) -> Callable[[Table, int], Callable[..., Any]]:
         def kernel(key_set: int, *args: Any) -> Any:
             device = device_of[key_set & AUTOCAST]
             include, keep = tls.state.get()
-            token = tls.state.set((include, keep & ~device.key))
             try:
+                tls.state.set((include, keep & ~device.key))
                 given = list(args)
                 if policy == "fp32_set_opt_dtype":
                     if given[at_dtype] is None and is_eligible(given[first], device):
@@ -180,7 +180,7 @@ def kernel_maker(policy: Policy) -> Callable[[Table, int], Callable[..., Any]]:
                 signature = target.table.signature
                 return target(*given[: signature.n_positional], **signature.keywords_of(given))
             finally:
-                tls.state.reset(token)
+                tls.state.set((include, keep))
 
         return kernel
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from .._generated import calls
-from ..autograd.modes import NO_GRAD_MODE, grad_mode, reset_mode, set_mode
+from ..autograd.modes import NO_GRAD_MODE, grad_mode, left, set_mode
 from ..autograd.node import Node, version_of
 from ..autograd.streams import current_stream, identity
 from ..autograd.variable import AutogradMeta, record_unary, set_history
@@ -174,11 +174,12 @@ class WeightCache:
         return result if node is None else set_history(result, node)  # type: ignore[no-any-return]
 
     def _made(self, x: Tensor, to: dtype, key: tuple[Any, ...]) -> _Entry:
-        mode = set_mode(grad_mode.get() or NO_GRAD_MODE)
+        mode = grad_mode.get()
         try:
+            set_mode(mode or NO_GRAD_MODE)
             made = _converted(x, to)
         finally:
-            reset_mode(mode)
+            left(grad_mode.set(mode))
         whose = ref(self)  # an entry that held its cache would be a cycle
 
         def forget(_: Any) -> None:

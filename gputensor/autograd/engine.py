@@ -20,7 +20,7 @@ from ..tensor import Tensor
 from . import anomaly, variable
 from .accumulate import accumulate
 from .formulas import fit, zeros_of
-from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, reset_mode, set_mode
+from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
 from .node import AccumulateGrad, Edge, Node
 from .streams import current_stream, device_of, identity, on_stream, wait
 
@@ -160,10 +160,19 @@ class _Run:
         order = self._count(nodes)
         if wanted is not None:
             self._choose(order, wanted, accumulates)
-        mode = set_mode(DEFAULT if self.create else NO_GRAD_MODE)
-        # Nothing is recorded below, so the formulas need not ask; user code is given its own state.
-        token = _state.set(self.own_state if self.create else below_autograd[self.own_state])
+        state, mode = _state.get(), grad_mode.get()
         try:
+            self._run(roots, grads, nodes, state, DEFAULT if self.create else NO_GRAD_MODE)
+        finally:
+            left(grad_mode.set(mode))
+        self._join_streams()
+        return self.found
+
+    def _run(self, roots: list[Edge], grads: Grads, nodes: list[Node], state: tuple[int, int], mode: int) -> None:
+        try:
+            set_mode(mode)
+            # Nothing is recorded below, so the formulas need not ask; user code is given its own state.
+            _state.set(self.own_state if self.create else below_autograd[self.own_state])
             for number, ((node, output), g) in enumerate(zip(roots, grads)):
                 self._arrive(node, output, g, None, number)
             grads.clear()  # a leaf may take over what is its gradient alone
@@ -172,10 +181,7 @@ class _Run:
                     heappush(self.ready, (-node.sequence_nr, id(node), node))
             self._walk()
         finally:
-            _state.reset(token)
-            reset_mode(mode)
-        self._join_streams()
-        return self.found
+            _state.set(state)
 
     def _walk(self) -> None:
         """Run what is ready until nothing is. Written out: this is every node of every backward."""
@@ -352,11 +358,12 @@ class _Run:
         """Call what is the user's with the user's dispatch state."""
         if self.create:
             return function(*args)
-        token = _state.set(self.own_state)
+        state = _state.get()
         try:
+            _state.set(self.own_state)
             return function(*args)
         finally:
-            _state.reset(token)
+            _state.set(state)
 
     # --- hooks --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from ..core import errors
 from ..core.dtype import FLOATING
 from ..tensor import Tensor
 from . import inplace_or_view, variable
-from .modes import DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, grad_mode, no_grad, reset_mode, set_mode
+from .modes import DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, grad_mode, left, no_grad, set_mode
 from .node import FREED, Node, add_output, save, save_result
 
 
@@ -137,15 +137,16 @@ class Function:
             node = _FunctionNode(tuple([variable.gradient_edge(x) for x in inputs]))
             node.function, node.context, node.places = cls, context, (len(args), places)
         context.needs_input_grad = tuple([isinstance(x, Tensor) and variable.requires_grad(x) for x in args])
-        mode = set_mode(grad_mode.get() or NO_GRAD_MODE)
+        mode = grad_mode.get()
         try:
+            set_mode(mode or NO_GRAD_MODE)
             if cls.setup_context is Function.setup_context:
                 output = cls.forward(context, *args)
             else:
                 output = cls.forward(*args)
                 cls.setup_context(context, args, output)
         finally:
-            reset_mode(mode)
+            left(grad_mode.set(mode))
         outputs = output if isinstance(output, tuple) else (output,)
         _check_dirty(context, inputs, outputs)
         outputs = tuple([_wrap(context, x, inputs, node) for x in outputs])
@@ -203,11 +204,12 @@ def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
 
 def _aliased(x: Tensor) -> Tensor:
     """Another view of an argument, which keeps its own history."""
-    mode = set_mode(NO_GRAD_MODE)
+    mode = grad_mode.get()
     try:
+        set_mode(NO_GRAD_MODE)
         return calls.alias(x)  # type: ignore[no-any-return]
     finally:
-        reset_mode(mode)
+        left(grad_mode.set(mode))
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:

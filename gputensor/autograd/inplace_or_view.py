@@ -25,7 +25,7 @@ from ..dispatch.tls import state as _state
 from ..tensor import Tensor
 from . import variable
 from .modes import (
-    DEFAULT, INFERENCE_MODE, MULTI_OUTPUT_NODE, NO_GRAD_MODE, enter_above, grad_mode, reset_mode,
+    DEFAULT, INFERENCE_MODE, MULTI_OUTPUT_NODE, NO_GRAD_MODE, above_autograd, grad_mode, left,
     set_mode,
 )  # fmt: skip
 from .node import Edge, Node, add_output
@@ -154,12 +154,16 @@ def regenerate(x: Tensor) -> Edge | None:
     base, _, _, replay = meta.view
     _check_creation(meta.view, "its base or another view of its base has been modified inplace")
     before = meta.edge
-    token, mode = enter_above(), set_mode(DEFAULT)
+    state, mode = _state.get(), grad_mode.get()
     try:
-        made = (replay or _strided_like(x))(base)
+        try:
+            _state.set(above_autograd[state])
+            set_mode(DEFAULT)
+            made = (replay or _strided_like(x))(base)
+        finally:
+            _state.set(state)
     finally:
-        reset_mode(mode)
-        _state.reset(token)
+        left(grad_mode.set(mode))
     known = made._autograd
     edge = known.edge if type(known) is variable.AutogradMeta else None
     if edge is None and replay is None:

@@ -8,11 +8,11 @@ by a function of several views, must not be written to later as if it had a hist
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
+from ..core.guard import Guard
 from ..dispatch import tls
 
 DEFAULT, NO_GRAD_MODE, INFERENCE_MODE, MULTI_OUTPUT_NODE, IN_CUSTOM_FUNCTION = range(5)
@@ -29,47 +29,63 @@ def is_grad_enabled() -> bool:
     return grad_mode.get() == DEFAULT
 
 
-def set_mode(mode: int) -> Token[int]:
-    """Change the mode until `reset_mode(token)`."""
+def set_mode(mode: int) -> None:
+    """Change the mode. The caller has read the one before it, and puts it back.
+
+        before = grad_mode.get()
+        try:
+            set_mode(NO_GRAD_MODE)
+            ...
+        finally:
+            left(grad_mode.set(before))
+
+    See Note [Leaving a guard] in core/guard.py.
+    """
     if mode:
         unrecorded.append(mode)
-    return grad_mode.set(mode)
+    grad_mode.set(mode)
 
 
-def reset_mode(token: Token[int]) -> None:
-    if grad_mode.get():
+def left(token: Token[int]) -> None:
+    """Note that a mode was left: `token` is what setting the one before it gave."""
+    was = token.old_value
+    if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
-    grad_mode.reset(token)
 
 
-class _Mode:
-    """A grad mode for a block, or for each call of a function that it decorates."""
+class _Mode(Guard):
+    """A grad mode for a block, or for each call of a function that it decorates.
 
-    __slots__ = ("_mode", "_tokens")
+    As in PyTorch, a block that is left out of order still brings back the mode that it found.
+    """
+
+    __slots__ = ("_mode", "_before")
 
     def __init__(self, mode: int) -> None:
         self._mode = mode
-        self._tokens: list[Token[int]] = []
+        self._before: list[int] = []
 
     def __enter__(self) -> None:
-        self._tokens.append(set_mode(self._mode))
+        self._enter()
 
-    def __exit__(self, *exc: object) -> None:
-        reset_mode(self._tokens.pop())
+    def _enter(self) -> None:
+        self._before.append(grad_mode.get())
+        try:
+            set_mode(self._mode)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        left(grad_mode.set(self._before[-1]))
+
+    def _forget(self) -> None:
+        self._before.pop()
 
     def _again(self) -> _Mode:
-        """A guard for one call: a decorated function may be running in several threads."""
         again: _Mode = object.__new__(type(self))
-        again._mode, again._tokens = self._mode, []
+        again._mode, again._before = self._mode, []
         return again
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> Any:
-            with self._again():
-                return function(*args, **kwargs)
-
-        return guarded
 
 
 class no_grad(_Mode):  # noqa: N801
@@ -103,53 +119,69 @@ class enable_grad(no_grad):  # noqa: N801
 class set_grad_enabled(_Mode):  # noqa: N801
     """Turn recording on or off from here on; as a context manager, for its block."""
 
-    __slots__ = ()
+    __slots__ = ("_is_set",)
 
     def __init__(self, mode: bool) -> None:
         super().__init__(DEFAULT if mode else NO_GRAD_MODE)
-        self._tokens.append(set_mode(self._mode))
+        self._is_set = True
+        self._enter()
 
-    def __enter__(self) -> None:
-        """The mode has been set already, when the guard was made."""
-        if not self._tokens:
-            super().__enter__()
+    def _enter(self) -> None:
+        """The mode was set when the guard was made, and may have been changed since."""
+        if self._is_set and self._before:
+            self._is_set = False
+            if grad_mode.get() != self._mode:
+                set_mode(self._mode)
+        else:
+            super()._enter()
+
+    def _again(self) -> _Mode:
+        return _Mode(self._mode)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        reset_mode(self._tokens.pop())  # a decorator sets the mode for the calls alone
+        if self._is_set and self._before:  # a decorator sets the mode for the calls alone
+            self._is_set = False
+            self._leave()
+            self._forget()
         return super().__call__(function)
 
 
-class inference_mode:  # noqa: N801
+class inference_mode(Guard):  # noqa: N801
     """`with gt.inference_mode():` records nothing, and tensors made in it never take part.
 
     They carry no autograd keys and count no versions, which makes operators cheaper.
     """
 
-    __slots__ = ("_enabled", "_guards")
+    __slots__ = ("_keys", "_grad", "_enabled")
 
     def __new__(cls, mode: Any = True) -> Any:
         made = object.__new__(cls)
-        made._enabled, made._guards = callable(mode) or bool(mode), []
+        made._enabled = callable(mode) or bool(mode)
+        made._keys = tls.InferenceMode(made._enabled)
+        made._grad = _Mode(INFERENCE_MODE if made._enabled else DEFAULT)
         return made(mode) if callable(mode) else made
 
     def __enter__(self) -> None:
-        guard = tls.InferenceMode(self._enabled)
-        guard.__enter__()
-        token = set_mode(INFERENCE_MODE if self._enabled else DEFAULT)
-        self._guards.append((guard, token))
+        self._enter()
 
-    def __exit__(self, *exc: object) -> None:
-        guard, token = self._guards.pop()
-        reset_mode(token)
-        guard.__exit__(*exc)
+    def _enter(self) -> None:
+        self._keys._enter()
+        try:
+            self._grad._enter()
+        except BaseException:
+            self._keys.__exit__()
+            raise
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> Any:
-            with inference_mode(self._enabled):
-                return function(*args, **kwargs)
+    def _leave(self) -> None:
+        self._grad._leave()
+        self._keys._leave()
 
-        return guarded
+    def _forget(self) -> None:
+        self._grad._forget()
+        self._keys._forget()
+
+    def _again(self) -> Any:
+        return inference_mode(self._enabled)
 
 
 def is_inference_mode_enabled() -> bool:
@@ -175,18 +207,7 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
+# AutoDispatchBelowADInplaceOrView without an object, which every recorded call needs; and its
+# opposite, for what must be recorded although it is done below autograd.
 below_autograd = _States(lambda include, keep: (include, keep & ~_OFF))
-_above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))
-
-
-def enter_below() -> Token[tuple[int, int]]:
-    """Let calls skip autograd and ADInplaceOrView until `tls.state.reset(token)`.
-
-    AutoDispatchBelowADInplaceOrView without an object: every recorded call needs it.
-    """
-    return tls.state.set(below_autograd[tls.state.get()])
-
-
-def enter_above() -> Token[tuple[int, int]]:
-    """The opposite: for what must be recorded although it is done below autograd."""
-    return tls.state.set(_above_autograd[tls.state.get()])
+above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

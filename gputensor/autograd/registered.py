@@ -21,7 +21,7 @@ from ..dispatch.tls import state as _state
 from ..tensor import Tensor
 from . import inplace_or_view, variable
 from .function import Context, _FunctionNode, _save, _wrap
-from .modes import NO_GRAD_MODE, _States, grad_mode, reset_mode, set_mode
+from .modes import NO_GRAD_MODE, _States, grad_mode, left, set_mode
 from .node import add_output
 
 _BELOW = keys.below("AutogradOther")
@@ -142,7 +142,7 @@ def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
     plain = tuple([n for n, a in enumerate(schema.arguments) if a.type.name == "Tensor" and not takes_numbers])
     others = tuple([n for n, a in enumerate(schema.arguments) if a.type.has_tensor and n not in plain])
     record = _recorder(table, formula)
-    below, get, put, back = _without_autograd, _state.get, _state.set, _state.reset
+    below, get, put = _without_autograd, _state.get, _state.set
 
     if len(plain) == 1 == len(schema.arguments):
 
@@ -150,11 +150,12 @@ def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
             if x._autograd is not None:
                 return record(key_set, (x,))
             key_set &= _BELOW
-            token = put(below[get()])
+            state = get()
             try:
+                put(below[state])
                 return operator.redispatch_table[key_set](key_set, x)
             finally:
-                back(token)
+                put(state)
 
         return unary
 
@@ -166,11 +167,12 @@ def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
             if _is_known(args[n]):
                 return record(key_set, args)
         key_set &= _BELOW
-        token = put(below[get()])
+        state = get()
         try:
+            put(below[state])
             return operator.redispatch_table[key_set](key_set, *args)
         finally:
-            back(token)
+            put(state)
 
     return autograd
 
@@ -218,20 +220,20 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
                 node, context = OperatorNode(tuple(edges)), Context()
                 node.operator, node.formula, node.context = operator, formula, context
                 node.lengths, node.returned, context.needs_input_grad = lengths, _ONE, tuple(needs)
-        token = _state.set(_without_autograd[_state.get()])
-        if node is None:
-            try:
-                return operator.redispatch_table[key_set](key_set, *args)
-            finally:
-                _state.reset(token)
-        mode = set_mode(NO_GRAD_MODE)
+        state, mode = _state.get(), grad_mode.get()
         try:
-            result = operator.redispatch_table[key_set](key_set, *args)
-            if setup is not None:
-                _set_up(setup, context, signature, args, result)
+            _state.set(_without_autograd[state])
+            if node is None:
+                return operator.redispatch_table[key_set](key_set, *args)
+            try:
+                set_mode(NO_GRAD_MODE)
+                result = operator.redispatch_table[key_set](key_set, *args)
+                if setup is not None:
+                    _set_up(setup, context, signature, args, result)
+            finally:
+                left(grad_mode.set(mode))
         finally:
-            reset_mode(mode)
-            _state.reset(token)
+            _state.set(state)
         # `custom_op` refuses this, a Library's kernel may do it; autograd knows a sole operand.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
@@ -260,25 +262,25 @@ def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple
         key_set &= _BELOW
         leaves = [x for n in with_tensors for x in _leaves(args[n])]
         is_recorded = not grad_mode.get() and any([x is not None and variable.requires_grad(x) for x in leaves])
-        token = _state.set(_without_autograd[_state.get()])
-        if not is_recorded:
-            try:
-                return operator.redispatch_table[key_set](key_set, *args)
-            finally:
-                _state.reset(token)
-        mode = set_mode(NO_GRAD_MODE)
+        state, mode = _state.get(), grad_mode.get()
         try:
-            if is_out:
-                raise errors.out_with_grad(operator.short_name)
-            for x in _requiring(args, written):
-                inplace_or_view.check_inplace(x)
-            node, context = _node(operator, formula, args, leaves, n_positional)
-            result = operator.redispatch_table[key_set](key_set, *args)
-            if formula is not None and formula.setup_context is not None:
-                _set_up(formula.setup_context, context, signature, args, result)
+            _state.set(_without_autograd[state])
+            if not is_recorded:
+                return operator.redispatch_table[key_set](key_set, *args)
+            try:
+                set_mode(NO_GRAD_MODE)
+                if is_out:
+                    raise errors.out_with_grad(operator.short_name)
+                for x in _requiring(args, written):
+                    inplace_or_view.check_inplace(x)
+                node, context = _node(operator, formula, args, leaves, n_positional)
+                result = operator.redispatch_table[key_set](key_set, *args)
+                if formula is not None and formula.setup_context is not None:
+                    _set_up(formula.setup_context, context, signature, args, result)
+            finally:
+                left(grad_mode.set(mode))
         finally:
-            reset_mode(mode)
-            _state.reset(token)
+            _state.set(state)
         for x in _requiring(args, written):
             inplace_or_view.rebase_history(x, node)
         return _with_history(schema, node, context, leaves, result)

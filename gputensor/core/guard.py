@@ -1,0 +1,135 @@
+"""Guards: context managers for a block that also decorate functions, as PyTorch's do.
+
+Note [Leaving a guard]
+What a guard changed must be put back whatever interrupts it. A signal's exception can come at the
+entry of a Python function and after a call of a C function, and nowhere between. So operators put
+their thread's state back by one C call that stands first in a `finally`, with the value that was
+read before; and a guard's `_leave` may run twice: `__exit__` calls it again if the first was cut
+short. That `__exit__` itself is not entered is the one thing that Python leaves open.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from . import errors
+
+Fresh = Callable[[], AbstractContextManager[Any]]
+
+
+class Guard:
+    """A base of guards: `_enter` changes a state, `_leave` puts it back, and may be called twice."""
+
+    __slots__ = ()
+
+    def _enter(self) -> None:
+        raise NotImplementedError
+
+    def _leave(self) -> None:
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Drop what was kept for `_leave`, which has run."""
+
+    def _again(self) -> Any:
+        """A guard like this one, for one call: a decorated function may be running in several threads."""
+        return self
+
+    def __enter__(self) -> Any:
+        self._enter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
+        finally:
+            self._forget()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return decorated(self._again, function)
+
+
+def decorated(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` with a guard from `fresh` around each call; around each step of a generator.
+
+    A coroutine function is guarded until it returns, in the task that awaits it.
+    Source: torch/utils/_contextlib.py.
+    """
+    if not callable(function):
+        raise errors.must(
+            type(fresh()).__name__, "function", "be callable", function, kind=errors.ArgumentTypeError
+        )
+    if inspect.isgeneratorfunction(function):
+        guarded: Callable[..., Any] = _generator(fresh, function)
+    elif inspect.isasyncgenfunction(function):
+        guarded = _async_generator(fresh, function)
+    elif inspect.iscoroutinefunction(function):
+
+        async def guarded(*args: Any, **kwargs: Any) -> Any:
+            with fresh():
+                return await function(*args, **kwargs)
+
+    else:
+
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            with fresh():
+                return function(*args, **kwargs)
+
+    return functools.wraps(function)(guarded)
+
+
+def _generator(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        steps = function(*args, **kwargs)
+        try:
+            with fresh():
+                made = next(steps)
+            while True:
+                try:
+                    sent = yield made
+                except GeneratorExit:
+                    with fresh():
+                        steps.close()
+                    raise
+                except BaseException as error:
+                    with fresh():
+                        made = steps.throw(error)
+                else:
+                    with fresh():
+                        made = steps.send(sent)
+        except StopIteration as end:
+            return end.value
+
+    return guarded
+
+
+def _async_generator(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        steps = function(*args, **kwargs)
+        try:
+            with fresh():
+                made = await anext(steps)
+            while True:
+                try:
+                    sent = yield made
+                except GeneratorExit:
+                    with fresh():
+                        await steps.aclose()
+                    raise
+                except BaseException as error:
+                    with fresh():
+                        made = await steps.athrow(error)
+                else:
+                    with fresh():
+                        made = await steps.asend(sent)
+        except StopAsyncIteration:
+            return
+
+    return guarded
