@@ -6,13 +6,12 @@ found here too. Devices may be given as an index, a string or a device; None is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from .core import errors
 from .core.device import device as _device
 from .native.random import default_generator, seed_devices
+from .runtime.current import CurrentDevice, CurrentStream
 
 
 class DeviceModule:
@@ -48,14 +47,9 @@ class DeviceModule:
         """Make a device this thread's current one."""
         self._runtime.exchange_device(self._index(device, "set_device"))
 
-    @contextmanager
-    def device(self, device: Any) -> Iterator[None]:
+    def device(self, device: Any) -> CurrentDevice:
         """`with gt.openreg.device(1):` makes a device current in the block, and the former one after it."""
-        previous = self._runtime.exchange_device(self._index(device, "device"))
-        try:
-            yield
-        finally:
-            self._runtime.exchange_device(previous)
+        return CurrentDevice(self._runtime, self._index(device, "device"))
 
     def synchronize(self, device: Any = None) -> None:
         """Wait until the device has finished everything that was queued on it."""
@@ -69,23 +63,9 @@ class DeviceModule:
         """A new stream of a device."""
         return self._runtime.Stream(self._index(device, "Stream"), priority)
 
-    @contextmanager
-    def stream(self, stream: Any) -> Iterator[Any]:
+    def stream(self, stream: Any) -> CurrentStream:
         """Work in the block goes to `stream`, on its device; None changes nothing."""
-        if stream is None:
-            yield None
-            return
-        index = getattr(stream, "device_index", None)
-        if type(index) is not int:
-            got = errors.Got(type(stream).__name__)
-            raise errors.must("stream", "stream", "have a device_index", got, kind=errors.ArgumentTypeError)
-        previous = self._runtime.current_stream(index)
-        with self.device(index):
-            self._runtime.set_stream(stream)
-            try:
-                yield stream
-            finally:
-                self._runtime.set_stream(previous)
+        return CurrentStream(self._runtime, stream)
 
     def manual_seed(self, seed: int) -> None:
         """Seed the current device's generator."""

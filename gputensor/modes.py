@@ -17,11 +17,12 @@ torch/utils/_python_dispatch.py. Other than there, conjugates stay lazy within a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any
 
 from .autograd.modes import DEFAULT, unrecorded
 from .core import errors
+from .core.guard import Guard
 from .dispatch import dispatcher, keys, tls
 from .dispatch.keys import PYTHON
 from .dispatch.operator import Operator, Table
@@ -34,10 +35,11 @@ _BELOW = keys.below("Python")
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
-class DispatchMode:
-    """Within `with Mode():` every operator called by this thread or task comes here first."""
+class DispatchMode(Guard):
+    """Within `with Mode():` every operator called by this thread or task comes here first.
 
-    _tokens: list[tuple[Token[Any], Token[Any]]] | None = None
+    Also a decorator of functions; a block may be left in any order.
+    """
 
     def __gputensor_dispatch__(
         self, op: Operator, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -49,21 +51,31 @@ class DispatchMode:
         """
         raise errors.must("DispatchMode", "__gputensor_dispatch__", "be defined", errors.Got(type(self).__name__))
 
-    def __enter__(self) -> Any:
-        if self._tokens is None:
-            self._tokens = []
-        include, keep = tls.state.get()
-        tokens = _modes.set((*_modes.get(), self)), tls.state.set((include | PYTHON, keep))
-        self._tokens.append(tokens)
+    def _enter(self) -> None:
+        (include, keep), modes = tls.state.get(), _modes.get()
         unrecorded.append(DEFAULT)
-        return self
+        try:
+            _modes.set((*modes, self))
+            tls.state.set((include | PYTHON, keep))
+        except BaseException:
+            self._put_back(modes)
+            raise
 
-    def __exit__(self, *exc: object) -> None:
-        assert self._tokens
-        unrecorded.pop()
-        modes, state = self._tokens.pop()
-        _modes.reset(modes)
-        tls.state.reset(state)
+    def _found(self) -> Any:
+        """The modes without this one, its innermost block."""
+        modes = _modes.get()
+        at = max(n for n, mode in enumerate(modes) if mode is self)
+        return modes[:at] + modes[at + 1 :]
+
+    def _put_back(self, found: Any) -> None:
+        _modes.set(found)
+        if not found:
+            include, keep = tls.state.get()
+            tls.state.set((include & ~PYTHON, keep))
+
+    def _count(self, found: Any) -> None:
+        if unrecorded:
+            unrecorded.pop()
 
 
 def current_modes() -> tuple[DispatchMode, ...]:
@@ -129,12 +141,16 @@ def _call(who: Any, outer: tuple[DispatchMode, ...], given: tuple[Any, ...]) -> 
     """Call a handler below autograd, with the modes outside the innermost one."""
     include, keep = tls.state.get()
     include = include | PYTHON if outer else include & ~PYTHON
-    modes, state = _modes.set(outer), tls.state.set((include, keep & ~_ABOVE))
+    modes, state = _modes.get(), tls.state.get()
     try:
-        return who.__gputensor_dispatch__(*given)
+        try:
+            _modes.set(outer)
+            tls.state.set((include, keep & ~_ABOVE))
+            return who.__gputensor_dispatch__(*given)
+        finally:
+            tls.state.set(state)
     finally:
-        tls.state.reset(state)
-        _modes.reset(modes)
+        _modes.set(modes)
 
 
 def _name(who: Any) -> str:

@@ -10,15 +10,14 @@ Autocast keys are among those that the thread excludes (dispatch/tls.py).
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from .. import runtime
 from ..core import device as devices
 from ..core import dtype as dtypes
 from ..core import errors
+from ..core.guard import Guard
 from ..dispatch import tls
 from .casting import (
     DEVICES, AutocastDevice, Block, WeightCache, cache_enabled, current_block,
@@ -55,8 +54,8 @@ def _check_dtype(value: Any, op: str) -> dtypes.dtype:
     return value
 
 
-class autocast:  # noqa: N801 - PyTorch's spelling
-    """Run a block, or the calls of a function, in mixed precision.
+class autocast(Guard):  # noqa: N801 - PyTorch's spelling
+    """Run a block, or the calls of a function, in mixed precision; of a generator, each step.
 
     Args:
         device_type: 'cpu', 'cuda', or a further device that registered autocast.
@@ -91,62 +90,54 @@ class autocast:  # noqa: N801 - PyTorch's spelling
                 self._enabled = False
 
     def __enter__(self) -> autocast:
-        known, outer = self._autocast, current_block.get()
-        include, keep = tls.state.get()
-        cache = WeightCache() if outer is None else outer.cache
-        block = Block(
-            outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get()
-        )
-        current_block.set(block)
-        tls.state.set((include, keep | known.key if self._enabled else keep & ~known.key))
-        if self.fast_dtype in known.supported:
-            known.dtype.set(self.fast_dtype)
-        cache_enabled.set(self._cache_enabled)
+        self._enter()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        # What to put back is kept with the thread's state and not here: one object may be entered
-        # several times, and by several threads.
-        block = current_block.get()
+    # What to put back is kept with the thread's state and not here: one object may be entered several
+    # times, and by several threads.
+
+    def _enter(self) -> None:
+        known, outer = self._autocast, current_block.get()
+        _, keep = tls.state.get()
+        cache = WeightCache() if outer is None else outer.cache
+        block = Block(
+            outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get(), self
+        )
+        current_block.set(block)
+        try:
+            _set_enabled(known, self._enabled)
+            if self.fast_dtype in known.supported:
+                known.dtype.set(self.fast_dtype)
+            cache_enabled.set(self._cache_enabled)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _found(self) -> Any:
+        """The innermost block of this object, and the blocks without it: others may have been entered since."""
+        inner, block = [], current_block.get()
+        while block is not None and block.owner is not self:
+            inner.append(block)
+            block = block.outer
         assert block is not None, "autocast was left where it was not entered"
-        known = block.device
-        include, keep = tls.state.get()
-        tls.state.set((include, keep | known.key if block.was_enabled else keep & ~known.key))
-        known.dtype.set(block.was_dtype)
+        remaining = block.outer
+        for other in reversed(inner):
+            remaining = other._replace(outer=remaining)
+        return block, remaining
+
+    def _put_back(self, found: Any) -> None:
+        block, remaining = found
+        _set_enabled(block.device, block.was_enabled)
+        block.device.dtype.set(block.was_dtype)
         cache_enabled.set(block.was_caching)
-        current_block.set(block.outer)
-        if block.outer is None:
+        current_block.set(remaining)
+        if remaining is None:
             block.cache.clear()
 
-    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate a function, or a coroutine function: each call is a block."""
-        import inspect
 
-        if not callable(func):
-            raise errors.must(
-                "autocast", "func", "be callable", func, kind=errors.ArgumentTypeError,
-                remedy="as a context manager it is `with gt.autocast(...):`",
-            )  # fmt: skip
-        if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-            raise errors.must(
-                "autocast", "func", "not be a generator function", func.__name__,
-                kind=errors.ArgumentTypeError, remedy="use `with gt.autocast(...):` within it",
-            )  # fmt: skip
-        if inspect.iscoroutinefunction(func):
-
-            @functools.wraps(func)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return await func(*args, **kwargs)
-
-            return awaited
-
-        @functools.wraps(func)
-        def decorated(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return func(*args, **kwargs)
-
-        return decorated
+def _set_enabled(known: AutocastDevice, enabled: bool) -> None:
+    include, keep = tls.state.get()
+    tls.state.set((include, keep | known.key if enabled else keep & ~known.key))
 
 
 # --- the state ------------------------------------------------------------------------------------
@@ -166,8 +157,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     """Turn autocast on or off from here on, in this thread or task; only blocks cache casts."""
     known = find(device_type, "set_autocast_enabled")
-    include, keep = tls.state.get()
-    tls.state.set((include, keep | known.key if enabled else keep & ~known.key))
+    _set_enabled(known, enabled)
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:

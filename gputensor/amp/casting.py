@@ -26,7 +26,6 @@ from ..autograd.node import Node, version_of
 from ..autograd.streams import current_stream, identity
 from ..autograd.variable import AutogradMeta, record_unary, set_history
 from ..core.arguments import NUMBERS
-from ..core.device import CPU
 from ..core.dtype import bfloat16, dtype, float16, float32
 from ..core.promotion import promote_types
 from ..dispatch import keys, tls
@@ -129,7 +128,7 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An autocast block that was entered: what it found and puts back, and the cache in use."""
+    """An autocast block that was entered: what it found and puts back, the cache in use, and whose it is."""
 
     outer: Block | None
     cache: WeightCache
@@ -137,6 +136,7 @@ class Block(NamedTuple):
     was_enabled: bool
     was_dtype: dtype
     was_caching: bool
+    owner: Any
 
 
 current_block: ContextVar[Block | None] = ContextVar("gputensor_autocast_block", default=None)
@@ -160,8 +160,7 @@ class WeightCache:
 
     def cast(self, x: Tensor, to: dtype) -> Tensor:
         # A tensor made in inference mode is of no use outside, so the mode is part of the key.
-        stream = None if x._device is CPU else identity(current_stream(x._device))
-        key = (id(x), to, tls.is_inference_mode(), stream)
+        key = (id(x), to, tls.is_inference_mode(), identity(current_stream(x._device)))
         entry = self.entries.get(key)
         if (
             entry is None or entry.weight() is not x or entry.storage() is not x._storage

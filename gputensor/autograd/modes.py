@@ -73,14 +73,19 @@ class _Mode(Guard):
         try:
             set_mode(self._mode)
         except BaseException:
-            self._leave()
+            self.__exit__()
             raise
 
-    def _leave(self) -> None:
-        left(grad_mode.set(self._before[-1]))
+    def _found(self) -> Any:
+        return self._before[-1], len(self._before) - 1, grad_mode.get()
 
-    def _forget(self) -> None:
-        self._before.pop()
+    def _put_back(self, found: Any) -> None:
+        grad_mode.set(found[0])
+        del self._before[found[1] :]
+
+    def _count(self, found: Any) -> None:
+        if found[2] and unrecorded:
+            unrecorded.pop()
 
     def _again(self) -> _Mode:
         again: _Mode = object.__new__(type(self))
@@ -141,8 +146,7 @@ class set_grad_enabled(_Mode):  # noqa: N801
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if self._is_set and self._before:  # a decorator sets the mode for the calls alone
             self._is_set = False
-            self._leave()
-            self._forget()
+            self.__exit__()
         return super().__call__(function)
 
 
@@ -172,13 +176,16 @@ class inference_mode(Guard):  # noqa: N801
             self._keys.__exit__()
             raise
 
-    def _leave(self) -> None:
-        self._grad._leave()
-        self._keys._leave()
+    def _found(self) -> Any:
+        return self._grad._found(), self._keys._found()
 
-    def _forget(self) -> None:
-        self._grad._forget()
-        self._keys._forget()
+    def _put_back(self, found: Any) -> None:
+        self._grad._put_back(found[0])
+        self._keys._put_back(found[1])
+
+    def _count(self, found: Any) -> None:
+        self._grad._count(found[0])
+        self._keys._count(found[1])
 
     def _again(self) -> Any:
         return inference_mode(self._enabled)

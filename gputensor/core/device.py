@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import errors
+from .guard import Guard
 
 # The device types that the dispatcher has keys for, under their first names. A third device may
 # rename its PrivateUse key (`rename_privateuse`).
@@ -22,7 +23,7 @@ _made: dict[tuple[str, int | None], device] = {}
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
-class device:  # noqa: N801 - PyTorch's spelling
+class device(Guard):  # noqa: N801 - PyTorch's spelling
     """A place where tensors live: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
 
     index: None means "the current one"; a tensor on an indexed device always carries a number.
@@ -54,15 +55,19 @@ class device:  # noqa: N801 - PyTorch's spelling
     def __deepcopy__(self, memo: object) -> device:
         return self
 
-    def __enter__(self) -> device:
+    # As a guard it makes factories put their tensors here.
+
+    def _enter(self) -> None:
         _context_hooks[0](self)
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        _context_hooks[1]()
+    def _found(self) -> Any:
+        return _context_hooks[1](self)
+
+    def _put_back(self, found: Any) -> None:
+        _context_hooks[2](found)
 
 
-# (push, pop) of the default device, set by dispatch.backend_select, which keeps that state: this
+# (push, what is left without it, restore) of the default device, set by dispatch.backend_select, which keeps that state: this
 # floor holds none.
 _context_hooks: list[Callable[..., Any]] = []
 

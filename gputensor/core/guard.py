@@ -4,8 +4,8 @@ Note [Leaving a guard]
 What a guard changed must be put back whatever interrupts it. A signal's exception can come at the
 entry of a Python function and after a call of a C function, and nowhere between. So operators put
 their thread's state back by one C call that stands first in a `finally`, with the value that was
-read before; and a guard's `_leave` may run twice: `__exit__` calls it again if the first was cut
-short. That `__exit__` itself is not entered is the one thing that Python leaves open.
+read before; and a guard that leaves first finds out what to put back, then does it, again if it was
+cut short. That `__exit__` itself is not entered is the one thing that Python leaves open.
 """
 
 from __future__ import annotations
@@ -22,18 +22,24 @@ Fresh = Callable[[], AbstractContextManager[Any]]
 
 
 class Guard:
-    """A base of guards: `_enter` changes a state, `_leave` puts it back, and may be called twice."""
+    """A base of guards. See Note [Leaving a guard]."""
 
     __slots__ = ()
 
     def _enter(self) -> None:
+        """Change the state; whole or, interrupted, not at all."""
         raise NotImplementedError
 
-    def _leave(self) -> None:
+    def _found(self) -> Any:
+        """What leaving is to put back. Changes nothing."""
         raise NotImplementedError
 
-    def _forget(self) -> None:
-        """Drop what was kept for `_leave`, which has run."""
+    def _put_back(self, found: Any) -> None:
+        """Leave. To do it twice is the same as once."""
+        raise NotImplementedError
+
+    def _count(self, found: Any) -> None:
+        """Note that a block was left, where that may be missed."""
 
     def _again(self) -> Any:
         """A guard like this one, for one call: a decorated function may be running in several threads."""
@@ -44,13 +50,14 @@ class Guard:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        found = None
         try:
-            self._leave()
+            found = self._found()
+            self._put_back(found)
         except BaseException:
-            self._leave()
+            self._put_back(self._found() if found is None else found)
             raise
-        finally:
-            self._forget()
+        self._count(found)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return decorated(self._again, function)
@@ -64,7 +71,7 @@ def decorated(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not callable(function):
         raise errors.must(
-            type(fresh()).__name__, "function", "be callable", function, kind=errors.ArgumentTypeError
+            _name(fresh), "func", "be callable", function, kind=errors.ArgumentTypeError
         )
     if inspect.isgeneratorfunction(function):
         guarded: Callable[..., Any] = _generator(fresh, function)
@@ -83,6 +90,10 @@ def decorated(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
                 return function(*args, **kwargs)
 
     return functools.wraps(function)(guarded)
+
+
+def _name(fresh: Fresh) -> str:
+    return type(getattr(fresh, "__self__", fresh)).__name__
 
 
 def _generator(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:

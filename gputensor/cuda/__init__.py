@@ -7,8 +7,6 @@ or a device; None is the current one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from .. import runtime
@@ -16,6 +14,7 @@ from ..core import errors, lazy
 from ..core.device import device as _device
 from ..core.errors import OutOfMemoryError
 from ..dispatch.backend_select import register_current_index
+from ..runtime.current import CurrentDevice, CurrentStream
 from ..native.random import default_generator, seed_devices
 
 __all__ = [
@@ -58,19 +57,14 @@ def set_device(device: Any) -> None:
     runtime.cuda().set_device(_index(device, "set_device"))
 
 
-class device:  # noqa: N801 - PyTorch's spelling
-    """`with gt.cuda.device(1):` makes a device current in the block, and the former one after it."""
+class device(CurrentDevice):  # noqa: N801 - PyTorch's spelling
+    """`with gt.cuda.device(1):` makes a device current in the block, and the former one after it.
+
+    Also a decorator of functions.
+    """
 
     def __init__(self, device: Any) -> None:
-        self.idx = _index(device, "device")
-        self._previous: list[int] = []
-
-    def __enter__(self) -> device:
-        self._previous.append(runtime.cuda().exchange_device(self.idx))
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        runtime.cuda().set_device(self._previous.pop())
+        super().__init__(runtime.cuda(), _index(device, "device"))
 
 
 def get_device_name(device: Any = None) -> str:
@@ -137,19 +131,9 @@ def default_stream(device: Any = None) -> Any:
     return runtime.cuda().default_stream(_index(device, "default_stream"))
 
 
-@contextmanager
-def stream(stream: Any) -> Iterator[Any]:
-    """Work in the block goes to `stream`, on its device; None changes nothing."""
-    if stream is None:
-        yield None
-        return
-    cuda = runtime.cuda()
-    previous = cuda.set_stream(stream)
-    try:
-        with device(stream.device_index):
-            yield stream
-    finally:
-        cuda.set_stream(previous)
+def stream(stream: Any) -> CurrentStream:
+    """Work in the block goes to `stream`, on its device; None changes nothing. Also a decorator."""
+    return CurrentStream(runtime.cuda(), stream)
 
 
 # --- random numbers ---------------------------------------------------------------------------------

@@ -99,12 +99,20 @@ def register_current_index(device_type: str, current: Callable[[], int]) -> Call
     return _current_index.register(device_type, current)
 
 
-def _push(target: Any) -> None:
-    _default_devices.set((*_default_devices.get(), target))
+def _push(target: device) -> None:
+    before = _default_devices.get()
+    try:
+        _default_devices.set((*before, target))
+    except BaseException:
+        _default_devices.set(before)
+        raise
 
 
-def _pop() -> None:
-    _default_devices.set(_default_devices.get()[:-1])
+def _without(target: device) -> tuple[device, ...]:
+    """The devices without the innermost block of one; others may have been entered since."""
+    stack = _default_devices.get()
+    at = next((n for n in range(len(stack) - 1, 0, -1) if stack[n] is target), len(stack) - 1)
+    return stack[:at] + stack[at + 1 :]
 
 
-_devices._context_hooks[:] = [_push, _pop]
+_devices._context_hooks[:] = [_push, _without, _default_devices.set]

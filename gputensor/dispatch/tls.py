@@ -61,16 +61,17 @@ class _Guard(Guard):
         try:
             state.set((included, kept))
         except BaseException:
-            self._leave()
+            self.__exit__()
             raise
 
-    def _leave(self) -> None:
-        include, keep = state.get()
-        (set_there, cleared_there), (set_here, cleared_here) = self._changed[-1]
-        state.set((include & ~set_there | cleared_there, keep & ~set_here | cleared_here))
+    def _found(self) -> Any:
+        return self._changed[-1], len(self._changed) - 1
 
-    def _forget(self) -> None:
-        self._changed.pop()
+    def _put_back(self, found: Any) -> None:
+        include, keep = state.get()
+        ((set_there, cleared_there), (set_here, cleared_here)), depth = found
+        state.set((include & ~set_there | cleared_there, keep & ~set_here | cleared_here))
+        del self._changed[depth:]
 
 
 class IncludeDispatchKeys(_Guard):
@@ -119,10 +120,10 @@ class InferenceMode(Guard):
     found. Source: c10/core/InferenceMode.h.
     """
 
-    __slots__ = ("_enabled", "_before", "_was_on")
+    __slots__ = ("_enabled", "_before")
 
     def __init__(self, enabled: bool = True) -> None:
-        self._enabled, self._was_on = enabled, False
+        self._enabled = enabled
         self._before: list[tuple[int, int]] = []
 
     def _again(self) -> InferenceMode:
@@ -142,18 +143,20 @@ class InferenceMode(Guard):
         try:
             state.set(changed)
         except BaseException:
-            self._leave()
+            self.__exit__()
             raise
 
-    def _leave(self) -> None:
-        include, keep = state.get()
-        included, kept = self._before[-1]
-        self._was_on = not include & AD_INPLACE_OR_VIEW
-        state.set((include & ~AD_INPLACE_OR_VIEW | included, keep & ~AUTOGRAD | kept))
+    def _found(self) -> Any:
+        return self._before[-1], len(self._before) - 1, is_inference_mode()
 
-    def _forget(self) -> None:
-        self._before.pop()
-        if self._was_on and inference_blocks:
+    def _put_back(self, found: Any) -> None:
+        (included, kept), depth, _ = found
+        include, keep = state.get()
+        state.set((include & ~AD_INPLACE_OR_VIEW | included, keep & ~AUTOGRAD | kept))
+        del self._before[depth:]
+
+    def _count(self, found: Any) -> None:
+        if found[2] and inference_blocks:
             inference_blocks.pop()
 
 

@@ -230,13 +230,14 @@ def test_as_a_decorator() -> None:
         asyncio.run(later(matrix("cpu"))) is gt.float16
     )  # PyTorch leaves before the coroutine runs
     assert not gt.is_autocast_enabled("cpu")
-    with pytest.raises(TypeError, match="'func' must not be a generator function .*; use `with"):
 
-        @gt.autocast("cpu")
-        def steps() -> Iterator[int]:
-            yield 1
+    @gt.autocast("cpu")
+    def steps() -> Iterator[Any]:
+        yield matrix("cpu").mm(matrix("cpu")).dtype
 
-    with pytest.raises(TypeError, match="'func' must be callable"):
+    for seen in steps():
+        assert seen is gt.bfloat16 and not gt.is_autocast_enabled("cpu")
+    with pytest.raises(TypeError, match="autocast: 'func' must be callable"):
         gt.autocast("cpu")(3)  # type: ignore[arg-type]
 
 

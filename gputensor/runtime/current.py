@@ -1,0 +1,78 @@
+"""Guards that make a device, or a stream, the current one in a thread; of CUDA and of further devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gputensor.core import errors
+from gputensor.core.guard import Guard
+
+
+class CurrentDevice(Guard):
+    """Makes a device current in this thread, for a block or the calls of a function. idx: its index."""
+
+    def __init__(self, runtime: Any, index: int) -> None:
+        self.idx, self._runtime = index, runtime
+        self._before: list[int] = []
+
+    def _again(self) -> Guard:
+        return CurrentDevice(self._runtime, self.idx)
+
+    def _enter(self) -> None:
+        self._before.append(int(self._runtime.current_device()))
+        try:
+            self._runtime.exchange_device(self.idx)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _found(self) -> Any:
+        return self._before[-1], len(self._before) - 1
+
+    def _put_back(self, found: Any) -> None:
+        self._runtime.exchange_device(found[0])
+        del self._before[found[1] :]
+
+
+class CurrentStream(Guard):
+    """Makes a stream and its device current in this thread, for a block or the calls of a function."""
+
+    def __init__(self, runtime: Any, stream: Any) -> None:
+        self.stream, self._runtime = stream, runtime
+        if stream is None:
+            return
+        index = getattr(stream, "device_index", None)
+        if type(index) is not int:
+            got = errors.Got(type(stream).__name__)
+            raise errors.must("stream", "stream", "have a device_index", got, kind=errors.ArgumentTypeError)
+        self._device = CurrentDevice(runtime, index)
+        self._before: list[Any] = []
+
+    def _again(self) -> Guard:
+        return CurrentStream(self._runtime, self.stream)
+
+    def __enter__(self) -> Any:
+        self._enter()
+        return self.stream
+
+    def _enter(self) -> None:
+        if self.stream is None:
+            return
+        self._before.append(self._runtime.current_stream(self._device.idx))
+        self._device._enter()
+        try:
+            self._runtime.set_stream(self.stream)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _found(self) -> Any:
+        if self.stream is None:
+            return ()
+        return self._before[-1], len(self._before) - 1, self._device._found()
+
+    def _put_back(self, found: Any) -> None:
+        if found:
+            self._runtime.set_stream(found[0])
+            self._device._put_back(found[2])
+            del self._before[found[1] :]
