@@ -152,14 +152,16 @@ def _list(arguments: Any) -> int:
         print_json({"directory": kernel_cache.directory(), "entries": entries})
         return FINE
     total = sum(e.nbytes for e in found) >> 10
+    days, mib = kernel_cache.bounds()
     print(f"{kernel_cache.directory()}: {len(found)} entries, {total} KiB")
+    print(f"kept for {days:g} days after their last use, at most {mib:g} MiB")
     if found:
         groups = _groups(found)
         rows = [
             (name, len(group), sum(e.nbytes for e in group) >> 10, _age(min(e.age_s for e in group)))
             for name, group in groups
         ]
-        print(table(("kernels", "entries", "KiB", "newest"), rows, right=(1, 2, 3)))
+        print(table(("kernels", "entries", "KiB", "last used"), rows, right=(1, 2, 3)))
         if len(groups) < len(found):
             print("\n--json lists every entry with its options")
     return FINE

@@ -223,16 +223,15 @@ def _emulator() -> Finding:
     return Finding("emulator", OK, f"g++ {asked.stdout.strip()} at {compiler}")
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
-    given = os.environ.get("GPUTENSOR_CACHE_DIR")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gputensor"
-
-
 def _cache() -> Finding:
-    folder = cache_folder()
+    from gputensor.runtime import kernel_cache, trust
+
+    folder = Path(kernel_cache.directory())
+    reason = trust.wrong_folder(str(folder))
+    if reason:
+        remedy = "set GPUTENSOR_CACHE_DIR to a folder of your own"
+        why = f"{reason}, so every process compiles anew"
+        return Finding("kernel cache", BROKEN, why, remedy)
     nearest = folder
     while not nearest.exists():
         nearest = nearest.parent

@@ -70,13 +70,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def place(path: str, data: bytes, mode: int) -> None:
-    """Put a file of that mode at `path` itself, also where a link is; for what can be made again.
+    """Put a file at `path` itself, also where a link is; for what can be made again.
 
+    mode: less what the umask takes, as os.open has it.
     It waits for no disk: what a crash loses of it must be told by its content.
     """
     temporary, file = _temporary(os.path.dirname(path), mode)
     with _replacing(temporary, file, path):
-        os.fchmod(file.fileno(), mode)
         file.write(data)
 
 

@@ -2,27 +2,34 @@
 
 The key is a hash of everything that decides the result: the text with its headers inlined, the
 defines, the architecture, the compiler's version and options. `GPUTENSOR_CACHE_DIR` says where,
-else `$XDG_CACHE_HOME/gputensor`, else `~/.cache/gputensor`. A file is written under another name
-and renamed, so that no process sees half of one; a footer holds its hash, so that a damaged one is
-built again. Where the directory cannot be written, entries live in a directory of this process,
-after one warning. Nothing is evicted: `clear()` empties the cache.
+else `$XDG_CACHE_HOME/gputensor`, else `~/.cache/gputensor`. A footer holds a file's hash, so that a
+damaged one is built again, as is one that others can have written (trust.py). Where the directory
+cannot be written or is not to be trusted, entries live in a directory of this process, after one
+warning.
 
 Note [Cache file]
 payload, label (UTF-8), length of the label (4 bytes), sha256 of all that, b"gputnsr1". The footer
 stands last since loaders of ELF files do not look behind the end.
+
+Note [Cache bounds]
+A file's time is that of its last use. What was not used for `GPUTENSOR_CACHE_MAX_DAYS` (90) goes,
+and the oldest beyond `GPUTENSOR_CACHE_MAX_MIB` (1024), but nothing of the last hour, so that
+nothing goes between being found and being loaded. A process that has loaded a file does without it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import shutil
-import tempfile
 import threading
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
+
+from gputensor.core import errors
+
+from . import files, trust
 
 _MAGIC = b"gputnsr1"
 _SUFFIXES = (".cubin", ".so")
@@ -30,7 +37,8 @@ _SUFFIXES = (".cubin", ".so")
 _lock = threading.Lock()
 _building: dict[str, threading.Lock] = {}
 _known: dict[str, tuple[bytes, str]] = {}
-_own_directory: str | None = None
+_is_alone = False  # entries are this process's alone
+_writes = 0
 
 
 def key(*parts: object) -> str:
@@ -47,9 +55,9 @@ def directory() -> str:
     """Where entries are looked for; it need not exist."""
     given = os.environ.get("GPUTENSOR_CACHE_DIR")
     if given:
-        return given
+        return os.path.realpath(given)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "gputensor")
+    return os.path.realpath(os.path.join(base, "gputensor"))
 
 
 def fetch(name: str, suffix: str, build: Callable[[], bytes], label: str = "") -> tuple[bytes, str]:
@@ -69,14 +77,28 @@ def fetch(name: str, suffix: str, build: Callable[[], bytes], label: str = "") -
 def _read_or_build(
     name: str, suffix: str, build: Callable[[], bytes], label: str
 ) -> tuple[bytes, str]:
-    for place in (directory(), _own_directory):
-        if place is not None:
+    for place in (directory(), files.own_folder()) if _is_alone else (directory(),):
+        if not trust.wrong_folder(place):
             path = os.path.join(place, name + suffix)
-            payload = read(path)
+            payload = _use(path)
             if payload is not None:
                 return payload, path
     payload = build()
     return payload, _write(name + suffix, payload, label)
+
+
+def _use(path: str) -> bytes | None:
+    """The payload of a file that only we can have written, which is marked as used now."""
+    try:
+        descriptor = trust.opened(path)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        whole = _parsed(file.read())
+        if whole is not None:
+            with contextlib.suppress(OSError):  # of root's, or on a file system without writing
+                os.utime(descriptor)
+    return None if whole is None else whole[0]
 
 
 def read(path: str) -> bytes | None:
@@ -92,54 +114,126 @@ def read_whole(path: str) -> tuple[bytes, str] | None:
             data = file.read()
     except OSError:
         return None
+    return _parsed(data)
+
+
+def _parsed(data: bytes) -> tuple[bytes, str] | None:
     body, digest, magic = data[:-40], data[-40:-8], data[-8:]
     if magic != _MAGIC or len(body) < 4 or hashlib.sha256(body).digest() != digest:
         return None
     label_length = int.from_bytes(body[-4:], "little")
     cut = len(body) - 4 - label_length
-    return body[:cut], body[cut:-4].decode()
+    try:
+        return None if cut < 0 else (body[:cut], body[cut:-4].decode())
+    except UnicodeDecodeError:
+        return None
 
 
 def _write(file_name: str, payload: bytes, label: str) -> str:
-    global _own_directory
-    if _own_directory is None:
+    global _is_alone, _writes
+    if not _is_alone:
+        place = directory()
+        reason = trust.wrong_folder(place)
         try:
-            return write_in(directory(), file_name, payload, label)
+            if not reason:
+                path = write_in(place, file_name, payload, label, is_shared=_is_named())
+                _writes += 1
+                if _writes % _WRITES_BETWEEN_TRIMS == 1:
+                    trim()
+                return path
         except OSError as error:
-            warnings.warn(
-                f"kernels are compiled anew in every process: {directory()} cannot be written "
-                f"({error.strerror}); set GPUTENSOR_CACHE_DIR",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            _own_directory = tempfile.mkdtemp(prefix="gputensor-")
-            import atexit
-
-            atexit.register(shutil.rmtree, _own_directory, ignore_errors=True)
-    return write_in(_own_directory, file_name, payload, label)
+            reason = f"{place} cannot be written ({error.strerror})"
+        warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
+        _is_alone = True
+    return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
 
-def write_in(place: str, file_name: str, payload: bytes, label: str) -> str:
-    """Write an entry whole (Note [Cache file]) and return its path. Raises: OSError."""
+def _is_named() -> bool:
+    """Whether somebody chose the directory: others may read there, as the umask says.
+
+    An image fills it as root and runs as somebody else. Our own choice is private.
+    """
+    return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
+
+
+def write_in(
+    place: str, file_name: str, payload: bytes, label: str, *, is_shared: bool = True
+) -> str:
+    """Write an entry whole (Note [Cache file]) and return its path. Raises: OSError.
+
+    is_shared: others may read it, as the umask says; they may never write.
+    """
     text = label.encode()
     body = payload + text + len(text).to_bytes(4, "little")
-    data = body + hashlib.sha256(body).digest() + _MAGIC
-    os.makedirs(place, exist_ok=True)
     path = os.path.join(place, file_name)
-    draft = os.path.join(place, f".draft-{uuid.uuid4().hex}")
-    try:
-        with open(draft, "xb") as file:  # by the umask: others may use what an image's build made
-            file.write(data)
-        os.replace(draft, path)
-    except BaseException:
-        if os.path.exists(draft):
-            os.unlink(draft)
-        raise
+    _make(place, 0o755 if is_shared else 0o700)
+    data = body + hashlib.sha256(body).digest() + _MAGIC
+    files.place(path, data, 0o644 if is_shared else 0o600)
     return path
 
 
+def _make(folder: str, mode: int) -> None:
+    """Like os.makedirs, which would let others write the folders above where the umask does."""
+    if not os.path.isdir(folder):
+        _make(os.path.dirname(os.path.abspath(folder)), mode)
+        with contextlib.suppress(FileExistsError):  # by another process
+            os.mkdir(folder, mode)
+
+
+def restore(path: str, payload: bytes) -> None:
+    """Put an entry back that this process still has and the cache has lost."""
+    write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
+
+
+# --- bounds -------------------------------------------------------------------------------------
+
+_WRITES_BETWEEN_TRIMS = 64
+
+
+def bounds() -> tuple[float, float]:
+    """(days, MiB) of Note [Cache bounds]."""
+    return _setting("GPUTENSOR_CACHE_MAX_DAYS", 90), _setting("GPUTENSOR_CACHE_MAX_MIB", 1024)
+
+
+def _setting(name: str, default: float) -> float:
+    given = os.environ.get(name)
+    try:
+        value = default if not given else float(given)
+    except ValueError:
+        value = -1.0
+    if not value >= 0:
+        raise errors.wrong_setting(name, "be a number of 0 or more", given or "")
+    return value
+
+
+def trim() -> int:
+    """Keep the cache directory within its bounds; returns how many files went."""
+    place, now = directory(), time.time()
+    days, mib = bounds()
+    found = []
+    for path in _paths(place):
+        with contextlib.suppress(FileNotFoundError):  # another process trims too
+            status = os.lstat(path)
+            found.append((status.st_mtime, status.st_size, path))
+    found.sort(reverse=True)
+    left, count = mib * (1 << 20), files.sweep(place)
+    for used, nbytes, path in found:
+        left -= nbytes
+        if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
+            with contextlib.suppress(OSError):  # gone, or root's
+                os.unlink(path)
+                count += 1
+    return count
+
+
+def _paths(place: str) -> list[str]:
+    """Of all entries in a directory, whole or not, by name."""
+    names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+    return [os.path.join(place, name) for name in names if name.endswith(_SUFFIXES)]
+
+
 class Entry:
-    """One file of the cache, as `gputensor cache list` shows it."""
+    """One file of the cache, as `gputensor cache list` shows it; its age counts from its last use."""
 
     __slots__ = ("age_s", "label", "nbytes", "path")
 
@@ -152,21 +246,20 @@ class Entry:
 
 def entries() -> Iterator[Entry]:
     """The whole entries in the cache directory, by name."""
-    place = directory()
-    for file_name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
-        path = os.path.join(place, file_name)
-        whole = read_whole(path) if file_name.endswith(_SUFFIXES) else None
+    for path in _paths(directory()):
+        whole = read_whole(path)
         if whole is not None:
             status = os.stat(path)
             yield Entry(path, whole[1], status.st_size, time.time() - status.st_mtime)
 
 
 def clear() -> int:
-    """Remove every entry and draft from the cache directory; returns how many files went."""
-    place, count = directory(), 0
-    for file_name in os.listdir(place) if os.path.isdir(place) else ():
-        if file_name.endswith(_SUFFIXES) or file_name.startswith(".draft-"):
-            os.unlink(os.path.join(place, file_name))
+    """Remove every entry, and what killed writers left; returns how many files went."""
+    place = directory()
+    count = files.sweep(place)
+    for path in _paths(place):
+        with contextlib.suppress(FileNotFoundError):  # another process clears too
+            os.unlink(path)
             count += 1
     _known.clear()
     return count

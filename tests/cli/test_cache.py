@@ -78,7 +78,9 @@ def test_the_list_is_sorted_and_one_line_for_a_file_and_target(
     for number, label in enumerate(["b.cu sm_80 f", "a.cu sm_90", "b.cu sm_80 g"]):
         kernel_cache.fetch(f"{number:032x}", ".cubin", lambda: b"x" * 2048, label)
     assert main(["cache", "list"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if ".cu" in line]
+    printed = capsys.readouterr().out
+    assert "kept for 90 days after their last use, at most 1024 MiB" in printed
+    lines = [line.split() for line in printed.splitlines() if ".cu" in line]
     assert [line[:3] for line in lines] == [["a.cu", "sm_90", "1"], ["b.cu", "sm_80", "2"]]
     assert len(run(capsys, "list")["entries"]) == 3
 

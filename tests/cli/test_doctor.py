@@ -65,6 +65,13 @@ def test_a_wrong_setting_is_broken() -> None:
     )
 
 
+def test_a_cache_that_others_may_write_is_broken(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    _, found = examine(GPUTENSOR_CACHE_DIR=str(tmp_path))
+    assert "may be written by others" in found["kernel cache"]["found"]
+    assert found["kernel cache"]["state"] == "broken"
+
+
 def test_an_unwritable_cache_is_broken(tmp_path: Path) -> None:
     # a file where the folder should be: unwritable for root as well
     (tmp_path / "file").write_text("")

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import os
+import stat
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 
+import numpy as np
 import pytest
 
-from gputensor.runtime import kernel_cache
+from gputensor.runtime import kernel_cache, trust
+
+from .support import fresh_emulator, requires_emulator
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernel_cache, "_known", {})
-    monkeypatch.setattr(kernel_cache, "_own_directory", None)
+    monkeypatch.setattr(kernel_cache, "_is_alone", False)
     return tmp_path / "cache"
 
 
@@ -125,24 +134,273 @@ def test_a_build_that_fails_leaves_nothing(cache):
     assert kernel_cache.fetch("k", ".so", Builder())[0]
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_others_may_read_an_entry_as_the_umask_says(umask, mode):
+@pytest.mark.parametrize(
+    ("umask", "folder", "mode"),
+    [(0o022, 0o755, 0o644), (0o077, 0o700, 0o600), (0o002, 0o755, 0o644), (0, 0o755, 0o644)],
+)
+def test_others_may_read_a_named_cache_as_the_umask_says_and_never_write(
+    cache, umask, folder, mode
+):
     """An image fills the cache as root and runs as somebody else."""
     before = os.umask(umask)
     try:
         path = kernel_cache.fetch("k" * 64, ".cubin", Builder())[1]
     finally:
         os.umask(before)
-    assert os.stat(path).st_mode & 0o777 == mode
+    assert stat.S_IMODE(os.stat(path).st_mode) == mode
+    assert stat.S_IMODE(cache.stat().st_mode) == folder
 
 
-def test_clear_removes_entries_and_drafts_and_nothing_else(cache):
+@pytest.mark.parametrize("umask", [0o022, 0])
+def test_the_cache_that_nobody_named_is_private(tmp_path, monkeypatch, umask):
+    monkeypatch.delenv("GPUTENSOR_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / ".cache"))
+    before = os.umask(umask)
+    try:
+        path = kernel_cache.fetch("k", ".so", Builder())[1]
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    while (path := os.path.dirname(path)) != str(tmp_path):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+
+
+# --- whose work an entry is -----------------------------------------------------------------------
+
+AS_ROOT = os.geteuid() == 0
+OTHER = 4321  # a user's number that no user here has
+
+
+def entry(payload, label=b"label", length=None, digest=None):
+    body = payload + label + (len(label) if length is None else length).to_bytes(4, "little")
+    return body + (digest or hashlib.sha256(body).digest()) + b"gputnsr1"
+
+
+def to_other(path):
+    if not AS_ROOT:
+        pytest.skip("only root gives files to others")
+    os.chown(path, OTHER, OTHER, follow_symlinks=False)
+
+
+def to_link(path):
+    real = path.with_name("elsewhere")
+    path.rename(real)
+    path.symlink_to(real)
+
+
+def to_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def to_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def written(data):
+    return lambda path: path.write_bytes(data)
+
+
+FOREIGN = b"foreign code"
+PLANTED = {
+    "another's": to_other,
+    "the group may write": lambda path: path.chmod(0o664),
+    "everybody may write": lambda path: path.chmod(0o666),
+    "a link": to_link,
+    "a pipe": to_pipe,
+    "no hash": written(FOREIGN),
+    "a wrong hash": written(entry(FOREIGN, digest=bytes(32))),
+    "a label that is no text": written(entry(FOREIGN, b"\xff\xfe")),
+    "a label longer than all": written(entry(FOREIGN, length=1 << 20)),
+    "a label of 4 GiB": written(entry(FOREIGN, length=(1 << 32) - 1)),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "only a footer": written(hashlib.sha256(b"").digest() + b"gputnsr1"),
+    "empty": written(b""),
+}
+
+
+@pytest.mark.parametrize("how", PLANTED)
+def test_a_planted_entry_is_built_again_and_replaced(cache, monkeypatch, how):
+    cache.mkdir()
+    path = cache / "k.so"
+    path.write_bytes(entry(FOREIGN))
+    path.chmod(0o644)
+    assert kernel_cache.fetch("k", ".so", Builder())[0] == FOREIGN  # before anything is wrong
+    another_process(monkeypatch)
+    PLANTED[how](path)
+    build = Builder()
+    assert kernel_cache.fetch("k", ".so", build) == (build.payload, str(path))
+    another_process(monkeypatch)
+    assert kernel_cache.fetch("k", ".so", build)[0] == build.payload and build.calls == 1
+    status = os.lstat(path)
+    assert stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    if how == "a link":  # what it pointed to is nobody's business
+        assert (cache / "elsewhere").read_bytes() == entry(FOREIGN)
+    list(kernel_cache.entries())
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("how", ["another's", "the group may write", "everybody may write", "sticky"])
+@pytest.mark.parametrize("above", [False, True])
+def test_a_folder_of_others_is_not_used(cache, monkeypatch, how, above):
+    """Nor one in a folder where others could replace it."""
+    folder = cache / "below" if above else cache
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(folder))
+    (folder / "k.so").write_bytes(entry(FOREIGN))
+    if how == "sticky":
+        cache.chmod(0o1777)
+    else:
+        PLANTED[how](cache) if how == "another's" else cache.chmod(0o777 if "every" in how else 0o775)
+    if how == "the group may write" and above:
+        monkeypatch.setattr(trust, "_is_only_ours", lambda gid: False)
+    build = Builder()
+    if how == "sticky" and above:  # as in /tmp
+        assert kernel_cache.fetch("k", ".so", build)[0] == FOREIGN
+        return
+    with pytest.warns(RuntimeWarning, match=f"{cache} (is owned by user|may be written by others)"):
+        payload, path = kernel_cache.fetch("k", ".so", build)
+    assert payload == build.payload and not path.startswith(str(cache))
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    assert (folder / "k.so").read_bytes() == entry(FOREIGN)
+
+
+def test_a_group_of_one_may_write_a_folder_above(cache, monkeypatch):
+    (cache / "below").mkdir(parents=True)
+    cache.chmod(0o775)
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(cache / "below"))
+    monkeypatch.setattr(trust, "_is_only_ours", lambda gid: True)
+    path = kernel_cache.fetch("k", ".so", Builder())[1]
+    assert path.startswith(str(cache))
+
+
+def test_a_link_to_the_folder_is_followed_and_the_folder_judged(cache, tmp_path, monkeypatch):
+    """Who owns a home on another disk has such a link."""
+    (tmp_path / "disk").mkdir()
+    cache.symlink_to(tmp_path / "disk")
+    assert kernel_cache.fetch("k", ".so", Builder())[1] == str(tmp_path / "disk" / "k.so")
+    (tmp_path / "disk").chmod(0o777)
+    another_process(monkeypatch)
+    with pytest.warns(RuntimeWarning, match="disk may be written by others"):
+        kernel_cache.fetch("k", ".so", Builder())
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root runs as another user")
+def test_an_image_of_root_serves_another_user_and_is_not_changed_by_him(monkeypatch):
+    """Root's entries count for everybody; his own ones go elsewhere, after a warning."""
+    text = (
+        "import os, shutil, tempfile, warnings; warnings.simplefilter('ignore')\n"
+        "from gputensor.runtime import kernel_cache as c\n"
+        "os.setgid(4321); os.setuid(4321)\n"
+        "print(c.fetch('k', '.so', lambda: b'his'), c.fetch('l', '.so', lambda: b'his'))"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # pytest's own folders are closed to others
+        cache = os.path.join(folder, "cache")
+        monkeypatch.setenv("GPUTENSOR_CACHE_DIR", cache)
+        kernel_cache.fetch("k", ".so", lambda: b"root's")
+        answer = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=True
+        )
+        (first, at), (second, elsewhere) = ast.literal_eval(answer.stdout.replace(") (", "), ("))
+        assert (first, at) == (b"root's", f"{cache}/k.so") and os.listdir(cache) == ["k.so"]
+        assert second == b"his" and not elsewhere.startswith(folder)
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def aged(name, hours, nbytes=1000):
+    path = kernel_cache.fetch(name, ".so", lambda: bytes(nbytes))[1]
+    used = time.time() - hours * 3600
+    os.utime(path, (used, used))
+    return path
+
+
+def names(cache):
+    return sorted(p.name.removesuffix(".so") for p in cache.iterdir())
+
+
+def test_what_is_not_used_for_long_goes(cache, monkeypatch):
+    aged("old", 24 * 91), aged("new", 24 * 89)
+    assert kernel_cache.trim() == 1 and names(cache) == ["new"]
+    monkeypatch.setenv("GPUTENSOR_CACHE_MAX_DAYS", "1")
+    assert kernel_cache.trim() == 1 and names(cache) == []
+
+
+def test_the_oldest_beyond_the_size_go(cache, monkeypatch):
+    for name, hours in (("a", 5), ("b", 4), ("c", 3), ("d", 2)):
+        aged(name, hours, 1 << 20)
+    monkeypatch.setenv("GPUTENSOR_CACHE_MAX_MIB", "2.5")
+    assert kernel_cache.trim() == 2 and names(cache) == ["c", "d"]
+
+
+def test_nothing_of_the_last_hour_goes(cache, monkeypatch):
+    aged("now", 0.5)
+    monkeypatch.setenv("GPUTENSOR_CACHE_MAX_MIB", "0")
+    monkeypatch.setenv("GPUTENSOR_CACHE_MAX_DAYS", "0")
+    assert kernel_cache.trim() == 0 and names(cache) == ["now"]
+
+
+def test_a_use_counts(cache, monkeypatch):
+    aged("k", 24 * 100)
+    another_process(monkeypatch)
+    kernel_cache.fetch("k", ".so", Builder())
+    assert kernel_cache.trim() == 0
+
+
+def test_writing_trims(cache, monkeypatch):
+    aged("old", 24 * 100)
+    monkeypatch.setattr(kernel_cache, "_writes", 0)
+    kernel_cache.fetch("new", ".so", Builder())
+    assert names(cache) == ["new"]
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "nan"])
+def test_a_bound_that_means_nothing_is_refused(cache, monkeypatch, value):
+    monkeypatch.setenv("GPUTENSOR_CACHE_MAX_MIB", value)
+    with pytest.raises(ValueError, match="GPUTENSOR_CACHE_MAX_MIB: must be a number of 0 or more"):
+        kernel_cache.trim()
+
+
+@requires_emulator
+def test_a_kernel_whose_file_went_is_loaded_all_the_same(cache, monkeypatch):
+    """Another process trims the cache; a second device needs the file again, and finds its variable."""
+    text = """
+    __device__ int calls;
+    struct call { int* out; };
+    extern "C" __global__ void count(call c) { c.out[0] = ++calls; }
+    """
+    emulator = fresh_emulator(monkeypatch, devices=2)
+    image = emulator.compile(text, [{}], entries=["count"])
+    out = np.zeros(1, np.int32)
+
+    def run(device):
+        where = emulator.allocate(4, device)
+        function = emulator.load(image, "count", device)
+        stream = emulator.current_stream(device)
+        emulator.launch(function, (1, 1, 1), (1, 1, 1), 0, stream, struct.pack("Q", where.ptr))
+        emulator.copy_async(out.ctypes.data, -1, where.ptr, device, 4, stream)
+        stream.synchronize()
+        return int(out[0])
+
+    assert run(0) == 1
+    for _ in range(2):
+        for path in cache.iterdir():
+            path.unlink()
+        assert (run(1), run(0)) in ((1, 2), (2, 3))
+
+
+def test_clear_removes_entries_and_leftovers_and_nothing_else(cache):
     kernel_cache.fetch("a", ".so", Builder())
     kernel_cache.fetch("b", ".cubin", Builder())
-    (cache / ".draft-x").write_text("")
+    for name in ("1", "2"):
+        (cache / f".gputensor-{name}.tmp").write_text("")
+    os.utime(cache / ".gputensor-1.tmp", (0, 0))  # the other may be in work
     (cache / "notes.txt").write_text("")
     assert kernel_cache.clear() == 3
-    assert os.listdir(cache) == ["notes.txt"]
+    assert sorted(os.listdir(cache)) == [".gputensor-2.tmp", "notes.txt"]
     assert kernel_cache.clear() == 0
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 WAYS = frozenset(
     "write_text write_bytes savefig replace rename mkstemp mkdtemp NamedTemporaryFile TemporaryFile "
-    "TemporaryDirectory fdopen tofile savez".split()
+    "TemporaryDirectory tofile savez".split()
 )
 MODULES = frozenset("os shutil tempfile np numpy Path path".split())
 # Where, and why a reader cannot see it half-done.
 ALLOWED = {
     "gputensor/runtime/files.py": "the one way",
-    "gputensor/runtime/kernel_cache.py": "drafts",
-    "gputensor/runtime/emulator/toolchain.py": "a folder for one build",
+    "gputensor/runtime/emulator/toolchain.py": "headers and results in a folder of runtime.files",
     "gputensor/serialization.py": "entries of an archive in a file of runtime.files",
     "bench/plots.py": "savefig writes into a file of runtime.files",
     "bench/emulator.py": "a folder for one measurement",
@@ -32,7 +31,7 @@ def writes(tree: ast.AST) -> Iterator[tuple[int, str]]:
             continue
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        if name == "open":
+        if name in ("open", "fdopen"):
             modes = [a.value for a in (*node.args, *(k.value for k in node.keywords)) if _is_text(a)]
             if any(set(m) & set("wax+") and set(m) <= set("rwaxbt+") for m in modes):
                 yield node.lineno, name

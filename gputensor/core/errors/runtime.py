@@ -77,6 +77,13 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
+def no_kernel_cache(reason: str) -> str:
+    """The warning; reason: a clause."""
+    return (
+        f"kernels are compiled anew in every process: {reason}; set GPUTENSOR_CACHE_DIR to a folder of your own"
+    )
+
+
 def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
     return DeviceError(f"{op}: '{arg}' must {rule} (got {got})")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import itertools
 import os
 import re
 import shutil
@@ -13,7 +13,7 @@ from importlib import resources
 
 from gputensor.core import errors
 
-from .. import kernel_cache
+from .. import files, kernel_cache
 from . import coverage, sanitizer, settings, source
 
 # -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.
@@ -54,6 +54,9 @@ _SHIM = (
 _ENGINE = (
     "engine.h sanitizer.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
 ).split()
+
+# g++ says the same of itself on machines that share a home and no instruction.
+_MACHINE = os.uname().machine
 
 _version: str | None = None
 _reason: str | None = None
@@ -134,7 +137,7 @@ def compile_kernels(
     own = {**headers(_SHIM), **(headers(coverage.HEADERS) if is_users else {}), **(included or {})}
     unit = source.translation_unit(text, variants, title, entries)
     label = f"{title} emulator {len(variants)} variants"
-    name = kernel_cache.key(unit, own, options, _version)
+    name = kernel_cache.key(unit, own, options, _version, _MACHINE)
 
     def build() -> bytes:
         defines = variants[0] if len(variants) == 1 else {}
@@ -145,18 +148,19 @@ def compile_kernels(
 
 def copy_of(path: str) -> str:
     """The same shared object in another file, which the loader takes for another one."""
-    descriptor, copy = tempfile.mkstemp(prefix="gputensor-", suffix=".so")
-    os.close(descriptor)
+    copy = os.path.join(files.own_folder(), f"{next(_copies)}.so")
     shutil.copyfile(path, copy)
-    atexit.register(lambda: os.path.exists(copy) and os.unlink(copy))
     return copy
+
+
+_copies = itertools.count()
 
 
 def compile_engine() -> str:
     """The path of the engine's shared object."""
     own = headers(_ENGINE)
     options = [*_LANGUAGE, "-O2"]
-    name = kernel_cache.key(own, options, _version)
+    name = kernel_cache.key(own, options, _version, _MACHINE)
 
     def build() -> bytes:
         return _build('#include "launch.h"\n', options, own, "launch.h", {})
@@ -172,7 +176,7 @@ def _build(
     defines: Mapping[str, object],
     is_users: bool = False,
 ) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="gputensor-") as folder:
+    with tempfile.TemporaryDirectory(dir=files.own_folder()) as folder:
         for header, content in own.items():
             place = os.path.join(folder, header.removeprefix("include/"))
             os.makedirs(os.path.dirname(place), exist_ok=True)

@@ -1,0 +1,84 @@
+"""Whose work a file on disk can be: what is loaded into the process is ours, or the system's.
+
+Note [Trust]
+A compiled kernel is code, and the hash in its footer is no signature. So an entry counts only if
+this user or root owns it and nobody else may write it, and only in a folder of which the same is
+true. Every folder above may be entered by others but not changed by them; else they could put
+another one in its place between the look and the use. Under these conditions the path that is
+loaded by name is the file that was looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def opened(path: str) -> int:
+    """A descriptor of a regular file that nobody else can have written. Raises: OSError."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # of a pipe: do not wait
+    descriptor = os.open(path, flags)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and not wrong(status):
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(f"{path} may be another user's work")
+
+
+def wrong(status: os.stat_result) -> str:
+    """Why others can have changed what has this status; "" if they cannot."""
+    if status.st_uid not in (0, os.geteuid()):
+        return f"is owned by user {status.st_uid}"
+    if status.st_mode & _OTHERS_WRITE:
+        return f"may be written by others (mode {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
+def wrong_folder(folder: str) -> str:
+    """Why others can have put files into a folder, as a clause; "" if they cannot.
+
+    folder: without symbolic links. It need not exist; then those above it count.
+    """
+    status, above = _status(folder), os.path.dirname(folder)
+    reason = "" if status is None else wrong(status)
+    if reason:
+        return f"{folder} {reason}"
+    while above != folder:
+        folder, above = above, os.path.dirname(above)
+        status = _status(folder)
+        reason = "" if status is None else wrong(status)
+        if reason and not _is_kept(status):
+            return f"{folder} {reason}"
+    return ""
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _is_kept(status: Any) -> bool:
+    """Whether others cannot rename what lies in a folder, though they may write or own it."""
+    if status.st_uid not in (0, os.geteuid()):
+        # In a container without a user of that number, the system's files belong to another one.
+        return status.st_uid == os.stat("/").st_uid and not status.st_mode & _OTHERS_WRITE
+    if status.st_mode & stat.S_ISVTX:  # as /tmp
+        return True
+    return not status.st_mode & stat.S_IWOTH and _is_only_ours(status.st_gid)
+
+
+def _is_only_ours(gid: int) -> bool:
+    """Whether a group is this user's own, as many systems give each user one."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
