@@ -15,9 +15,9 @@ from .core import errors
 from .core.device import CPU, device
 from .core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype, float64, uint64
 from .core.geometry import contiguous_geometry
+from .core.number_range import fits, integer_range
 from .core.promotion import number_dtype, promote_types
 from .dispatch import backend_select, defaults
-from .limits import iinfo
 from .storage import Storage
 from .tensor import CPU_KEYS, Tensor, from_array, from_storage
 
@@ -241,14 +241,15 @@ def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
     """
     if given == FLOATING:
         for v in values:
-            if v - v != 0 or v < 0 and not element.is_signed:
+            if not fits(v, element):
                 raise errors.number_out_of_range("tensor", element, v)
         values = [int(v) for v in values]
     if not values:
         return values
-    limits = iinfo(element)
+    least, most = integer_range(element)
     low, high = min(values), max(values)
-    lowest = limits.min if element.is_signed or element is uint64 else -limits.max
-    if low < lowest or high > limits.max:
-        raise errors.number_out_of_range("tensor", element, low if low < lowest else high)
-    return values if low >= limits.min else [v & limits.max for v in values]
+    if not fits(low, element) or element is uint64 and low < 0:
+        raise errors.number_out_of_range("tensor", element, low)
+    if high > most:
+        raise errors.number_out_of_range("tensor", element, high)
+    return values if low >= least else [v & most for v in values]

@@ -243,7 +243,8 @@ def test_out_of_another_dtype(row: Row) -> None:
         for of in ALL:
             if "dtype" in case.sample.kwargs or wanted.dtype.is_complex and row.out == "same":
                 continue
-            out = gt.ones(wanted.shape, dtype=of)
+            # A range of integers may be shorter than one of floats: its out starts empty.
+            out = gt.ones(0 if _computes_in_out(case) else wanted.shape, dtype=of)
             if _takes(row, wanted.dtype, of):
                 assert run_into(row, case.build(), out) is out and out.dtype is of, (
                     f"{case} into {of}"

@@ -49,6 +49,8 @@ _RULES = {
     "maximum": Rule("binary", "maximum", BINARY, check=_real),
 }
 _WITH_ALPHA = ("add", "sub")
+# Small ints are one object each: a product with 1 is left out, as `a + b` leaves it out.
+_ONE = 1
 
 
 def rule(loop: str) -> Rule:
@@ -97,6 +99,8 @@ def out(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
     scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
 
     def cpu(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
+        if alpha is _ONE:
+            return write(out, (self, other))  # type: ignore[no-any-return]
         alpha = check_alpha(operator, self, other, alpha)
         return scaled_cpu(out, (self, other), (alpha,))  # type: ignore[no-any-return]
 
@@ -117,7 +121,7 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 
 def threshold_functional(operator: Operator, loop: str) -> Kernel:
-    select = pointwise.functional(operator, Rule("binary", loop, BINARY, check=_real), n_params=1)
+    select = pointwise.functional(operator, Rule("binary", loop, BINARY, check=_real, param="threshold"), n_params=1)
 
     def kernel(key_set: int, grad_output: Tensor, self: Tensor, threshold: Any) -> Tensor:
         if type(threshold) not in pointwise.NUMBERS or type(threshold) is complex:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import runtime
 from .._generated import operators
-from ..core import errors
+from ..core import errors, number_range
 from ..core.device import CPU
 from ..iterator.config import FILL
 from ..iterator.plan import build
@@ -19,8 +19,9 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
         raise errors.must("fill_", "value", "be a number or a 0-d tensor", value, kind=errors.ArgumentTypeError)
     geometry = self._geometry
-    if isinstance(value, complex) and not geometry.dtype.is_complex:
-        raise errors.must("fill_", "value", f"be real for {geometry.dtype.short}", value)
+    # What every dtype holds is told by one comparison, which is False for NaN too.
+    if type(value) is complex or not 0 <= value <= 127:
+        number_range.check("fill_", "value", value, geometry.dtype)
     if geometry.numel == 0:
         return self
     if self._device is CPU:

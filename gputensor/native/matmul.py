@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from .._generated import calls
-from ..core import errors
+from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.arguments import NUMBERS
-from ..core.dtype import BOOL, COMPLEX, FLOATING, dtype
+from ..core.dtype import BOOL, FLOATING, dtype
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.operator import Operator
 from ..iterator import overlap
@@ -18,6 +18,10 @@ from ..kernels.cpu.quiet import run
 from ..tensor import Tensor, allocate
 from .pointwise import Kernel
 from .resize import resize_output
+
+
+# Small ints are one object each: the usual alpha and beta need no look at their range.
+_ONE = 1
 
 
 def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[int, int, dtype]:
@@ -136,8 +140,10 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
     for arg, x in (("beta", beta), ("alpha", alpha)):
         if type(x) not in NUMBERS:
             raise errors.must("addmm", arg, "be a number", x, kind=errors.ArgumentTypeError)
-        if type(x) is float and element.category < FLOATING or type(x) is complex and element.category < COMPLEX:
+        if type(x) is float and element.category < FLOATING:
             raise errors.must("addmm", arg, f"fit {element.short}, which the operands have", x)
+        if x is not _ONE:
+            number_range.check("addmm", arg, x, element)
     return contiguous_geometry((rows, columns), element)
 
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import errors
+from ..core import errors, number_range
 from ..core.device import CPU
-from ..core.dtype import complex32, dtype
+from ..core.dtype import BOOL, INTEGER, bfloat16, complex32, dtype, float16, float64
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
@@ -40,16 +40,18 @@ class Rule:
 
     loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises where
     the operator does not take their dtypes. out_dtype(common): of the result, where it differs.
+    param: name of the number beside the operands that some loops take, for messages.
     """
 
-    __slots__ = ("family", "loop", "config", "check", "out_dtype")
+    __slots__ = ("family", "loop", "config", "check", "out_dtype", "param", "takes_scalars")
 
     def __init__(
         self, family: str, loop: str, config: Any,
         check: Callable[[str, Plan, tuple[Any, ...]], None] | None = None,
-        out_dtype: Callable[[dtype], dtype] | None = None,
+        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha",
     ) -> None:  # fmt: skip
-        self.family, self.loop, self.config = family, loop, config
+        self.family, self.loop, self.config, self.param = family, loop, config, param
+        self.takes_scalars = family == "binary" and loop.partition("_")[0] in ("mul", "div")
         self.check, self.out_dtype = check, out_dtype
 
 
@@ -59,12 +61,13 @@ class CpuEntry:
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
     """
 
-    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "is_parallel")
+    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "is_parallel", "has_numbers")
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.plan = plan
         self.geometry = plan.outputs[0].geometry
-        kinds = tuple([type(x) if type(x) in NUMBERS else x._geometry.dtype for x in inputs])
+        kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
+        self.has_numbers = any([kind in NUMBERS for kind in kinds])
         self.loop = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, self.geometry.dtype)
         self.is_parallel = plan.numel >= parallel.POINTWISE_FROM
         # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
@@ -78,10 +81,39 @@ class CpuEntry:
         if self.plan.numel == 0:
             return
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
-        if self.is_parallel:
-            parallel.pointwise(self.loop, arrays, params, out._get_array())
-        else:
-            run(self.loop, *arrays, *params, out._get_array())
+        try:
+            if self.is_parallel:
+                parallel.pointwise(self.loop, arrays, params, out._get_array())
+            else:
+                run(self.loop, *arrays, *params, out._get_array())
+        except OverflowError as error:
+            raise too_large(error, self.plan.op.removesuffix("_"), self.plan.common_dtype, inputs) from None
+
+
+def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
+    """What a loop is told of an input: its dtype, or the type of a number.
+
+    Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
+    a product or quotient of f16 or bf16 takes a zero-dim `other` as it is, unrounded.
+    """
+    if type(x) in NUMBERS:
+        return type(x)
+    element = x._geometry.dtype
+    if number and rule.takes_scalars and not x._geometry.ndim and element is not plan.common_dtype:
+        if plan.common_dtype in (float16, bfloat16):
+            return float
+    return element
+
+
+def too_large(error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]) -> OverflowError:
+    """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
+    if isinstance(error, errors.GpuTensorError):
+        return error
+    arg, value = next(
+        (name, x) for name, x in zip(("self", "other"), inputs[-2:])
+        if type(x) is int and not number_range.fits(x, common)
+    )  # fmt: skip
+    return errors.number_out_of_range(op, common, value, arg)
 
 
 def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
@@ -94,12 +126,13 @@ def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
 class DeviceEntry:
     """A plan and the launch bound to it, for every device but the CPU."""
 
-    __slots__ = ("plan", "launch", "geometry")
+    __slots__ = ("plan", "launch", "geometry", "has_numbers")
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.plan = plan
         self.geometry = plan.outputs[0].geometry
         self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
+        self.has_numbers = any([type(x) in NUMBERS for x in inputs])
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Launch over the inputs into `out`; returns before the device has run it."""
@@ -184,6 +217,8 @@ def functional(operator: Operator, rule: Rule, loop: str | None = None, n_params
     def kernel(key_set: int, *args: Any) -> Tensor:
         inputs, params = args[: len(args) - n_params], args[len(args) - n_params :]
         entry = find_entry(operator, rule, name, None, inputs)
+        if params:
+            check_params(operator, rule, entry, params)
         out = allocate(entry.geometry, entry.plan.device)
         entry.write(out, inputs, params)
         return out
@@ -200,13 +235,32 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
 
     def write_into(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
         entry = find_entry(operator, rule, name, out, inputs)
+        if params:
+            check_params(operator, rule, entry, params)
         check_overlap(operator.short_name, rule, out, inputs)
         if entry.plan.outputs[0].action is RESIZE:
+            if entry.has_numbers:
+                _check_meeting(operator.short_name, entry.plan.common_dtype, inputs)
             resize.resize_output(operator.short_name, out, entry.geometry)
         entry.write(out, inputs, params)
         return out
 
     return write_into
+
+
+def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, ...]) -> None:
+    """Raise if a number beside the operands does not fit the dtype they meet in."""
+    for value in params:
+        number_range.check(operator.short_name, rule.param, value, entry.plan.common_dtype)
+
+
+def _check_meeting(op: str, common: dtype, inputs: tuple[Any, ...]) -> None:
+    """Raise what a kernel would of a number that nothing can hold, before `out` is resized."""
+    for arg, x in zip(("self", "other"), inputs[-2:]):
+        if type(x) in NUMBERS and common.category == INTEGER:
+            number_range.in_64_bits(op, arg, x)
+        elif type(x) is int and common.category != BOOL:
+            number_range.check(op, arg, x, float64)
 
 
 def check_overlap(op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...]) -> None:
@@ -283,7 +337,9 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> 
             self = x if x is not None else self._get_array()
         try:
             array = enter(entry.loop, self, other)
-        except RuntimeError as error:
+        except (RuntimeError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                raise too_large(error, loop, entry.plan.common_dtype, (self, other)) from None
             array = again(error, entry.loop, self, other)
         tensor = _new(Tensor)
         tensor._geometry = entry.geometry
@@ -324,7 +380,9 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = N
             other = x if x is not None else other._get_array()
         try:
             enter(entry.loop, array, other, array)
-        except RuntimeError as error:
+        except (RuntimeError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                raise too_large(error, loop, entry.plan.common_dtype, (self, other)) from None
             again(error, entry.loop, array, other, array)
         return self
 

@@ -75,6 +75,8 @@ def binary(
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
+        if params:
+            pointwise.check_params(operator, rule, entry, params)
         out = allocate(entry.geometry, device)
         if entry.geometry.numel:
             entry.launch(device.index, (out._storage._data.ptr, a, b), params)
@@ -113,6 +115,8 @@ def binary_inplace(
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)
+        if params:
+            pointwise.check_params(operator, rule, entry, params)
         if shape.numel:
             entry.launch(device.index, (a, a, b), params)
         return self

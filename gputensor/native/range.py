@@ -10,11 +10,14 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes
-from ..core import errors
+from ..core import errors, number_range
 from ..core.device import CPU
+from ..core.dtype import COMPLEX, INTEGER, dtype
 from ..core.geometry import contiguous_geometry
+from ..core.number_range import in_64_bits, integer_range
 from ..dispatch import defaults
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator import overlap
 from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
@@ -48,15 +51,24 @@ def _numbers(op: str, **values: Any) -> None:
     for name, value in values.items():
         if type(value) not in NUMBERS:
             raise errors.must(op, name, "be a number", value, kind=errors.ArgumentTypeError)
+        in_64_bits(op, name, value)
+
+
+def _real(op: str, **values: Any) -> list[Any]:
+    """The numbers, which must be real; a complex one is if its imaginary part is 0."""
+    for name, value in values.items():
+        if type(value) is complex and value.imag != 0:
+            raise errors.must(op, name, "be real", value)
+    return [v.real if type(v) is complex else v for v in values.values()]
+
+
 
 
 # --- arange ---------------------------------------------------------------------------------------
 
 
 def _arange_length(start: Any, end: Any, step: Any) -> int:
-    if complex in (type(start), type(end), type(step)):
-        raise errors.must("arange", "start", "be real, as end and step", (start, end, step))
-    if step == 0:
+    if not (step > 0 or step < 0):
         raise errors.must("arange", "step", "not be 0", step)
     for name, value in (("start", start), ("end", end)):
         if not math.isfinite(value):
@@ -76,13 +88,30 @@ def arange_start_step(
     if dtype is None:
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
-    if dtype in (dtypes.int64,):
-        start, end, step = int(start), int(end), int(step)
-    length = _arange_length(start, end, step)
+    length = 0
+    if isinstance(dtype, dtypes.dtype):  # else `empty` refuses it
+        length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
         return missing.ask(operators.arange_start_out, made, start, end, step, made)  # type: ignore[no-any-return]
     return _launch("arange", "arange", made, (start, step))
+
+
+def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
+    """(length, start, step): of an integer dtype both are cut, in int64 before the length is counted.
+
+    Source: aten/src/ATen/native/RangeFactories.cpp, arange_out.
+    """
+    start, end, step = _real("arange", start=start, end=end, step=step)
+    length = _arange_length(start, end, step)
+    if element.category != INTEGER:
+        return length, start, step
+    for name, value in (("start", start), ("end", end), ("step", step)):
+        number_range.check("arange", name, value, element if element is dtypes.uint64 else dtypes.int64)
+    start, step = int(start), int(step)
+    if element is not dtypes.int64:
+        return length, start, step
+    return _arange_length(start, int(end), step), start, step
 
 
 def arange(key_set: int, end: Any, *options: Any) -> Tensor:
@@ -95,10 +124,16 @@ def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
 
 def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Tensor:
     _numbers("arange", start=start, end=end, step=step)
-    length = _arange_length(start, end, step)
+    length, start, step = _arange(out._geometry.dtype, start, end, step)
+    _check_written("arange", out)
     if out._geometry.numel != length:
         resize_output("arange", out, contiguous_geometry((length,), out._geometry.dtype))
     return _into(out, (length,), lambda flat: _launch("arange", "arange", flat, (start, step)))
+
+
+def _check_written(op: str, out: Tensor) -> None:
+    if overlap.internal_overlap(out._geometry) == overlap.YES:
+        raise errors.internal_overlap(op, "out", (out._geometry, out._device))
 
 
 def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
@@ -124,6 +159,22 @@ def _steps(steps: Any) -> int:
     return number
 
 
+def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
+    """start and end as elements, as far as `length` elements have them; integers are cut and wrap."""
+    if element.category != COMPLEX and complex in (type(start), type(end)):
+        raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
+    ends = []
+    for name, value, is_used in (("start", start, length > 0), ("end", end, length > 1)):
+        if not is_used:
+            value = 0
+        number_range.check("linspace", name, value, element)
+        if element.category == INTEGER:
+            value = int(value)
+            value = value if element.is_signed else value & integer_range(element)[1]
+        ends.append(value)
+    return ends[0], ends[1]
+
+
 def linspace(
     key_set: int, start: Any, end: Any, steps: int, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
@@ -133,7 +184,10 @@ def linspace(
         dtype = defaults.get_default_dtype()
         if complex in (type(start), type(end)):
             dtype = dtype_of_number(1j)
-    made = calls.empty_memory_format((_steps(steps),), dtype, layout, device, pin_memory, None)
+    length = _steps(steps)
+    if isinstance(dtype, dtypes.dtype):
+        start, end = _ends(dtype, start, end, length)
+    made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "linspace"):
         return missing.ask(operators.linspace_out, made, start, end, steps, made)  # type: ignore[no-any-return]
     return _launch("linspace", "linspace", made, (start, end, steps))
@@ -142,6 +196,8 @@ def linspace(
 def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     _numbers("linspace", start=start, end=end)
     length = _steps(steps)
+    start, end = _ends(out._geometry.dtype, start, end, length)
+    _check_written("linspace", out)
     if out._geometry.numel != length:
         resize_output("linspace", out, contiguous_geometry((length,), out._geometry.dtype))
     return _into(out, (length,), lambda flat: _launch("linspace", "linspace", flat, (start, end, length)))
@@ -170,6 +226,7 @@ def eye(key_set: int, n: int, *options: Any) -> Tensor:
 
 def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
     sizes = _eye_sizes(n, m)
+    _check_written("eye", out)
     if out._geometry.sizes != sizes:
         resize_output("eye", out, contiguous_geometry(sizes, out._geometry.dtype))
     return _launch("eye", "eye", out, () if out._device is CPU else (m,))

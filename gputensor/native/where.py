@@ -2,42 +2,62 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from ..core import errors
-from ..core.dtype import bool_
+from .._generated import calls
+from ..core import errors, number_range
+from ..core.dtype import bool_, uint8
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor, allocate, from_array
 from . import pointwise
-from .pointwise import Kernel, Rule
+from .pointwise import NUMBERS, Kernel, Rule
 
 _RULE = Rule("where", "where", WHERE)
 
 
-def _check(condition: Any) -> None:
-    if not isinstance(condition, Tensor) or condition._geometry.dtype is not bool_:
-        raise errors.must("where", "condition", "be a bool tensor", condition, kind=errors.DtypeError)
+def _mask(condition: Any) -> Tensor:
+    """The condition as bool."""
+    if isinstance(condition, Tensor):
+        if condition._geometry.dtype is bool_:
+            return condition
+        if condition._geometry.dtype is uint8:
+            warnings.warn(errors.byte_condition(condition), UserWarning, stacklevel=4)
+            return calls.ne_Tensor(condition, 0)  # type: ignore[no-any-return]
+    raise errors.must("where", "condition", "be a bool tensor", condition, kind=errors.DtypeError)
+
+
+def _check_numbers(entry: Any, self: Any, other: Any) -> None:
+    for arg, value in (("self", self), ("other", other)):
+        if type(value) in NUMBERS:
+            number_range.check("where", arg, value, entry.plan.common_dtype)
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    general = pointwise.functional(operator, _RULE)
-
     def kernel(key_set: int, condition: Tensor, self: Any, other: Any) -> Tensor:
-        _check(condition)
-        return general(key_set, condition, self, other)  # type: ignore[no-any-return]
+        inputs = (_mask(condition), self, other)
+        entry = pointwise.find_entry(operator, _RULE, loop, None, inputs)
+        if entry.has_numbers:
+            _check_numbers(entry, self, other)
+        made = allocate(entry.geometry, entry.plan.device)
+        entry.write(made, inputs, ())
+        return made
 
     def cpu(key_set: int, condition: Tensor, self: Any, other: Any) -> Tensor:
         inputs = (condition, self, other)
-        key = tuple([type(x) if type(x) in pointwise.NUMBERS else x._geometry for x in inputs])
+        key = tuple([type(x) if type(x) in NUMBERS else x._geometry for x in inputs])
         entry = operator.table.plans.get(key)
         if entry is None:
-            _check(condition)
+            if _mask(condition) is not condition:
+                return kernel(key_set, condition, self, other)
             entry = pointwise.make_entry(operator, _RULE, loop, None, inputs, key)
         if not entry.numpy_allocates:
-            return general(key_set, condition, self, other)  # type: ignore[no-any-return]
-        arrays = [x if type(x) in pointwise.NUMBERS else x._get_array() for x in inputs]
+            return kernel(key_set, condition, self, other)
+        if entry.has_numbers:
+            _check_numbers(entry, self, other)
+        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
         return from_array(run(entry.loop, *arrays), entry.geometry)
 
     return cpu, kernel
@@ -47,7 +67,10 @@ def out(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, _RULE)
 
     def kernel(key_set: int, condition: Tensor, self: Any, other: Any, out: Tensor) -> Tensor:
-        _check(condition)
-        return write(out, (condition, self, other))  # type: ignore[no-any-return]
+        inputs = (_mask(condition), self, other)
+        entry = pointwise.find_entry(operator, _RULE, loop, out, inputs)
+        if entry.has_numbers:
+            _check_numbers(entry, self, other)
+        return write(out, inputs)  # type: ignore[no-any-return]
 
     return kernel

@@ -21,6 +21,10 @@ class ArgumentValueError(GpuTensorError, ValueError):
     """A value outside what the argument may be."""
 
 
+class NumberRangeError(ArgumentError, OverflowError):
+    """A number outside what its dtype, or 64 bits, can hold."""
+
+
 class ShapeError(GpuTensorError, RuntimeError):
     """Sizes, strides or views that do not fit."""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from .base import (
-    ArgumentError,
     ArgumentValueError,
     DeviceError,
     DtypeError,
+    Got,
     GpuTensorError,
     KernelError,
+    NumberRangeError,
     OutOfMemoryError,
     ShapeError,
+    must,
 )
 
 
@@ -123,6 +125,20 @@ def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
     return ArgumentValueError(f"tensor: 'data' must have length {expected} at dim {dim} (got {got})")
 
 
-def number_out_of_range(op: str, element: Any, number: Any) -> ArgumentError:
+def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> NumberRangeError:
     """PyTorch: value cannot be converted to type X without overflow."""
-    return ArgumentError(f"{op}: 'data' must be in the range of {element.name} (got {number})")
+    needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
+    rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
+    return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)  # type: ignore[return-value]
+
+
+def number_too_wide(op: str, arg: str, number: Any) -> NumberRangeError:
+    """PyTorch: int too big to convert."""
+    return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)  # type: ignore[return-value]
+
+
+def _number(number: Any) -> str:
+    """A number as text; Python refuses to write out the longest integers."""
+    if isinstance(number, int) and number.bit_length() > 128:
+        return f"an integer of {number.bit_length()} bits"
+    return str(number)

@@ -208,6 +208,11 @@ def output_resized(op: str, out: Any, wanted: Any) -> str:
     )
 
 
+def byte_condition(condition: Any) -> str:
+    """Text of a warning."""
+    return f"where: 'condition' must be bool (got {describe(condition)}); it counts as condition != 0"
+
+
 def target_out_of_range(op: str, target: int, classes: int) -> IndexRangeError:
     rule = f"hold classes in [0, {classes - 1}], or ignore_index"
     return must(op, "target", rule, Got(str(target)), kind=IndexRangeError)  # type: ignore[return-value]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...core import errors
 from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, float32
+from ...core.number_range import in_64_bits
 from . import cast
 from .pointwise import (
     Input, Loop, arithmetic, float32_ufunc, number_position, rounded, through_float32, typed,
@@ -26,30 +27,34 @@ from .pointwise import (
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(a, b, out=None)`, or `(a, b, alpha, out=None)`, of `op` for these dtypes."""
     builder, function = LOOPS[op]
-    return builder(function, inputs, common, out)
+    return builder(op.partition("_")[0], function, inputs, common, out)
 
 
-def _extremum(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def _extremum(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     """NumPy deprecates a positional `out` of these two ufuncs."""
     position = number_position(inputs)
     if position is None or common in (float16, bfloat16):
-        loop = arithmetic(ufunc, inputs, common, out)
+        loop = arithmetic(op, ufunc, inputs, common, out)
         return lambda a, b, out=None: loop(a, b, out=out)
     bare = typed(ufunc, inputs, common, common, out)
-    return with_number(lambda a, b, out=None: bare(a, b, out=out), position, common)
+    return with_number(op, lambda a, b, out=None: bare(a, b, out=out), position, common)
 
 
 # --- scaled: a + alpha * b ----------------------------------------------------------------------
 
 
-def _scaled(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def _scaled(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     """The product is rounded to the dtype computed in, f32 for f16 and bf16, as on every device."""
     compute = float32 if common in (float16, bfloat16) else common
     signature = (compute.np,) * 3
     multiply = partial(np.multiply, signature=signature, casting="unsafe")
     combine = partial(ufunc, signature=signature, casting="unsafe")
     if common.category in (BOOL, INTEGER):
-        return _scaled_integers(multiply, combine, common.np)
+        return _scaled_integers(op, multiply, combine, common.np)
     if compute is not common:
         to = common.np
         return lambda a, b, alpha, out=None: rounded(combine(a, multiply(b, alpha)), to, out)
@@ -58,31 +63,39 @@ def _scaled(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype)
     return lambda a, b, alpha, out=None: combine(a, multiply(b, alpha), out)
 
 
-def _scaled_integers(multiply: Loop, combine: Loop, to: np.dtype) -> Loop:
-    def enter(value: Any) -> Any:
-        return value if isinstance(value, np.ndarray) else cast.number(value, to)
+def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Loop:
+    def enter(value: Any, arg: str) -> Any:
+        return value if isinstance(value, np.ndarray) else cast.number(in_64_bits(op, arg, value), to)
 
-    return lambda a, b, alpha, out=None: combine(enter(a), multiply(enter(b), enter(alpha)), out)
+    return lambda a, b, alpha, out=None: combine(
+        enter(a, "self"), multiply(enter(b, "other"), enter(alpha, "alpha")), out
+    )
 
 
 # --- division -----------------------------------------------------------------------------------
 
 
-def _true(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    return arithmetic(ufunc, inputs, common, out)
+def _true(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    return arithmetic(op, ufunc, inputs, common, out)
 
 
-def _floor(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def _floor(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     if common.category == FLOATING:
-        return through_float32(ufunc, inputs, common, out)
-    return _checked(arithmetic(ufunc, inputs, common, out))
+        return _self_rounded(through_float32(op, ufunc, inputs, common, out), inputs, common)
+    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
-def _trunc(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def _trunc(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     if common.category == FLOATING:
-        return _trunc_floating(inputs, common, out)
+        return _trunc_floating(op, inputs, common, out)
     if not common.is_signed:
-        return _checked(arithmetic(ufunc, inputs, common, out))
+        return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
     signature = (common.np,) * 3
     remainder = partial(np.fmod, signature=signature, casting="unsafe")
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
@@ -92,20 +105,30 @@ def _trunc(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) 
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
         return divide(subtract(a, remainder(a, b)), b, out)
 
-    position = number_position(inputs)
-    return _checked(loop if position is None else with_number(loop, position, common))
+    return _checked(op, loop, inputs, common)
 
 
-def _trunc_floating(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def _trunc_floating(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common in (float16, bfloat16):
         wide, to = float32_ufunc(np.true_divide), common.np
-        return lambda a, b, out=None: rounded(np.trunc(wide(a, b)), to, out)
-    divide = arithmetic(np.true_divide, inputs, common, common)
+        half: Loop = lambda a, b, out=None: rounded(np.trunc(wide(a, b)), to, out)  # noqa: E731
+        return _self_rounded(half, inputs, common)
+    divide = arithmetic(op, np.true_divide, inputs, common, common)
     return lambda a, b, out=None: np.trunc(divide(a, b), out)
 
 
-def _checked(loop: Loop) -> Loop:
-    """An integer division `loop` that raises where NumPy would warn and give 0."""
+def _self_rounded(loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
+    """`loop` with `self`, a tensor of another dtype, in f16 or bf16 first; `other` stays as it is."""
+    if common not in (float16, bfloat16) or inputs[0] is common or isinstance(inputs[0], type):
+        return loop
+    return lambda a, b, out=None: loop(_entered(a, common, float32), b, out)
+
+
+def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
+    """An integer division `loop` that raises where NumPy would warn and give 0.
+
+    A number counts as what it wraps to.
+    """
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
         if isinstance(b, np.ndarray):
@@ -115,13 +138,16 @@ def _checked(loop: Loop) -> Loop:
             raise errors.division_by_zero("div")
         return loop(a, b, out)
 
-    return checked
+    position = number_position(inputs)
+    return checked if position is None else with_number(op, checked, position, common)
 
 
 # --- threshold_backward ---------------------------------------------------------------------------
 
 
-def _threshold(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def _threshold(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     """A choice, not a product with a mask, which would make NaN of infinity times zero."""
     compute = float32 if common in (float16, bfloat16) else common
     zero = np.zeros((), common.np)

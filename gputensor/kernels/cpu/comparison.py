@@ -27,4 +27,4 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(a, b, out=None)` of `op` for these dtypes."""
     loop = typed(LOOPS[op], inputs, common, bool_, out)
     position = number_position(inputs)
-    return loop if position is None else with_number(loop, position, common)
+    return loop if position is None else with_number(op, loop, position, common)

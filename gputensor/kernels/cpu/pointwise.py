@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import BOOL, INTEGER, bfloat16, dtype, float16, float32
+from ...core.number_range import in_64_bits, integer_range
 from . import cast
 
 Loop = Callable[..., Any]
@@ -36,7 +37,9 @@ def typed(
     return partial(ufunc, signature=signature, casting="unsafe")
 
 
-def arithmetic(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def arithmetic(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     """A ufunc whose result has the common dtype; a number beside f16 or bf16 enters as f32.
 
     Source: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec.
@@ -46,14 +49,16 @@ def arithmetic(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dty
         return typed(ufunc, inputs, common, common, out)
     if common in _HALF:
         return rounded_from_float32(ufunc, common)
-    return with_number(typed(ufunc, inputs, common, common, out), position, common)
+    return with_number(op, typed(ufunc, inputs, common, common, out), position, common)
 
 
-def through_float32(ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+def through_float32(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
     """As `arithmetic`, but with f16 and bf16 arrays computed in f32 and rounded once."""
     if common in _HALF:
         return rounded_from_float32(ufunc, common)
-    return arithmetic(ufunc, inputs, common, out)
+    return arithmetic(op, ufunc, inputs, common, out)
 
 
 def float32_ufunc(ufunc: np.ufunc) -> Loop:
@@ -85,26 +90,24 @@ def number_position(inputs: Sequence[Input]) -> int | None:
     return None
 
 
-def with_number(loop: Loop, position: int, common: dtype) -> Loop:
+def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
     """A two-operand `loop` whose number at `position` is brought into the range of `common`.
 
     Floating and complex types take Python numbers as they are; NumPy rejects integers out of range.
     """
     if common.category == INTEGER:
         low, high = integer_range(common)
-        wrap, to = cast.wrap, common.np
+        arg, to = ("self", "other")[position], common.np
+
+        def wrap(number: Any) -> int:
+            return cast.wrap(in_64_bits(op, arg, number), to)
+
         if position:
-            return lambda a, b, out=None: loop(a, b if low <= b <= high else wrap(b, to), out)
-        return lambda a, b, out=None: loop(a if low <= a <= high else wrap(a, to), b, out)
+            return lambda a, b, out=None: loop(a, b if low <= b <= high else wrap(b), out)
+        return lambda a, b, out=None: loop(a if low <= a <= high else wrap(a), b, out)
     if common is bfloat16 or common.category == BOOL:
         number, to = cast.number, common.np
         if position:
             return lambda a, b, out=None: loop(a, number(b, to), out)
         return lambda a, b, out=None: loop(number(a, to), b, out)
     return loop
-
-
-def integer_range(of: dtype) -> tuple[int, int]:
-    """The smallest and the largest value of an integer dtype."""
-    bits = 8 * of.itemsize
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if of.is_signed else (0, (1 << bits) - 1)

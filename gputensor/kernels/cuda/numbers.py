@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from sys import float_info
 
-import numpy as np
-
+from ...core import errors
 from ...core.dtype import dtype
+from ...core.number_range import in_64_bits, integer_range
 from ..cpu import cast
 
 Packer = Callable[[complex], bytes]
@@ -36,21 +37,49 @@ def stored(of: dtype) -> Packer:
     return lambda value: cast.number(value, to).tobytes().ljust(16, b"\0")
 
 
-def arithmetic(name: str, common: dtype, *, is_rounded: bool) -> Packer:
+def arithmetic(
+    name: str, common: dtype, *, is_rounded: bool, op: str = "number", arg: str = "value"
+) -> Packer:
     """Bytes of a number as the arithmetic type `name` (i64 u64 f32 f64 c64 c128).
 
     Integers are first brought into the range of `common`. is_rounded: a floating number is first
-    rounded to `common`; else a number beside f16 or bf16 enters as f32.
+    rounded to `common`; else a number beside f16 or bf16 enters as f32. op, arg: whose argument the
+    number is, for the error where no double reaches it, or an integer has more than 64 bits.
     """
-    to = common.np
     if common.category == 0:
         return lambda value: _SIGNED(bool(value))
     if name in ("i64", "u64"):
-        return _whole(common, _UNSIGNED if name == "u64" else _SIGNED)
+        return _whole(common, _UNSIGNED if name == "u64" else _SIGNED, op, arg)
+    if name == "f32" and not (is_rounded and common.itemsize == 2):
+        return _float32(common, op, arg)
+    pack = _floating(name, common, is_rounded)
+
+    def packed(value: complex) -> bytes:
+        try:
+            return pack(value)
+        except (OverflowError, struct.error):
+            raise errors.number_out_of_range(op, common, value, arg) from None
+
+    return packed
+
+
+def _float32(common: dtype, op: str, arg: str) -> Packer:
+    # Not through `_floating`: one frame less on the way of `x * 2.5`.
+    def packed(value: complex) -> bytes:
+        try:
+            return _FLOAT(value.real)
+        except (OverflowError, struct.error):
+            if type(value) is int and abs(value) > float_info.max:
+                raise errors.number_out_of_range(op, common, value, arg) from None
+            return _float(value)
+
+    return packed
+
+
+def _floating(name: str, common: dtype, is_rounded: bool) -> Packer:
+    to = common.np
     if name == "f32":
-        if is_rounded and common.itemsize == 2:
-            return lambda value: _float(float(cast.number(value, to)))
-        return _float
+        return lambda value: _float(float(cast.number(value, to)))
     if name == "f64":
         return lambda value: _DOUBLE(value.real)
     if name == "c64":
@@ -63,7 +92,7 @@ def arithmetic(name: str, common: dtype, *, is_rounded: bool) -> Packer:
 def negated(pack: Packer, common: dtype) -> Packer:
     """`pack` of the number with its sign turned; 0 becomes -0 where there is one."""
     if common.category < 2:
-        return lambda value: pack(-int(value))
+        return lambda value: pack(-int(value) & _WORD)
     return lambda value: pack(-(value if type(value) is complex else float(value)))
 
 
@@ -72,14 +101,14 @@ def pair(low: int, high: int) -> bytes:
     return _UNSIGNED_PAIR(low & _WORD, high & _WORD)
 
 
-def _whole(common: dtype, pack: Callable[[int], bytes]) -> Packer:
-    to, info = common.np, np.iinfo(common.np)
-    low, high = int(info.min), int(info.max)
+def _whole(common: dtype, pack: Callable[[int], bytes], op: str, arg: str) -> Packer:
+    to = common.np
+    low, high = integer_range(common)
 
     def packed(value: complex) -> bytes:
         if type(value) is int and low <= value <= high:
             return pack(value)
-        return pack(cast.wrap(value, to))
+        return pack(cast.wrap(in_64_bits(op, arg, value), to))
 
     return packed
 

@@ -195,14 +195,17 @@ def _turned(
 def _types(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """The type to compute in, and that of each operand in memory."""
+    """The type to compute in, and that of each operand in memory.
+
+    An `out` of another dtype is cast from the result, and so has to know its sign.
+    """
     if family == "where":
         values = dtypes[:1] + dtypes[2:]
         if all(d is common for d in values):
             word = variants.word(common)
             return word, (word, "b8", word, word)
         scalar = variants.storage(common)
-    elif variants.has_contiguous(family, op, common):
+    elif variants.has_contiguous(family, op, common) and dtypes[0] in (common, bool_):
         scalar = variants.contiguous_scalar(family, op, common)
     else:
         scalar = variants.storage(common)
@@ -304,24 +307,28 @@ def _packers(
     n_inputs, n_scalars = _INPUTS[family]
     if family == "fill":
         return [(0, ~0, numbers.stored(common))]
-    computes_in = variants.arithmetic(common)
     if family == "where":
         computes_in = scalar
+    else:
+        common = variants.number_dtype(scalar, common)
+        computes_in = variants.arithmetic(common)
+    name = op.partition("_")[0]
     found: list[tuple[int, int, Any]] = []
     first = len(strides) - n_inputs
     for k in range(n_inputs):
         if strides[first + k] is None:
-            found.append((k, first + k, _number(family, k, layout_name, computes_in, common)))
+            pack = _number(family, k, layout_name, computes_in, common, name)
+            found.append((k, first + k, pack))
     if op == "threshold_backward":
         found.append((n_inputs, ~0, numbers.arithmetic(computes_in, common, is_rounded=False)))
     elif op.endswith("_alpha"):
-        pack = numbers.arithmetic(computes_in, common, is_rounded=False)
+        pack = numbers.arithmetic(computes_in, common, is_rounded=False, op=name, arg="alpha")
         found.append((n_inputs, ~0, numbers.negated(pack, common) if op == "sub_alpha" else pack))
     return found
 
 
 def _number(
-    family: str, k: int, layout_name: str, computes_in: str, common: dtype
+    family: str, k: int, layout_name: str, computes_in: str, common: dtype, name: str
 ) -> numbers.Packer:
     if family == "where":
         if k == 0:
@@ -329,4 +336,7 @@ def _number(
         if layout_name != "CAST":
             return numbers.stored(common)
     # Beside f16 and bf16 arithmetic takes a number as f32; a comparison rounds it, as NumPy does.
-    return numbers.arithmetic(computes_in, common, is_rounded=family != "binary")
+    arg = ("condition", "self", "other")[k + (family != "where")]
+    return numbers.arithmetic(
+        computes_in, common, is_rounded=family != "binary", op=name, arg=arg
+    )

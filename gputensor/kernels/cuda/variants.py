@@ -22,6 +22,7 @@ WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 _KINDS = "bifc"  # by dtype.category
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in ALL}
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
+_BY_NAME = {name: d for d, name in _NAME.items()}
 
 
 class _Operator:
@@ -114,6 +115,14 @@ def contiguous_scalar(family: str, op: str, of: dtype) -> str:
     """The storage type baked into the contiguous entry of `op` for dtype `of`."""
     name = _NAME[of]
     return _UNSIGNED.get(name, name) if _POINTWISE[family][op].is_signless else name
+
+
+def number_dtype(scalar: str, common: dtype) -> dtype:
+    """The dtype as which a kernel of type `scalar` reads a number: its own where it is signless.
+
+    Such a kernel extends elements without their sign, and so must a number beside them be.
+    """
+    return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:

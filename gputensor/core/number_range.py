@@ -1,0 +1,64 @@
+"""Which Python numbers a dtype takes, and the errors for those that it does not.
+
+A number that is stored (fill_, full, where, alpha, tensor) must fit its dtype. One that arithmetic
+or a comparison meets wraps in an integer dtype, but must itself have at most 64 bits. Beside floating
+types any integer goes that a double reaches. What a number becomes is `kernels/cpu/cast.py`.
+Source: c10/util/TypeCast.h, checked_convert, and c10/util/TypeSafeSignMath.h.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import inf
+from sys import float_info
+
+from . import errors
+from .dtype import BOOL, COMPLEX, INTEGER, dtype
+
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 64) - 1
+_LARGEST_FLOAT32 = (2 - 2.0**-23) * 2.0**127
+
+
+@cache
+def integer_range(of: dtype) -> tuple[int, int]:
+    """The smallest and the largest value of an integer dtype."""
+    bits = 8 * of.itemsize
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if of.is_signed else (0, (1 << bits) - 1)
+
+
+def fits(value: complex, of: dtype) -> bool:
+    """True if `of` may be given this number to store.
+
+    Fractions are cut, negative integers wrap in unsigned types, and f16 and bf16 round what is too
+    large to infinity; a complex number is real if its imaginary part is 0.
+    """
+    if type(value) is complex:
+        if of.category == BOOL:
+            return True
+        if of.category != COMPLEX:
+            return value.imag == 0 and fits(value.real, of)
+        return fits(value.real, of.to_real) and fits(value.imag, of.to_real)
+    if of.category == BOOL:
+        return type(value) is not int or _LOWEST <= value <= _HIGHEST
+    if of.category == INTEGER:
+        low, high = integer_range(of)
+        if not of.is_signed and type(value) is int:
+            low = max(-high, _LOWEST)
+        return low <= value <= high  # type: ignore[operator]
+    if value != value or value in (inf, -inf):
+        return True
+    largest = _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
+    return abs(value) <= largest
+
+
+def check(op: str, arg: str, value: complex, of: dtype) -> None:
+    """Raise unless the number fits. Raises: NumberRangeError, both a RuntimeError and an OverflowError."""
+    if not fits(value, of):
+        raise errors.number_out_of_range(op, of, value, arg)
+
+
+def in_64_bits(op: str, arg: str, value: complex) -> complex:
+    """The number, which an integer dtype will wrap. Raises: NumberRangeError for wider integers."""
+    if type(value) is int and not _LOWEST <= value <= _HIGHEST:
+        raise errors.number_too_wide(op, arg, value)
+    return value

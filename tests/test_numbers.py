@@ -1,0 +1,129 @@
+"""Numbers at the edges of dtypes: every call that takes one, on every device alike.
+
+What they give is compared with PyTorch in tests/oracle/test_numbers_oracle.py. GPUTENSOR_SWEEP=all
+tries every number with every call and dtype; else each pair of these has a quarter of them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core import dtype as dtypes
+from gputensor.core import errors
+from gputensor.core.number_range import fits
+
+from . import numbers as N
+
+SIGNED = (gt.int8, gt.int16, gt.int32, gt.int64)
+SIGNLESS = ("eq", "ne", "add", "sub", "mul")
+
+
+@pytest.fixture
+def cuda() -> str:
+    if not gt.cuda.is_available():
+        pytest.skip("no CUDA device and no emulator")
+    return "cuda"
+
+
+def _numbers(call: str, name: str) -> tuple[Any, ...]:
+    if os.environ.get("GPUTENSOR_SWEEP") == "all":
+        return N.NUMBERS
+    return N.NUMBERS[(list(N.CALLS).index(call) + N.DTYPES.index(name)) % 4 :: 4]
+
+
+@pytest.mark.parametrize("call", N.CALLS)
+def test_devices_agree(call: str, cuda: str) -> None:
+    for name in N.DTYPES:
+        for v in _numbers(call, name):
+            step = 1 + 2 * (v == v and v.real > 0)
+            x, y = (N.tensor_of(gt, name, device, step) for device in ("cpu", cuda))
+            a, b = (N.outcome(N.CALLS[call], gt, z, v) for z in (x, y))
+            if isinstance(a, errors.GpuTensorError) and "must not hold 0" in str(a):
+                continue  # a quotient of integers by 0, of which a device says nothing
+            assert N.same(a, b), f"{call} of {name} and {v!r}: {a!r} on the CPU, {b!r} on {cuda}"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "meta"])
+@pytest.mark.parametrize("call", N.CALLS)
+def test_refusals_leave_everything(call: str, device: str, request: pytest.FixtureRequest) -> None:
+    if device == "cuda":
+        request.getfixturevalue("cuda")
+    if device == "meta" and call in ("setitem", "contains"):
+        pytest.skip("asks for an element")
+    for name in N.DTYPES:
+        x = N.tensor_of(gt, name, device)
+        before = None if device == "meta" else x.tolist()
+        for v in (2**64, -(2**63) - 1, 10**400, 300, float("nan"), 1j):
+            found, version = N.outcome(N.CALLS[call], gt, x, v), x._version
+            if not isinstance(found, Exception):
+                if not call.endswith("_") and call != "setitem":
+                    continue
+                x = N.tensor_of(gt, name, device)
+                continue
+            what = f"{call} of {name} and {v!r} on {device}"
+            assert isinstance(found, errors.GpuTensorError), f"{what}: {found!r}"
+            assert x._version == version, what
+            assert before is None or repr(x.tolist()) == repr(before), what
+
+
+@pytest.mark.parametrize("element", SIGNED, ids=str)
+@pytest.mark.parametrize("op", SIGNLESS)
+@pytest.mark.parametrize("layout", ["packs", "tail", "step", "rows", "turned", "mixed"])
+def test_signed_numbers_beside_signless_kernels(op: str, element: Any, layout: str, cuda: str) -> None:
+    if layout in ("rows", "turned") and (op not in ("eq", "mul") or element.itemsize > 2):
+        pytest.skip("each is compiled by itself: the narrow types alone extend their sign")
+    limit = 1 << 8 * element.itemsize - 1
+    array = np.arange(-3, 96 * 130 - 3).reshape(96, 130).astype(element.np)
+    array[0, :6] = (-1, -limit, limit - 1, 0, 1, -2)
+    x = {"tail": array[0], "step": array[0, ::2], "rows": array[:, :-2], "turned": array.T}.get(layout, array)
+    f = getattr(gt, op)
+    for v in (-1, -2, -limit, limit - 1, 0):
+        given = gt.from_numpy(x).to(cuda)
+        if layout == "turned":
+            given = gt.from_numpy(array).to(cuda).t()
+        out = gt.empty(x.shape, dtype=gt.bool if op in ("eq", "ne") else element)
+        if layout == "mixed":
+            out = out.to(gt.float64)
+        wanted = f(gt.from_numpy(np.ascontiguousarray(x)), v, out=out).numpy()
+        found = f(given, v, out=gt.empty_like(out, device=cuda)).cpu().numpy()
+        assert np.array_equal(found, wanted), f"{op} {v}"
+
+
+def test_contains_a_negative_number(cuda: str) -> None:
+    for element in SIGNED:
+        assert -1 in gt.tensor([-1, 3], dtype=element, device=cuda)
+        assert (gt.tensor([-1, 3], dtype=element, device=cuda) == -1).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("element", [d for d in dtypes.ALL if d.category == 1], ids=str)
+def test_edges_of_integers(element: Any) -> None:
+    low, high = (int(np.iinfo(element.np).min), int(np.iinfo(element.np).max))
+    for v in (low, high):
+        assert fits(v, element)
+        assert gt.full((2,), v, dtype=element).tolist() == [v, v]
+        assert gt.tensor([v], dtype=element).tolist() == [v]
+    for v in (high + 1, (low or -high) - 1, float("nan"), float("inf"), 2.0**64):
+        assert not fits(v, element)
+        with pytest.raises(OverflowError):
+            gt.full((2,), v, dtype=element)
+        with pytest.raises(RuntimeError, match=f"fill_: 'value' must be in the range of {element.name}"):
+            gt.zeros(2, dtype=element).fill_(v)
+
+
+def test_an_out_is_not_resized_for_a_number_that_is_refused() -> None:
+    for x, v in ((gt.tensor([1, 2]), 2**64), (gt.tensor([1.0]), 10**400)):
+        out = gt.empty(0, dtype=x.dtype)
+        with pytest.raises(OverflowError):
+            gt.add(x, v, out=out)
+        assert out.shape == (0,)
+
+
+def test_a_quotient_by_what_wraps_to_zero() -> None:
+    for mode in ("floor", "trunc"):
+        with pytest.raises(ZeroDivisionError):
+            gt.div(gt.tensor([1], dtype=gt.int8), 256, rounding_mode=mode)
