@@ -11,8 +11,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from .emit_functions import BINARY_DUNDERS
-from .model import NUMBER_FAMILIES, Model, Op, parameter
+from .emit_functions import may_be_number
+from .model import Model, Op, parameter
 from .text import WIDTH, indent, module, wrap
 
 NODES_DOC = """The derivatives: a node class for each formula of native_functions.yaml.
@@ -266,19 +266,14 @@ def _kernel(op: Op, names: dict[str, str]) -> list[str]:
 
 def _is_plain(op: Op, operands: Sequence[str]) -> str:
     """The test that autograd knows none of these operands. Numbers are known by their type."""
-    swapped = {overload for _, overload, _, is_swapped in BINARY_DUNDERS if is_swapped}
     tests = []
     for argument in op.tensors:
         name = argument.name
         if name not in operands:
             continue
-        may_be_number = name in op.numbers or (
-            op.family in NUMBER_FAMILIES and op.kind != "inplace" and not argument.is_write
-            and (op.name in swapped or op.family == "where" or op.kind == "out")
-        )  # fmt: skip
         if argument.type.required.is_list:
             tests.append(f"all([x._autograd is None for x in {name}])")
-        elif may_be_number:
+        elif may_be_number(op, argument):
             tests.append(
                 f"({name}._autograd is None if type({name}) is _Tensor else type({name}) in NUMBERS)"
             )

@@ -6,13 +6,14 @@ frame between the user and the kernel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import docstring, gather
 from .merge import MERGES, Case, Merge
-from .model import Model, Op, parameter, schema
+from .model import NUMBER_FAMILIES, Model, Op, parameter, schema
 from .text import indent, module, pruned, wrap
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ from ..core.arguments import coerce as _coerce
 from ..core.arguments import keys_of_list as _keys_of_list
 from ..core.arguments import number as _number
 from ..core.arguments import sequence as _sequence
-from ..core.arguments import wrong_operand as _wrong_operand
 from ..core.device import device as _device
 from ..core.dtype import dtype as _dtype
 from ..core.errors import not_a_dtype as _not_a_dtype
 from ..core.errors import not_given as _not_given
 from ..core.errors import too_many as _too_many
 from ..core.memory_format import contiguous_format as _contiguous_format
+from ..dispatch.refusal import refuse as _refuse
 from ..dispatch.tls import state as _state
 from . import calls as _calls
 from . import operators as _ops"""
@@ -38,7 +39,8 @@ from . import operators as _ops"""
 FUNCTIONS_DOC = """Public functions, `gt.add(...)`: one per operator name, a to z.
 
 A function reads which overload is meant from what was given, gathers the operands' keys and calls
-through the operator's table. Values are checked by native code."""
+through the operator's table. Values are checked by native code; where that fails with anything but
+a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
 METHODS_DOC = """Tensor's operators: methods, then what Python's own operators call, a to z.
 
@@ -111,6 +113,15 @@ def methods(model: Model) -> str:
     return module(METHODS_DOC, *pruned([IMPORTS, "\n".join(lines)]))
 
 
+def may_be_number(op: Op, argument: Argument) -> bool:
+    """Whether a Tensor argument may reach kernels as a number: Python's swapped operators put it first."""
+    swapped = {overload for _, overload, _, is_swapped in BINARY_DUNDERS if is_swapped}
+    return argument.name in op.numbers or (
+        op.family in NUMBER_FAMILIES and op.kind != "inplace" and not argument.is_write
+        and (op.name in swapped or op.family == "where" or op.kind == "out")
+    )  # fmt: skip
+
+
 # --- one public name ----------------------------------------------------------------------------
 
 
@@ -172,12 +183,26 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     it = gathered(model, name, variant)
     parameters = signature(it)
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
-    if it.merge is None:
-        body += _single(it)
-    else:
-        body += _merged(it, it.merge)
+    body += _refused(name, _single(it) if it.merge is None else _merged(it, it.merge))
     head = ["@property"] if variant == "property" else []
-    return [*head, *wrap(f"def {name}(", parameters, "):"), *indent(body)]
+    lines = [*head, *wrap(f"def {name}(", parameters, "):"), *indent(body)]
+    return lines if it.is_method else input_for_self(lines)
+
+
+def input_for_self(lines: Sequence[str]) -> list[str]:
+    """A function's lines with PyTorch's name for its first operand; schemas and methods have `self`."""
+    return [re.sub(r"\bself\b", "input", line) for line in lines]
+
+
+def _refused(name: str, lines: Sequence[str]) -> list[str]:
+    """Lines whose failure is told in one sentence. A `try` costs nothing while nothing is raised."""
+    return [
+        "try:",
+        *indent(lines),
+        "except Exception as error:",
+        f'    _refuse(error, "{name}", locals())',
+        "    raise",
+    ]
 
 
 def signature(it: Public) -> list[str]:
@@ -243,7 +268,7 @@ def _single(it: Public) -> list[str]:
             "    return self",
         ]
     out = ["if out is not None:", *indent(_call_out(it, it.outs[op.name], {}))] if it.outs else []
-    lines += gather.guarded(op, is_method=it.is_method, between=out)
+    lines += gather.gathered(op, between=out)
     return lines + gather.call(op, {})
 
 
@@ -320,9 +345,9 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     lines = []
     if shared:
         out = _merged_out(it, merge)
-        lines = gather.guarded(ops[-1], is_method=it.is_method, between=out)
+        lines = gather.gathered(ops[-1], between=out)
     for case, op in zip(merge.cases, ops):
-        body = [] if shared else gather.guarded(op, is_method=it.is_method)
+        body = [] if shared else gather.gathered(op)
         body += gather.call(op, case.arguments)
         lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
     return lines
@@ -348,8 +373,8 @@ def _merged_out(it: Public, merge: Merge) -> list[str]:
 
 
 def _unary_dunder(name: str, op: Op) -> list[str]:
-    body = [*gather.guarded(op, is_method=True), *gather.call(op, {})]
-    return [f"def {name}(self):", *indent(body)]
+    body = [*gather.gathered(op), *gather.call(op, {})]
+    return [f"def {name}(self):", *indent(_refused(op.base, body))]
 
 
 def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> list[str]:
@@ -369,4 +394,4 @@ def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> l
     else:
         keys, foreign = "self._keys | other._keys", ["return NotImplemented"]
     body = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
-    return [f"def {name}(self, other):", *indent([*body, *gather.call(op, given)])]
+    return [f"def {name}(self, other):", *indent(_refused(op.base, [*body, *gather.call(op, given)]))]

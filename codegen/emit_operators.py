@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from . import gather
-from .emit_functions import default
+from .emit_functions import default, may_be_number
 from .model import Model, Op, parameter
 from .text import WIDTH, indent, module, wrap
 
@@ -17,13 +19,13 @@ CALLS_DOC = """Calls of every overload for native code: all arguments positional
 def operators(model: Model) -> str:
     lines = []
     for op in model.ops:
-        tags = f"({', '.join(repr_of(tag) for tag in op.tags)},)" if op.tags else ""
-        line = f'{op.identifier} = _define("{op.full_schema}"{", " + tags if tags else ""})'
+        given = [repr_of(op.full_schema)]
+        given += [tuple_of(op.tags)] if op.tags else []
+        numbers = [a.name for a in op.tensors if a.name != "condition" and may_be_number(op, a)]
+        given += [f"numbers={tuple_of(numbers)}"] if numbers else []
+        line = f"{op.identifier} = _define({', '.join(given)})"
         if len(line) > WIDTH:
-            text = f'    "{op.full_schema}",'
-            line = "\n".join(
-                [f"{op.identifier} = _define(", text, *([f"    {tags},"] if tags else []), ")"]
-            )
+            line = "\n".join([f"{op.identifier} = _define(", *[f"    {x}," for x in given], ")"])
         lines.append(line)
     return module(
         OPERATORS_DOC, "from ..dispatch.dispatcher import define as _define\n\n" + "\n".join(lines)
@@ -32,6 +34,10 @@ def operators(model: Model) -> str:
 
 def repr_of(text: str) -> str:
     return f'"{text}"'
+
+
+def tuple_of(texts: Sequence[str]) -> str:
+    return f"({', '.join(map(repr_of, texts))},)"
 
 
 def calls(model: Model) -> str:

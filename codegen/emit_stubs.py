@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .emit_functions import BINARY_DUNDERS, UNARY_DUNDERS, Public, default, gathered
+from .emit_functions import (
+    BINARY_DUNDERS, UNARY_DUNDERS, Public, default, gathered, input_for_self,
+)  # fmt: skip
 from .model import Model, Op, parameter
 from .text import HEADER, indent, pruned, wrap
 
@@ -68,7 +70,7 @@ def _public(it: Public) -> list[str]:
         lines += ["@overload"] if len(signatures) > 1 else []
         lines += ["@property"] if it.variant == "property" else []
         lines += wrap(f"def {it.name}(", items, f") -> {_returns(it.first)}: ...")
-    return lines
+    return lines if it.is_method else input_for_self(lines)
 
 
 def _signatures(it: Public, op: Op) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """Lines that gather the key set of a call and make the call through the table.
 
-Where an operand may be something else than a tensor, the lines catch the AttributeError of `_keys`:
-on the fast way that costs nothing.
+Where an operand may be a scalar of NumPy, the lines catch the AttributeError of `_keys`; what is no
+operand at all is refused where the whole function fails (emit_functions.py). Both cost a good call nothing.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[st
     return wrap(f"{lead}_ops.{op.identifier}.table[key_set](", ["key_set", *given], ")")
 
 
-def guarded(op: Op, *, is_method: bool, between: Sequence[str] = ()) -> list[str]:
-    """Lines that leave the call's key set in `key_set`, with a sentence for a wrong operand.
+def gathered(op: Op, *, between: Sequence[str] = ()) -> list[str]:
+    """Lines that leave the call's key set in `key_set`.
 
     between: lines for behind the place where operands are known to be right.
     """
@@ -68,29 +68,16 @@ def guarded(op: Op, *, is_method: bool, between: Sequence[str] = ()) -> list[str
     state = "include, keep = _state.get()"
     if not keys:
         return [*between, state, "key_set = include & keep"]
-    operands = [parameter(a.name) for a in op.tensors]
-    listed = ", ".join(operands)
-    if operands == ["self"] and is_method:
-        return [*between, state, "key_set = (self._keys | include) & keep"]
     if op.numbers:
+        listed = ", ".join(parameter(a.name) for a in op.tensors)
         return [
             "try:",
             *indent(assigned(keys)),
             "except AttributeError:",
-            *indent([f"{listed} = _coerce(_ops.{op.identifier}, {listed})"]),
+            *indent([f"{listed} = _coerce({listed})"]),
             *indent(assigned(keys)),
             *between,
             state,
             "key_set = (key_set | include) & keep",
         ]
-    errors = "AttributeError"
-    if any(argument.type.required.is_list for argument in op.tensors):
-        errors = "(AttributeError, TypeError)"
-    return [
-        state,
-        "try:",
-        *indent([f"key_set = ({keys} | include) & keep"]),
-        f"except {errors}:",
-        *indent([f"raise _wrong_operand(_ops.{op.identifier}, {listed}) from None"]),
-        *between,
-    ]
+    return [state, *assigned(keys, "({} | include) & keep"), *between]

@@ -37,7 +37,7 @@ class OperatorPacket:
         """The names of the overloads, in the order in which they are tried."""
         return [o.overload or "default" for o in self._overloads]
 
-    def __call__(self, *args: _Any, **kwargs: _Any) -> _Any:
+    def __call__(self, /, *args: _Any, **kwargs: _Any) -> _Any:
         overloads = self._overloads
         if len(overloads) == 1:
             return overloads[0](*args, **kwargs)

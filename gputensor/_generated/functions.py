@@ -2,18 +2,19 @@
 """Public functions, `gt.add(...)`: one per operator name, a to z.
 
 A function reads which overload is meant from what was given, gathers the operands' keys and calls
-through the operator's table. Values are checked by native code."""
+through the operator's table. Values are checked by native code; where that fails with anything but
+a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
 from ..core.arguments import NUMBERS
 from ..core.arguments import checked_out as _checked_out
 from ..core.arguments import coerce as _coerce
 from ..core.arguments import keys_of_list as _keys_of_list
 from ..core.arguments import sequence as _sequence
-from ..core.arguments import wrong_operand as _wrong_operand
 from ..core.device import device as _device
 from ..core.dtype import dtype as _dtype
 from ..core.errors import not_a_dtype as _not_a_dtype
 from ..core.errors import not_given as _not_given
+from ..dispatch.refusal import refuse as _refuse
 from ..dispatch.tls import state as _state
 from . import calls as _calls
 from . import operators as _ops
@@ -34,35 +35,36 @@ __all__ = [
 ]
 
 
-def abs(self, *, out=None):
+def abs(input, *, out=None):
     """Absolute value of each element.
 
     Args:
-        self: (*), any dtype; the result of complex is real.
+        input: (*), any dtype; the result of complex is real.
         out: Tensor that takes the result, optional.
-    Gradient: abs_backward(grad, self)
+    Gradient: abs_backward(grad, input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.abs, self) from None
-    if out is not None:
-        return _calls.abs_out(self, _checked_out("abs", out))
-    return _ops.abs.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.abs_out(input, _checked_out("abs", out))
+        return _ops.abs.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "abs", locals())
+        raise
 
 
-def add(self, other, *, alpha=1, out=None):
-    """self + alpha * other of each pair of elements.
+def add(input, other, *, alpha=1, out=None):
+    """input + alpha * other of each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: grad
+        input: grad
         other: scaled(grad, alpha)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.add.
 
@@ -70,30 +72,34 @@ def add(self, other, *, alpha=1, out=None):
     tensor([21, 42])
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.add_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.add_out(self, other, alpha, _checked_out("add", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.add_out(input, other, alpha, _checked_out("add", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.add_Tensor.table[key_set](key_set, input, other, alpha)
+    except Exception as error:
+        _refuse(error, "add", locals())
+        raise
 
 
-def addmm(self, mat1, mat2, *, beta=1, alpha=1, out=None):
-    """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not
+def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+    """beta * input + alpha * (mat1 @ mat2), input broadcast; with beta 0 input is not
     read.
 
     Args:
-        self: (*), of one dtype.
+        input: (*), of one dtype.
         mat1: (*).
         mat2: (*).
         beta: number, default 1.
         alpha: number, default 1.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: scaled(grad, beta)
+        input: scaled(grad, beta)
         mat1: scaled(grad.mm(conj(mat2.t())), alpha)
         mat2: scaled(conj(mat1.t()).mm(grad), alpha)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.addmm.
@@ -101,129 +107,135 @@ def addmm(self, mat1, mat2, *, beta=1, alpha=1, out=None):
     >>> gt.addmm(gt.tensor([1.0, 2.0]), gt.ones(1, 3), gt.ones(3, 2))
     tensor([[4., 5.]])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.addmm, self, mat1, mat2) from None
-    if out is not None:
-        return _calls.addmm_out(self, mat1, mat2, beta, alpha, _checked_out("addmm", out))
-    return _ops.addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+        include, keep = _state.get()
+        key_set = (input._keys | mat1._keys | mat2._keys | include) & keep
+        if out is not None:
+            return _calls.addmm_out(input, mat1, mat2, beta, alpha, _checked_out("addmm", out))
+        return _ops.addmm.table[key_set](key_set, input, mat1, mat2, beta, alpha)
+    except Exception as error:
+        _refuse(error, "addmm", locals())
+        raise
 
 
-def alias(self):
-    """A view of all of self.
+def alias(input):
+    """A view of all of input.
 
     Args:
-        self: (*).
-    Returns: a view of self.
+        input: (*).
+    Returns: a view of input.
     Gradient: grad
     Native: native/view.py. Matches torch.alias.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.alias, self) from None
-    return _ops.alias.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.alias.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "alias", locals())
+        raise
 
 
-def all(self, dim=None, keepdim=False, *, out=None):
+def all(input, dim=None, keepdim=False, *, out=None):
     """Whether no element is zero, of all or along dimensions.
 
     Args:
-        self: (*), any dtype.
+        input: (*), any dtype.
         dim: int or ints, optional.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.all.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.all_dim, self) from None
-    if out is not None:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            if dim is None and not keepdim:
+                return _calls.all_all_out(input, _checked_out("all", out))
+            if dim is None or isinstance(dim, (tuple, list)):
+                return _calls.all_dims_out(input, dim, keepdim, _checked_out("all", out))
+            return _calls.all_out(input, dim, keepdim, _checked_out("all", out))
         if dim is None and not keepdim:
-            return _calls.all_all_out(self, _checked_out("all", out))
+            return _ops.all.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
-            return _calls.all_dims_out(self, dim, keepdim, _checked_out("all", out))
-        return _calls.all_out(self, dim, keepdim, _checked_out("all", out))
-    if dim is None and not keepdim:
-        return _ops.all.table[key_set](key_set, self)
-    if dim is None or isinstance(dim, (tuple, list)):
-        return _ops.all_dims.table[key_set](key_set, self, dim, keepdim)
-    return _ops.all_dim.table[key_set](key_set, self, dim, keepdim)
+            return _ops.all_dims.table[key_set](key_set, input, dim, keepdim)
+        return _ops.all_dim.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error:
+        _refuse(error, "all", locals())
+        raise
 
 
-def amax(self, dim=(), keepdim=False, *, out=None):
+def amax(input, dim=(), keepdim=False, *, out=None):
     """Largest element of all, or along dimensions; NaN if there is one.
 
     Args:
-        self: (*), any dtype but complex.
+        input: (*), any dtype but complex.
         dim: int or ints.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
-    Gradient: extremum_backward(grad, self, result, dim, keepdim)
+    Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amax.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.amax, self) from None
-    if out is not None:
-        return _calls.amax_out(self, dim, keepdim, _checked_out("amax", out))
-    return _ops.amax.table[key_set](key_set, self, dim, keepdim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.amax_out(input, dim, keepdim, _checked_out("amax", out))
+        return _ops.amax.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error:
+        _refuse(error, "amax", locals())
+        raise
 
 
-def amin(self, dim=(), keepdim=False, *, out=None):
+def amin(input, dim=(), keepdim=False, *, out=None):
     """Smallest element of all, or along dimensions; NaN if there is one.
 
     Args:
-        self: (*), any dtype but complex.
+        input: (*), any dtype but complex.
         dim: int or ints.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
-    Gradient: extremum_backward(grad, self, result, dim, keepdim)
+    Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amin.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.amin, self) from None
-    if out is not None:
-        return _calls.amin_out(self, dim, keepdim, _checked_out("amin", out))
-    return _ops.amin.table[key_set](key_set, self, dim, keepdim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.amin_out(input, dim, keepdim, _checked_out("amin", out))
+        return _ops.amin.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error:
+        _refuse(error, "amin", locals())
+        raise
 
 
-def any(self, dim=None, keepdim=False, *, out=None):
+def any(input, dim=None, keepdim=False, *, out=None):
     """Whether any element is not zero, of all or along dimensions.
 
     Args:
-        self: (*), any dtype.
+        input: (*), any dtype.
         dim: int or ints, optional.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.any.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.any_dim, self) from None
-    if out is not None:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            if dim is None and not keepdim:
+                return _calls.any_all_out(input, _checked_out("any", out))
+            if dim is None or isinstance(dim, (tuple, list)):
+                return _calls.any_dims_out(input, dim, keepdim, _checked_out("any", out))
+            return _calls.any_out(input, dim, keepdim, _checked_out("any", out))
         if dim is None and not keepdim:
-            return _calls.any_all_out(self, _checked_out("any", out))
+            return _ops.any.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
-            return _calls.any_dims_out(self, dim, keepdim, _checked_out("any", out))
-        return _calls.any_out(self, dim, keepdim, _checked_out("any", out))
-    if dim is None and not keepdim:
-        return _ops.any.table[key_set](key_set, self)
-    if dim is None or isinstance(dim, (tuple, list)):
-        return _ops.any_dims.table[key_set](key_set, self, dim, keepdim)
-    return _ops.any_dim.table[key_set](key_set, self, dim, keepdim)
+            return _ops.any_dims.table[key_set](key_set, input, dim, keepdim)
+        return _ops.any_dim.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error:
+        _refuse(error, "any", locals())
+        raise
 
 
 def arange(
@@ -248,42 +260,46 @@ def arange(
     >>> gt.arange(4), gt.arange(1, 8, 3), gt.arange(0, 1, 0.5)
     (tensor([0, 1, 2, 3]), tensor([1, 4, 7]), tensor([0.0000, 0.5000]))
     """
-    if requires_grad:
-        return arange(
-            start, end, step, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
-        ).requires_grad_()
-    if start is None or end is None:
-        start, end = (end, None) if start is None else (start, None)
-        if start is None or step is not None:
-            raise _not_given("arange", "end")
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("arange", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if out is not None:
-        return _calls.arange_start_out(
-            0 if end is None else start, start if end is None else end,
-            1 if step is None else step, _checked_out("arange", out),
+    try:
+        if requires_grad:
+            return arange(
+                start, end, step, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+            ).requires_grad_()
+        if start is None or end is None:
+            start, end = (end, None) if start is None else (start, None)
+            if start is None or step is not None:
+                raise _not_given("arange", "end")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("arange", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if out is not None:
+            return _calls.arange_start_out(
+                0 if end is None else start, start if end is None else end,
+                1 if step is None else step, _checked_out("arange", out),
+            )
+        include, keep = _state.get()
+        key_set = include & keep
+        if end is None:
+            return _ops.arange.table[key_set](key_set, start, dtype, layout, device, pin_memory)
+        if step is None:
+            return _ops.arange_start.table[key_set](
+                key_set, start, end, dtype, layout, device, pin_memory,
+            )
+        return _ops.arange_start_step.table[key_set](
+            key_set, start, end, step, dtype, layout, device, pin_memory,
         )
-    include, keep = _state.get()
-    key_set = include & keep
-    if end is None:
-        return _ops.arange.table[key_set](key_set, start, dtype, layout, device, pin_memory)
-    if step is None:
-        return _ops.arange_start.table[key_set](
-            key_set, start, end, dtype, layout, device, pin_memory,
-        )
-    return _ops.arange_start_step.table[key_set](
-        key_set, start, end, step, dtype, layout, device, pin_memory,
-    )
+    except Exception as error:
+        _refuse(error, "arange", locals())
+        raise
 
 
-def argmax(self, dim=None, keepdim=False, *, out=None):
+def argmax(input, dim=None, keepdim=False, *, out=None):
     """Index of the largest element, the first of equal ones; of a NaN if there is one.
     Over all
 
     Args:
-        self: (*), any dtype but bool and complex; the result is int64.
+        input: (*), any dtype but bool and complex; the result is int64.
         dim: int, optional.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
@@ -294,73 +310,77 @@ def argmax(self, dim=None, keepdim=False, *, out=None):
     >>> gt.argmax(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)
     tensor([1, 0])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.argmax, self) from None
-    if out is not None:
-        return _calls.argmax_out(self, dim, keepdim, _checked_out("argmax", out))
-    return _ops.argmax.table[key_set](key_set, self, dim, keepdim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.argmax_out(input, dim, keepdim, _checked_out("argmax", out))
+        return _ops.argmax.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error:
+        _refuse(error, "argmax", locals())
+        raise
 
 
-def argmin(self, dim=None, keepdim=False, *, out=None):
+def argmin(input, dim=None, keepdim=False, *, out=None):
     """Index of the smallest element, as argmax.
 
     Args:
-        self: (*), any dtype but bool and complex; the result is int64.
+        input: (*), any dtype but bool and complex; the result is int64.
         dim: int, optional.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmin.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.argmin, self) from None
-    if out is not None:
-        return _calls.argmin_out(self, dim, keepdim, _checked_out("argmin", out))
-    return _ops.argmin.table[key_set](key_set, self, dim, keepdim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.argmin_out(input, dim, keepdim, _checked_out("argmin", out))
+        return _ops.argmin.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error:
+        _refuse(error, "argmin", locals())
+        raise
 
 
-def as_strided(self, size, stride, storage_offset=None):
-    """Any sizes and strides, in elements, over the storage of self.
+def as_strided(input, size, stride, storage_offset=None):
+    """Any sizes and strides, in elements, over the storage of input.
 
     Args:
-        self: (*).
+        input: (*).
         size: ints.
         stride: ints.
         storage_offset: int, optional.
-    Gradient: as_strided_backward(grad, geometry(self), size, stride, storage_offset)
+    Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.as_strided, self) from None
-    return _ops.as_strided.table[key_set](key_set, self, size, stride, storage_offset)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.as_strided.table[key_set](key_set, input, size, stride, storage_offset)
+    except Exception as error:
+        _refuse(error, "as_strided", locals())
+        raise
 
 
-def as_strided_(self, size, stride, storage_offset=None):
+def as_strided_(input, size, stride, storage_offset=None):
     """Give this tensor any sizes and strides, in elements, over its storage.
 
     Args:
-        self: (*).
+        input: (*).
         size: ints.
         stride: ints.
         storage_offset: int, optional.
-    Returns: self.
-    Gradient: as_strided_backward(grad, geometry(self), size, stride, storage_offset)
+    Returns: input.
+    Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided_.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.as_strided_, self) from None
-    return _ops.as_strided_.table[key_set](key_set, self, size, stride, storage_offset)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.as_strided_.table[key_set](key_set, input, size, stride, storage_offset)
+    except Exception as error:
+        _refuse(error, "as_strided_", locals())
+        raise
 
 
 def cat(tensors, dim=0, *, out=None):
@@ -377,155 +397,166 @@ def cat(tensors, dim=0, *, out=None):
     >>> gt.cat([gt.arange(2), gt.arange(3)])
     tensor([0, 1, 0, 1, 2])
     """
-    include, keep = _state.get()
     try:
+        include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
-    except (AttributeError, TypeError):
-        raise _wrong_operand(_ops.cat, tensors) from None
-    if out is not None:
-        return _calls.cat_out(tensors, dim, _checked_out("cat", out))
-    return _ops.cat.table[key_set](key_set, tensors, dim)
+        if out is not None:
+            return _calls.cat_out(tensors, dim, _checked_out("cat", out))
+        return _ops.cat.table[key_set](key_set, tensors, dim)
+    except Exception as error:
+        _refuse(error, "cat", locals())
+        raise
 
 
-def chunk(self, chunks, dim=0):
+def chunk(input, chunks, dim=0):
     """At most this many pieces of equal size along dim, the last one smaller.
 
     Args:
-        self: (*).
+        input: (*).
         chunks: int.
         dim: int, default 0.
     Returns: a list of views.
     Native: native/slicing.py. Matches torch.chunk.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.chunk, self) from None
-    return _ops.chunk.table[key_set](key_set, self, chunks, dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.chunk.table[key_set](key_set, input, chunks, dim)
+    except Exception as error:
+        _refuse(error, "chunk", locals())
+        raise
 
 
-def clone(self, *, memory_format=None):
+def clone(input, *, memory_format=None):
     """A copy with a storage of its own; it keeps the strides of a dense tensor.
 
     Args:
-        self: (*).
+        input: (*).
         memory_format: memory format, optional.
     Gradient: grad
     Native: native/copy.py. Matches torch.clone.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.clone, self) from None
-    return _ops.clone.table[key_set](key_set, self, memory_format)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.clone.table[key_set](key_set, input, memory_format)
+    except Exception as error:
+        _refuse(error, "clone", locals())
+        raise
 
 
-def conj(self):
+def conj(input):
     """The complex conjugate of each element; a view whose elements are turned when they
     are read.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/complex_view.py. Matches torch.conj.
 
     >>> x = gt.tensor([1 + 2j])
     >>> x.conj().is_conj(), gt.imag(x.conj()).tolist()
     (True, [-2.0])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.conj, self) from None
-    return _ops.conj.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.conj.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "conj", locals())
+        raise
 
 
-def conj_physical(self, *, out=None):
-    """The complex conjugate of each element, in memory; self where it is real.
+def conj_physical(input, *, out=None):
+    """The complex conjugate of each element, in memory; input where it is real.
 
     Args:
-        self: (*).
+        input: (*).
         out: Tensor that takes the result, optional.
     Gradient: grad.conj_physical()
     Native: native/unary.py. Matches torch.conj_physical.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.conj_physical, self) from None
-    if out is not None:
-        return _calls.conj_physical_out(self, _checked_out("conj_physical", out))
-    return _ops.conj_physical.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.conj_physical_out(input, _checked_out("conj_physical", out))
+        return _ops.conj_physical.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "conj_physical", locals())
+        raise
 
 
-def detach(self):
-    """A view of all of self that is not differentiated.
+def detach(input):
+    """A view of all of input that is not differentiated.
 
     Args:
-        self: (*).
-    Returns: a view of self.
+        input: (*).
+    Returns: a view of input.
     Native: native/view.py. Matches torch.detach.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.detach, self) from None
-    return _ops.detach.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.detach.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "detach", locals())
+        raise
 
 
-def diagonal(self, offset=0, dim1=0, dim2=1):
+def diagonal(input, offset=0, dim1=0, dim2=1):
     """The diagonal of two dimensions, as the last dimension.
 
     Args:
-        self: (*).
+        input: (*).
         offset: int, default 0.
         dim1: int, default 0.
         dim2: int, default 1.
-    Gradient: diagonal_backward(grad, self.shape, offset, dim1, dim2)
+    Gradient: diagonal_backward(grad, input.shape, offset, dim1, dim2)
     Native: native/slicing.py. Matches torch.diagonal.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.diagonal, self) from None
-    return _ops.diagonal.table[key_set](key_set, self, offset, dim1, dim2)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.diagonal.table[key_set](key_set, input, offset, dim1, dim2)
+    except Exception as error:
+        _refuse(error, "diagonal", locals())
+        raise
 
 
-def div(self, other, *, rounding_mode=None, out=None):
+def div(input, other, *, rounding_mode=None, out=None):
     """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
 
     Args:
-        self: (*), promoted to a common dtype, integers and bool to the default float.
+        input: (*), promoted to a common dtype, integers and bool to the default float.
         other: (*) or number, broadcast with the others.
         rounding_mode: str, optional.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: div_self_backward(grad, other, rounding_mode)
-        other: div_other_backward(grad, self, other, rounding_mode)
+        input: div_self_backward(grad, other, rounding_mode)
+        other: div_other_backward(grad, input, other, rounding_mode)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.div.
 
     >>> gt.div(gt.tensor([7, -7]), 2), gt.div(gt.tensor([7, -7]), 2, rounding_mode="floor")
     (tensor([ 3.5000, -3.5000]), tensor([ 3, -4]))
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.div_Tensor_mode, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            if rounding_mode is None:
+                return _calls.div_out(input, other, _checked_out("div", out))
+            return _calls.div_out_mode(input, other, rounding_mode, _checked_out("div", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
         if rounding_mode is None:
-            return _calls.div_out(self, other, _checked_out("div", out))
-        return _calls.div_out_mode(self, other, rounding_mode, _checked_out("div", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    if rounding_mode is None:
-        return _ops.div_Tensor.table[key_set](key_set, self, other)
-    return _ops.div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
+            return _ops.div_Tensor.table[key_set](key_set, input, other)
+        return _ops.div_Tensor_mode.table[key_set](key_set, input, other, rounding_mode)
+    except Exception as error:
+        _refuse(error, "div", locals())
+        raise
 
 
 def empty(
@@ -544,39 +575,43 @@ def empty(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty.
     """
-    if len(args) == 1:
-        (size,) = args
-        if type(size) is int:
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
             size = args
-        elif type(size) is not tuple:
-            size = _sequence(size)
-    elif args:
-        size = args
-    elif size is None:
-        raise _not_given("empty", "size")
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("empty", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.empty_memory_format(
-            size, dtype, layout, device, pin_memory, memory_format,
-        ).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.empty_memory_format.table[key_set](
-        key_set, size, dtype, layout, device, pin_memory, memory_format,
-    )
+        elif size is None:
+            raise _not_given("empty", "size")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("empty", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.empty_memory_format(
+                size, dtype, layout, device, pin_memory, memory_format,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.empty_memory_format.table[key_set](
+            key_set, size, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error:
+        _refuse(error, "empty", locals())
+        raise
 
 
 def empty_like(
-    self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
     requires_grad=False,
 ):
-    """An uninitialised tensor with the shape, dtype, device and strides of self.
+    """An uninitialised tensor with the shape, dtype, device and strides of input.
 
     Args:
-        self: (*).
+        input: (*).
         dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
@@ -585,22 +620,23 @@ def empty_like(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty_like.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("empty_like", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.empty_like(
-            self, dtype, layout, device, pin_memory, memory_format,
-        ).requires_grad_()
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.empty_like, self) from None
-    return _ops.empty_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("empty_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.empty_like(
+                input, dtype, layout, device, pin_memory, memory_format,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.empty_like.table[key_set](
+            key_set, input, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error:
+        _refuse(error, "empty_like", locals())
+        raise
 
 
 def empty_permuted(
@@ -620,19 +656,23 @@ def empty_permuted(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty_permuted.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("empty_permuted", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.empty_permuted(
-            size, physical_layout, dtype, layout, device, pin_memory,
-        ).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.empty_permuted.table[key_set](
-        key_set, size, physical_layout, dtype, layout, device, pin_memory,
-    )
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("empty_permuted", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.empty_permuted(
+                size, physical_layout, dtype, layout, device, pin_memory,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.empty_permuted.table[key_set](
+            key_set, size, physical_layout, dtype, layout, device, pin_memory,
+        )
+    except Exception as error:
+        _refuse(error, "empty_permuted", locals())
+        raise
 
 
 def empty_strided(
@@ -651,59 +691,68 @@ def empty_strided(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.empty_strided.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("empty_strided", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.empty_strided(
-            size, stride, dtype, layout, device, pin_memory,
-        ).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.empty_strided.table[key_set](
-        key_set, size, stride, dtype, layout, device, pin_memory,
-    )
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("empty_strided", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.empty_strided(
+                size, stride, dtype, layout, device, pin_memory,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.empty_strided.table[key_set](
+            key_set, size, stride, dtype, layout, device, pin_memory,
+        )
+    except Exception as error:
+        _refuse(error, "empty_strided", locals())
+        raise
 
 
-def eq(self, other, *, out=None):
-    """Whether self == other for each pair of elements.
+def eq(input, other, *, out=None):
+    """Whether input == other for each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.eq.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.eq_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.eq_Tensor_out(self, other, _checked_out("eq", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.eq_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.eq_Tensor_out(input, other, _checked_out("eq", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.eq_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "eq", locals())
+        raise
 
 
-def exp(self, *, out=None):
+def exp(input, *, out=None):
     """e to the power of each element.
 
     Args:
-        self: (*), floating or complex; integers and bool promote to the default float.
+        input: (*), floating or complex; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
     Gradient: grad * conj(result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.exp, self) from None
-    if out is not None:
-        return _calls.exp_out(self, _checked_out("exp", out))
-    return _ops.exp.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.exp_out(input, _checked_out("exp", out))
+        return _ops.exp.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "exp", locals())
+        raise
 
 
 def eye(
@@ -723,71 +772,74 @@ def eye(
         out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.eye.
     """
-    if requires_grad:
-        return eye(
-            n, m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
-        ).requires_grad_()
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("eye", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if out is not None:
-        return _calls.eye_m_out(n, n if m is None else m, _checked_out("eye", out))
-    include, keep = _state.get()
-    key_set = include & keep
-    if m is None:
-        return _ops.eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
-    return _ops.eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
+    try:
+        if requires_grad:
+            return eye(
+                n, m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+            ).requires_grad_()
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("eye", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if out is not None:
+            return _calls.eye_m_out(n, n if m is None else m, _checked_out("eye", out))
+        include, keep = _state.get()
+        key_set = include & keep
+        if m is None:
+            return _ops.eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
+        return _ops.eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
+    except Exception as error:
+        _refuse(error, "eye", locals())
+        raise
 
 
-def fill_(self, value):
+def fill_(input, value):
     """Set every element of this tensor to value.
 
     Args:
-        self: (*).
+        input: (*).
         value: number or Tensor.
-    Returns: self.
+    Returns: input.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/fill.py, kernels/cuda/fill.cu. Matches torch.fill_.
     """
-    if hasattr(value, "_keys"):
-        include, keep = _state.get()
-        try:
-            key_set = (self._keys | value._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.fill__Tensor, self, value) from None
-        return _ops.fill__Tensor.table[key_set](key_set, self, value)
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.fill__Scalar, self) from None
-    return _ops.fill__Scalar.table[key_set](key_set, self, value)
+        if hasattr(value, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | value._keys | include) & keep
+            return _ops.fill__Tensor.table[key_set](key_set, input, value)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.fill__Scalar.table[key_set](key_set, input, value)
+    except Exception as error:
+        _refuse(error, "fill_", locals())
+        raise
 
 
-def flatten(self, start_dim=0, end_dim=-1):
+def flatten(input, start_dim=0, end_dim=-1):
     """The dimensions from start_dim to end_dim as one.
 
     Args:
-        self: (*).
+        input: (*).
         start_dim: int, default 0.
         end_dim: int, default -1.
-    Returns: a view of self.
+    Returns: a view of input.
     Native: native/view.py. Matches torch.flatten.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.flatten_using_ints, self) from None
-    return _ops.flatten_using_ints.table[key_set](key_set, self, start_dim, end_dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.flatten_using_ints.table[key_set](key_set, input, start_dim, end_dim)
+    except Exception as error:
+        _refuse(error, "flatten", locals())
+        raise
 
 
-def flip(self, dims):
+def flip(input, dims):
     """A copy with the order of some dimensions reversed.
 
     Args:
-        self: (*).
+        input: (*).
         dims: ints.
     Gradient: grad.flip(dims)
     Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.flip.
@@ -795,12 +847,13 @@ def flip(self, dims):
     >>> gt.flip(gt.arange(3), (0,))
     tensor([2, 1, 0])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.flip, self) from None
-    return _ops.flip.table[key_set](key_set, self, dims)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.flip.table[key_set](key_set, input, dims)
+    except Exception as error:
+        _refuse(error, "flip", locals())
+        raise
 
 
 def full(
@@ -822,27 +875,31 @@ def full(
     >>> gt.full((2,), 7)
     tensor([7, 7])
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("full", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.full(size, fill_value, dtype, layout, device, pin_memory).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.full.table[key_set](
-        key_set, size, fill_value, dtype, layout, device, pin_memory,
-    )
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("full", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.full(size, fill_value, dtype, layout, device, pin_memory).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.full.table[key_set](
+            key_set, size, fill_value, dtype, layout, device, pin_memory,
+        )
+    except Exception as error:
+        _refuse(error, "full", locals())
+        raise
 
 
 def full_like(
-    self, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+    input, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
     memory_format=None, requires_grad=False,
 ):
-    """One value with the shape, dtype, device and strides of self.
+    """One value with the shape, dtype, device and strides of input.
 
     Args:
-        self: (*).
+        input: (*).
         fill_value: number.
         dtype: dtype, optional.
         layout: layout, optional.
@@ -852,130 +909,146 @@ def full_like(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.full_like.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("full_like", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.full_like(
-            self, fill_value, dtype, layout, device, pin_memory, memory_format,
-        ).requires_grad_()
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.full_like, self) from None
-    return _ops.full_like.table[key_set](
-        key_set, self, fill_value, dtype, layout, device, pin_memory, memory_format,
-    )
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("full_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.full_like(
+                input, fill_value, dtype, layout, device, pin_memory, memory_format,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.full_like.table[key_set](
+            key_set, input, fill_value, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error:
+        _refuse(error, "full_like", locals())
+        raise
 
 
-def ge(self, other, *, out=None):
-    """Whether self >= other for each pair of elements.
+def ge(input, other, *, out=None):
+    """Whether input >= other for each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype, which is not complex.
+        input: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ge.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.ge_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.ge_Tensor_out(self, other, _checked_out("ge", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.ge_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.ge_Tensor_out(input, other, _checked_out("ge", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.ge_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "ge", locals())
+        raise
 
 
-def gt(self, other, *, out=None):
-    """Whether self > other for each pair of elements.
+def gt(input, other, *, out=None):
+    """Whether input > other for each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype, which is not complex.
+        input: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.gt.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.gt_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.gt_Tensor_out(self, other, _checked_out("gt", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.gt_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.gt_Tensor_out(input, other, _checked_out("gt", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.gt_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "gt", locals())
+        raise
 
 
-def imag(self):
+def imag(input):
     """The imaginary parts of a complex tensor.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/complex_view.py. Matches torch.imag.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.imag, self) from None
-    return _ops.imag.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.imag.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "imag", locals())
+        raise
 
 
-def is_conj(self):
+def is_conj(input):
     """True if the elements are yet to be conjugated.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/complex_view.py. Matches torch.is_conj.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.is_conj, self) from None
-    return _ops.is_conj.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.is_conj.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "is_conj", locals())
+        raise
 
 
-def is_neg(self):
+def is_neg(input):
     """True if the elements are yet to be negated.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/complex_view.py. Matches torch.is_neg.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.is_neg, self) from None
-    return _ops.is_neg.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.is_neg.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "is_neg", locals())
+        raise
 
 
-def le(self, other, *, out=None):
-    """Whether self <= other for each pair of elements.
+def le(input, other, *, out=None):
+    """Whether input <= other for each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype, which is not complex.
+        input: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.le.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.le_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.le_Tensor_out(self, other, _checked_out("le", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.le_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.le_Tensor_out(input, other, _checked_out("le", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.le_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "le", locals())
+        raise
 
 
 def linspace(
@@ -996,29 +1069,33 @@ def linspace(
         out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.linspace.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("linspace", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.linspace(
-            start, end, steps, dtype, layout, device, pin_memory,
-        ).requires_grad_()
-    if out is not None:
-        return _calls.linspace_out(start, end, steps, _checked_out("linspace", out))
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.linspace.table[key_set](
-        key_set, start, end, steps, dtype, layout, device, pin_memory,
-    )
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("linspace", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.linspace(
+                start, end, steps, dtype, layout, device, pin_memory,
+            ).requires_grad_()
+        if out is not None:
+            return _calls.linspace_out(start, end, steps, _checked_out("linspace", out))
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.linspace.table[key_set](
+            key_set, start, end, steps, dtype, layout, device, pin_memory,
+        )
+    except Exception as error:
+        _refuse(error, "linspace", locals())
+        raise
 
 
-def log_softmax(self, dim, dtype=None):
-    """Logarithm of softmax, without its rounding and overflow; with dtype, of self in
+def log_softmax(input, dim, dtype=None):
+    """Logarithm of softmax, without its rounding and overflow; with dtype, of input in
     that dtype.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int.
         dtype: dtype, optional.
     Native: native/softmax.py. Matches torch.log_softmax.
@@ -1026,254 +1103,281 @@ def log_softmax(self, dim, dtype=None):
     >>> gt.log_softmax(gt.tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.])
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("log_softmax", dtype)
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.log_softmax_int, self) from None
-    return _ops.log_softmax_int.table[key_set](key_set, self, dim, dtype)
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("log_softmax", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.log_softmax_int.table[key_set](key_set, input, dim, dtype)
+    except Exception as error:
+        _refuse(error, "log_softmax", locals())
+        raise
 
 
-def lt(self, other, *, out=None):
-    """Whether self < other for each pair of elements.
+def lt(input, other, *, out=None):
+    """Whether input < other for each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype, which is not complex.
+        input: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.lt.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.lt_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.lt_Tensor_out(self, other, _checked_out("lt", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.lt_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.lt_Tensor_out(input, other, _checked_out("lt", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.lt_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "lt", locals())
+        raise
 
 
-def matmul(self, other):
+def matmul(input, other):
     """Product of two matrices, as the operator @ spells it.
 
     Args:
-        self: (*), of one dtype.
+        input: (*), of one dtype.
         other: (*).
     Native: native/matmul.py. Matches torch.matmul.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | other._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.matmul, self, other) from None
-    return _ops.matmul.table[key_set](key_set, self, other)
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return _ops.matmul.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "matmul", locals())
+        raise
 
 
-def maximum(self, other, *, out=None):
+def maximum(input, other, *, out=None):
     """The larger of each pair of elements; NaN if one of them is.
 
     Args:
-        self: (*), promoted to a common dtype, which is not complex.
+        input: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: where(self < other, 0, where(self == other, grad / 2, grad))
-        other: where(self > other, 0, where(self == other, grad / 2, grad))
+        input: where(input < other, 0, where(input == other, grad / 2, grad))
+        other: where(input > other, 0, where(input == other, grad / 2, grad))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.maximum.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.maximum, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.maximum_out(self, other, _checked_out("maximum", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.maximum.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.maximum_out(input, other, _checked_out("maximum", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.maximum.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "maximum", locals())
+        raise
 
 
-def mean(self, dim=None, keepdim=False, *, dtype=None, out=None):
+def mean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Mean of all elements, or along dimensions.
 
     Args:
-        self: (*), floating or complex.
+        input: (*), floating or complex.
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
         out: Tensor that takes the result, optional.
-    Gradient: mean_backward(grad, self.shape, dim, keepdim)
+    Gradient: mean_backward(grad, input.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.mean.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("mean", dtype)
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.mean_dim, self) from None
-    if out is not None:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("mean", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            if dim is None and not keepdim:
+                return _calls.mean_dtype_out(input, dtype, _checked_out("mean", out))
+            return _calls.mean_out(input, dim, keepdim, dtype, _checked_out("mean", out))
         if dim is None and not keepdim:
-            return _calls.mean_dtype_out(self, dtype, _checked_out("mean", out))
-        return _calls.mean_out(self, dim, keepdim, dtype, _checked_out("mean", out))
-    if dim is None and not keepdim:
-        return _ops.mean.table[key_set](key_set, self, dtype)
-    return _ops.mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
+            return _ops.mean.table[key_set](key_set, input, dtype)
+        return _ops.mean_dim.table[key_set](key_set, input, dim, keepdim, dtype)
+    except Exception as error:
+        _refuse(error, "mean", locals())
+        raise
 
 
-def minimum(self, other, *, out=None):
+def minimum(input, other, *, out=None):
     """The smaller of each pair of elements; NaN if one of them is.
 
     Args:
-        self: (*), promoted to a common dtype, which is not complex.
+        input: (*), promoted to a common dtype, which is not complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: where(self > other, 0, where(self == other, grad / 2, grad))
-        other: where(self < other, 0, where(self == other, grad / 2, grad))
+        input: where(input > other, 0, where(input == other, grad / 2, grad))
+        other: where(input < other, 0, where(input == other, grad / 2, grad))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.minimum.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.minimum, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.minimum_out(self, other, _checked_out("minimum", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.minimum.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.minimum_out(input, other, _checked_out("minimum", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.minimum.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "minimum", locals())
+        raise
 
 
-def mm(self, mat2, *, out=None):
+def mm(input, mat2, *, out=None):
     """Product of two matrices.
 
     Args:
-        self: (*), of one dtype.
+        input: (*), of one dtype.
         mat2: (*).
         out: Tensor that takes the result, optional.
     Gradient:
-        self: grad.mm(conj(mat2.t()))
-        mat2: conj(self.t()).mm(grad)
+        input: grad.mm(conj(mat2.t()))
+        mat2: conj(input.t()).mm(grad)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.mm.
 
     >>> gt.mm(gt.ones(2, 3), gt.ones(3, 1)).tolist()
     [[3.0], [3.0]]
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | mat2._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.mm, self, mat2) from None
-    if out is not None:
-        return _calls.mm_out(self, mat2, _checked_out("mm", out))
-    return _ops.mm.table[key_set](key_set, self, mat2)
+        include, keep = _state.get()
+        key_set = (input._keys | mat2._keys | include) & keep
+        if out is not None:
+            return _calls.mm_out(input, mat2, _checked_out("mm", out))
+        return _ops.mm.table[key_set](key_set, input, mat2)
+    except Exception as error:
+        _refuse(error, "mm", locals())
+        raise
 
 
-def movedim(self, source, destination):
+def movedim(input, source, destination):
     """The dimensions of source moved to destination, the others in their order.
 
     Args:
-        self: (*).
+        input: (*).
         source: ints or int.
         destination: ints or int.
-    Returns: a view of self.
+    Returns: a view of input.
     Native: native/view.py. Matches torch.movedim.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.movedim_int, self) from None
-    if isinstance(source, (tuple, list)):
-        return _ops.movedim_intlist.table[key_set](key_set, self, source, destination)
-    return _ops.movedim_int.table[key_set](key_set, self, source, destination)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if isinstance(source, (tuple, list)):
+            return _ops.movedim_intlist.table[key_set](key_set, input, source, destination)
+        return _ops.movedim_int.table[key_set](key_set, input, source, destination)
+    except Exception as error:
+        _refuse(error, "movedim", locals())
+        raise
 
 
-def mul(self, other, *, out=None):
+def mul(input, other, *, out=None):
     """Product of each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: grad * conj(other)
-        other: grad * conj(self)
+        input: grad * conj(other)
+        other: grad * conj(input)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.mul.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.mul_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.mul_out(self, other, _checked_out("mul", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.mul_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.mul_out(input, other, _checked_out("mul", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.mul_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "mul", locals())
+        raise
 
 
-def narrow(self, dim, start, length):
+def narrow(input, dim, start, length):
     """length indices of one dimension, from start on.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int.
         start: int.
         length: int.
     Native: native/slicing.py. Matches torch.narrow.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.narrow, self) from None
-    return _ops.narrow.table[key_set](key_set, self, dim, start, length)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.narrow.table[key_set](key_set, input, dim, start, length)
+    except Exception as error:
+        _refuse(error, "narrow", locals())
+        raise
 
 
-def ne(self, other, *, out=None):
-    """Whether self != other for each pair of elements.
+def ne(input, other, *, out=None):
+    """Whether input != other for each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ne.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.ne_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.ne_Tensor_out(self, other, _checked_out("ne", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.ne_Tensor.table[key_set](key_set, self, other)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.ne_Tensor_out(input, other, _checked_out("ne", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.ne_Tensor.table[key_set](key_set, input, other)
+    except Exception as error:
+        _refuse(error, "ne", locals())
+        raise
 
 
-def neg(self, *, out=None):
+def neg(input, *, out=None):
     """Minus each element.
 
     Args:
-        self: (*), any dtype but bool.
+        input: (*), any dtype but bool.
         out: Tensor that takes the result, optional.
     Gradient: -grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.neg, self) from None
-    if out is not None:
-        return _calls.neg_out(self, _checked_out("neg", out))
-    return _ops.neg.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.neg_out(input, _checked_out("neg", out))
+        return _ops.neg.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "neg", locals())
+        raise
 
 
 def ones(
@@ -1291,35 +1395,39 @@ def ones(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.ones.
     """
-    if len(args) == 1:
-        (size,) = args
-        if type(size) is int:
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
             size = args
-        elif type(size) is not tuple:
-            size = _sequence(size)
-    elif args:
-        size = args
-    elif size is None:
-        raise _not_given("ones", "size")
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("ones", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.ones(size, dtype, layout, device, pin_memory).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        elif size is None:
+            raise _not_given("ones", "size")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("ones", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.ones(size, dtype, layout, device, pin_memory).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+    except Exception as error:
+        _refuse(error, "ones", locals())
+        raise
 
 
 def ones_like(
-    self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
     requires_grad=False,
 ):
-    """Ones with the shape, dtype, device and strides of self.
+    """Ones with the shape, dtype, device and strides of input.
 
     Args:
-        self: (*).
+        input: (*).
         dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
@@ -1328,43 +1436,45 @@ def ones_like(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.ones_like.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("ones_like", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.ones_like(
-            self, dtype, layout, device, pin_memory, memory_format,
-        ).requires_grad_()
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.ones_like, self) from None
-    return _ops.ones_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("ones_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.ones_like(
+                input, dtype, layout, device, pin_memory, memory_format,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.ones_like.table[key_set](
+            key_set, input, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error:
+        _refuse(error, "ones_like", locals())
+        raise
 
 
-def permute(self, dims):
+def permute(input, dims):
     """The dimensions in another order.
 
     Args:
-        self: (*).
+        input: (*).
         dims: ints.
-    Returns: a view of self.
+    Returns: a view of input.
     Gradient: permute_backward(grad, dims)
     Native: native/view.py. Matches torch.permute.
 
     >>> gt.permute(gt.empty(2, 3, 4), (2, 0, 1)).shape
     gputensor.Size([4, 2, 3])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.permute, self) from None
-    return _ops.permute.table[key_set](key_set, self, dims)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.permute.table[key_set](key_set, input, dims)
+    except Exception as error:
+        _refuse(error, "permute", locals())
+        raise
 
 
 def rand(
@@ -1382,35 +1492,39 @@ def rand(
         requires_grad: bool, default False.
     Native: native/random.py. Matches torch.rand.
     """
-    if len(args) == 1:
-        (size,) = args
-        if type(size) is int:
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
             size = args
-        elif type(size) is not tuple:
-            size = _sequence(size)
-    elif args:
-        size = args
-    elif size is None:
-        raise _not_given("rand", "size")
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("rand", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.rand(size, dtype, layout, device, pin_memory).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        elif size is None:
+            raise _not_given("rand", "size")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("rand", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.rand(size, dtype, layout, device, pin_memory).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+    except Exception as error:
+        _refuse(error, "rand", locals())
+        raise
 
 
 def rand_like(
-    self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
     requires_grad=False,
 ):
-    """Uniform numbers in [0, 1) with the shape, dtype, device and strides of self.
+    """Uniform numbers in [0, 1) with the shape, dtype, device and strides of input.
 
     Args:
-        self: (*).
+        input: (*).
         dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
@@ -1419,44 +1533,46 @@ def rand_like(
         requires_grad: bool, default False.
     Native: native/random.py. Matches torch.rand_like.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("rand_like", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.rand_like(
-            self, dtype, layout, device, pin_memory, memory_format,
-        ).requires_grad_()
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.rand_like, self) from None
-    return _ops.rand_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("rand_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.rand_like(
+                input, dtype, layout, device, pin_memory, memory_format,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.rand_like.table[key_set](
+            key_set, input, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error:
+        _refuse(error, "rand_like", locals())
+        raise
 
 
-def real(self):
-    """The real parts; self where it is real.
+def real(input):
+    """The real parts; input where it is real.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/complex_view.py. Matches torch.real.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.real, self) from None
-    return _ops.real.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.real.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "real", locals())
+        raise
 
 
-def relu(self, *, out=None):
+def relu(input, *, out=None):
     """Each element, and zero in place of the negative ones; NaN stays.
 
     Args:
-        self: (*), any dtype but bool and complex.
+        input: (*), any dtype but bool and complex.
         out: Tensor that takes the result, optional.
     Gradient: threshold_backward(grad, result, 0)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.relu.
@@ -1464,102 +1580,111 @@ def relu(self, *, out=None):
     >>> gt.relu(gt.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.relu, self) from None
-    if out is not None:
-        return _calls.relu_out(self, _checked_out("relu", out))
-    return _ops.relu.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.relu_out(input, _checked_out("relu", out))
+        return _ops.relu.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "relu", locals())
+        raise
 
 
-def reshape(self, shape):
+def reshape(input, shape):
     """The same elements with another shape; a view where the strides allow it, else a
     copy.
 
     Args:
-        self: (*).
+        input: (*).
         shape: ints.
-    Returns: a view of self.
+    Returns: a view of input.
     Native: native/view.py. Matches torch.reshape.
 
     >>> gt.reshape(gt.arange(6), (2, -1)).shape
     gputensor.Size([2, 3])
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.reshape, self) from None
-    return _ops.reshape.table[key_set](key_set, self, shape)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.reshape.table[key_set](key_set, input, shape)
+    except Exception as error:
+        _refuse(error, "reshape", locals())
+        raise
 
 
-def resize_as_(self, the_template, *, memory_format=None):
+def resize_as_(input, the_template, *, memory_format=None):
     """Give this tensor the shape of the_template.
 
     Args:
-        self: (*).
+        input: (*).
         the_template: (*).
         memory_format: memory format, optional.
-    Returns: self.
+    Returns: input.
     Native: native/resize.py. Matches torch.resize_as_.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | the_template._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.resize_as_, self, the_template) from None
-    return _ops.resize_as_.table[key_set](key_set, self, the_template, memory_format)
+        include, keep = _state.get()
+        key_set = (input._keys | the_template._keys | include) & keep
+        return _ops.resize_as_.table[key_set](key_set, input, the_template, memory_format)
+    except Exception as error:
+        _refuse(error, "resize_as_", locals())
+        raise
 
 
-def resolve_conj(self):
-    """self if its elements lie in memory as they are, else a copy that is conjugated.
+def resolve_conj(input):
+    """input if its elements lie in memory as they are, else a copy that is conjugated.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/copy.py. Matches torch.resolve_conj.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.resolve_conj, self) from None
-    return _ops.resolve_conj.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.resolve_conj.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "resolve_conj", locals())
+        raise
 
 
-def resolve_neg(self):
-    """self if its elements lie in memory as they are, else a copy that is negated.
+def resolve_neg(input):
+    """input if its elements lie in memory as they are, else a copy that is negated.
 
     Args:
-        self: (*).
+        input: (*).
     Native: native/copy.py. Matches torch.resolve_neg.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.resolve_neg, self) from None
-    return _ops.resolve_neg.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.resolve_neg.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "resolve_neg", locals())
+        raise
 
 
-def rsub(self, other, *, alpha=1):
-    """other - alpha * self of each pair of elements.
+def rsub(input, other, *, alpha=1):
+    """other - alpha * input of each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype, which is not bool.
+        input: (*), promoted to a common dtype, which is not bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.rsub.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.rsub_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.rsub_Tensor.table[key_set](key_set, self, other, alpha)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.rsub_Tensor.table[key_set](key_set, input, other, alpha)
+    except Exception as error:
+        _refuse(error, "rsub", locals())
+        raise
 
 
 def scalar_tensor(
@@ -1576,62 +1701,68 @@ def scalar_tensor(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.scalar_tensor.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("scalar_tensor", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.scalar_tensor(s, dtype, layout, device, pin_memory).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("scalar_tensor", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.scalar_tensor(s, dtype, layout, device, pin_memory).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
+    except Exception as error:
+        _refuse(error, "scalar_tensor", locals())
+        raise
 
 
-def select(self, dim, index):
+def select(input, dim, index):
     """One index of one dimension, which is dropped.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int.
         index: int.
-    Gradient: select_backward(grad, self.shape, dim, index)
+    Gradient: select_backward(grad, input.shape, dim, index)
     Native: native/slicing.py. Matches torch.select.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.select_int, self) from None
-    return _ops.select_int.table[key_set](key_set, self, dim, index)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.select_int.table[key_set](key_set, input, dim, index)
+    except Exception as error:
+        _refuse(error, "select", locals())
+        raise
 
 
-def slice(self, dim=0, start=None, end=None, step=1):
+def slice(input, dim=0, start=None, end=None, step=1):
     """Every step-th index of one dimension between start and end, as Python slices a
     list.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int, default 0.
         start: int, optional.
         end: int, optional.
         step: int, default 1.
-    Gradient: slice_backward(grad, self.shape, dim, start, end, step)
+    Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.slice_Tensor, self) from None
-    return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.slice_Tensor.table[key_set](key_set, input, dim, start, end, step)
+    except Exception as error:
+        _refuse(error, "slice", locals())
+        raise
 
 
-def softmax(self, dim, dtype=None):
-    """exp of each element over the sum of them along dim; with dtype, of self in that
+def softmax(input, dim, dtype=None):
+    """exp of each element over the sum of them along dim; with dtype, of input in that
     dtype.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int.
         dtype: dtype, optional.
     Native: native/softmax.py. Matches torch.softmax.
@@ -1639,21 +1770,22 @@ def softmax(self, dim, dtype=None):
     >>> gt.softmax(gt.tensor([0.0, 0.0]), 0)
     tensor([0.5000, 0.5000])
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("softmax", dtype)
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.softmax_int, self) from None
-    return _ops.softmax_int.table[key_set](key_set, self, dim, dtype)
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("softmax", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.softmax_int.table[key_set](key_set, input, dim, dtype)
+    except Exception as error:
+        _refuse(error, "softmax", locals())
+        raise
 
 
-def split(self, split_size, dim=0):
+def split(input, split_size, dim=0):
     """Pieces of split_size along dim, the last one smaller; or pieces of these sizes.
 
     Args:
-        self: (*).
+        input: (*).
         split_size: int or ints.
         dim: int, default 0.
     Returns: a list of views.
@@ -1663,74 +1795,78 @@ def split(self, split_size, dim=0):
     >>> [piece.tolist() for piece in gt.split(gt.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.split_Tensor, self) from None
-    if isinstance(split_size, (tuple, list)):
-        return _ops.split_sizes.table[key_set](key_set, self, split_size, dim)
-    return _ops.split_Tensor.table[key_set](key_set, self, split_size, dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if isinstance(split_size, (tuple, list)):
+            return _ops.split_sizes.table[key_set](key_set, input, split_size, dim)
+        return _ops.split_Tensor.table[key_set](key_set, input, split_size, dim)
+    except Exception as error:
+        _refuse(error, "split", locals())
+        raise
 
 
-def split_with_sizes(self, split_sizes, dim=0):
+def split_with_sizes(input, split_sizes, dim=0):
     """Pieces of these sizes along dim.
 
     Args:
-        self: (*).
+        input: (*).
         split_sizes: ints.
         dim: int, default 0.
     Returns: a list of views.
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_with_sizes.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.split_with_sizes, self) from None
-    return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
+    except Exception as error:
+        _refuse(error, "split_with_sizes", locals())
+        raise
 
 
-def sqrt(self, *, out=None):
+def sqrt(input, *, out=None):
     """Square root of each element.
 
     Args:
-        self: (*), floating or complex; integers and bool promote to the default float.
+        input: (*), floating or complex; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
     Gradient: grad / (2 * conj(result))
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.sqrt, self) from None
-    if out is not None:
-        return _calls.sqrt_out(self, _checked_out("sqrt", out))
-    return _ops.sqrt.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            return _calls.sqrt_out(input, _checked_out("sqrt", out))
+        return _ops.sqrt.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "sqrt", locals())
+        raise
 
 
-def squeeze(self, dim=None):
+def squeeze(input, dim=None):
     """Without the dimensions of size 1, or without those of them that dim names.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int or ints, optional.
-    Returns: a view of self.
-    Gradient: grad.reshape(self.shape)
+    Returns: a view of input.
+    Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.squeeze.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.squeeze_dim, self) from None
-    if dim is None:
-        return _ops.squeeze.table[key_set](key_set, self)
-    if isinstance(dim, (tuple, list)):
-        return _ops.squeeze_dims.table[key_set](key_set, self, dim)
-    return _ops.squeeze_dim.table[key_set](key_set, self, dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if dim is None:
+            return _ops.squeeze.table[key_set](key_set, input)
+        if isinstance(dim, (tuple, list)):
+            return _ops.squeeze_dims.table[key_set](key_set, input, dim)
+        return _ops.squeeze_dim.table[key_set](key_set, input, dim)
+    except Exception as error:
+        _refuse(error, "squeeze", locals())
+        raise
 
 
 def stack(tensors, dim=0, *, out=None):
@@ -1747,223 +1883,237 @@ def stack(tensors, dim=0, *, out=None):
     >>> gt.stack([gt.arange(2), gt.arange(2)], 1).shape
     gputensor.Size([2, 2])
     """
-    include, keep = _state.get()
     try:
+        include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
-    except (AttributeError, TypeError):
-        raise _wrong_operand(_ops.stack, tensors) from None
-    if out is not None:
-        return _calls.stack_out(tensors, dim, _checked_out("stack", out))
-    return _ops.stack.table[key_set](key_set, tensors, dim)
+        if out is not None:
+            return _calls.stack_out(tensors, dim, _checked_out("stack", out))
+        return _ops.stack.table[key_set](key_set, tensors, dim)
+    except Exception as error:
+        _refuse(error, "stack", locals())
+        raise
 
 
-def sub(self, other, *, alpha=1, out=None):
-    """self - alpha * other of each pair of elements.
+def sub(input, other, *, alpha=1, out=None):
+    """input - alpha * other of each pair of elements.
 
     Args:
-        self: (*), promoted to a common dtype, which is not bool.
+        input: (*), promoted to a common dtype, which is not bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: grad
+        input: grad
         other: scaled(grad, -alpha)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.sub.
     """
     try:
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    except AttributeError:
-        self, other = _coerce(_ops.sub_Tensor, self, other)
-        key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    if out is not None:
-        return _calls.sub_out(self, other, alpha, _checked_out("sub", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.sub_Tensor.table[key_set](key_set, self, other, alpha)
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            input, other = _coerce(input, other)
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        if out is not None:
+            return _calls.sub_out(input, other, alpha, _checked_out("sub", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.sub_Tensor.table[key_set](key_set, input, other, alpha)
+    except Exception as error:
+        _refuse(error, "sub", locals())
+        raise
 
 
-def sum(self, dim=None, keepdim=False, *, dtype=None, out=None):
+def sum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Sum of all elements, or along dimensions.
 
     Args:
-        self: (*), any dtype; integers and bool sum as int64.
+        input: (*), any dtype; integers and bool sum as int64.
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
         out: Tensor that takes the result, optional.
-    Gradient: sum_backward(grad, self.shape, dim, keepdim)
+    Gradient: sum_backward(grad, input.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.sum.
 
     >>> x = gt.arange(6).reshape(2, 3)
     >>> gt.sum(x), gt.sum(x, 0), gt.sum(x, 1, keepdim=True).shape
     (tensor(15), tensor([3, 5, 7]), gputensor.Size([2, 1]))
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("sum", dtype)
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.sum_dim_IntList, self) from None
-    if out is not None:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("sum", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            if dim is None and not keepdim:
+                return _calls.sum_out(input, dtype, _checked_out("sum", out))
+            return _calls.sum_IntList_out(input, dim, keepdim, dtype, _checked_out("sum", out))
         if dim is None and not keepdim:
-            return _calls.sum_out(self, dtype, _checked_out("sum", out))
-        return _calls.sum_IntList_out(self, dim, keepdim, dtype, _checked_out("sum", out))
-    if dim is None and not keepdim:
-        return _ops.sum.table[key_set](key_set, self, dtype)
-    return _ops.sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
+            return _ops.sum.table[key_set](key_set, input, dtype)
+        return _ops.sum_dim_IntList.table[key_set](key_set, input, dim, keepdim, dtype)
+    except Exception as error:
+        _refuse(error, "sum", locals())
+        raise
 
 
-def swapaxes(self, axis0, axis1):
+def swapaxes(input, axis0, axis1):
     """Two dimensions swapped; NumPy's name of transpose.
 
     Args:
-        self: (*).
+        input: (*).
         axis0: int.
         axis1: int.
-    Returns: a view of self.
+    Returns: a view of input.
     Native: native/view.py. Matches torch.swapaxes.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.swapaxes, self) from None
-    return _ops.swapaxes.table[key_set](key_set, self, axis0, axis1)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.swapaxes.table[key_set](key_set, input, axis0, axis1)
+    except Exception as error:
+        _refuse(error, "swapaxes", locals())
+        raise
 
 
-def t(self):
+def t(input):
     """The transpose of a tensor of at most two dimensions.
 
     Args:
-        self: (*).
-    Returns: a view of self.
+        input: (*).
+    Returns: a view of input.
     Gradient: grad.t()
     Native: native/view.py. Matches torch.t.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.t, self) from None
-    return _ops.t.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.t.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "t", locals())
+        raise
 
 
-def transpose(self, dim0, dim1):
+def transpose(input, dim0, dim1):
     """Two dimensions swapped.
 
     Args:
-        self: (*).
+        input: (*).
         dim0: int.
         dim1: int.
-    Returns: a view of self.
+    Returns: a view of input.
     Gradient: grad.transpose(dim0, dim1)
     Native: native/view.py. Matches torch.transpose.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.transpose_int, self) from None
-    return _ops.transpose_int.table[key_set](key_set, self, dim0, dim1)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.transpose_int.table[key_set](key_set, input, dim0, dim1)
+    except Exception as error:
+        _refuse(error, "transpose", locals())
+        raise
 
 
-def unbind(self, dim=0):
+def unbind(input, dim=0):
     """The slices of one dimension, which is dropped.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int, default 0.
     Returns: a list of views.
     Gradient: stack(grads, dim)
     Native: native/slicing.py. Matches torch.unbind.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.unbind_int, self) from None
-    return _ops.unbind_int.table[key_set](key_set, self, dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.unbind_int.table[key_set](key_set, input, dim)
+    except Exception as error:
+        _refuse(error, "unbind", locals())
+        raise
 
 
-def unflatten(self, dim, sizes):
+def unflatten(input, dim, sizes):
     """One dimension as several of these sizes; one size may be -1.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int.
         sizes: ints.
-    Returns: a view of self.
+    Returns: a view of input.
     Native: native/view.py. Matches torch.unflatten.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.unflatten_int, self) from None
-    return _ops.unflatten_int.table[key_set](key_set, self, dim, sizes)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.unflatten_int.table[key_set](key_set, input, dim, sizes)
+    except Exception as error:
+        _refuse(error, "unflatten", locals())
+        raise
 
 
-def unsqueeze(self, dim):
+def unsqueeze(input, dim):
     """With a dimension of size 1 inserted at dim.
 
     Args:
-        self: (*).
+        input: (*).
         dim: int.
-    Returns: a view of self.
+    Returns: a view of input.
     Gradient: grad.squeeze(dim)
     Native: native/view.py. Matches torch.unsqueeze.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.unsqueeze, self) from None
-    return _ops.unsqueeze.table[key_set](key_set, self, dim)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.unsqueeze.table[key_set](key_set, input, dim)
+    except Exception as error:
+        _refuse(error, "unsqueeze", locals())
+        raise
 
 
-def view_as_complex(self):
+def view_as_complex(input):
     """Pairs of reals in a last dimension of size 2 as complex numbers.
 
     Args:
-        self: (*).
+        input: (*).
     Gradient: view_as_real(grad.contiguous().resolve_conj())
     Native: native/complex_view.py. Matches torch.view_as_complex.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.view_as_complex, self) from None
-    return _ops.view_as_complex.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.view_as_complex.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "view_as_complex", locals())
+        raise
 
 
-def view_as_real(self):
+def view_as_real(input):
     """Real and imaginary parts of a complex tensor as a last dimension of size 2.
 
     Args:
-        self: (*).
+        input: (*).
     Gradient: view_as_complex(grad.contiguous())
     Native: native/complex_view.py. Matches torch.view_as_real.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.view_as_real, self) from None
-    return _ops.view_as_real.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.view_as_real.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "view_as_real", locals())
+        raise
 
 
-def where(condition, self, other, *, out=None):
-    """self where condition is true, other elsewhere.
+def where(condition, input, other, *, out=None):
+    """input where condition is true, other elsewhere.
 
     Args:
         condition: (*), bool.
-        self: (*) or number, broadcast with the others.
+        input: (*) or number, broadcast with the others.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        self: where(condition, grad, 0)
+        input: where(condition, grad, 0)
         other: where(condition, 0, grad)
     Kernels: kernels/cpu/where.py, kernels/cuda/where.cu. Matches torch.where.
 
@@ -1972,40 +2122,45 @@ def where(condition, self, other, *, out=None):
     tensor([-1, -1,  2,  3])
     """
     try:
-        key_set = (
-            condition._keys
-            | (0 if type(self) in NUMBERS else self._keys)
-            | (0 if type(other) in NUMBERS else other._keys)
-        )
-    except AttributeError:
-        condition, self, other = _coerce(_ops.where_self, condition, self, other)
-        key_set = (
-            condition._keys
-            | (0 if type(self) in NUMBERS else self._keys)
-            | (0 if type(other) in NUMBERS else other._keys)
-        )
-    if out is not None:
-        return _calls.where_self_out(condition, self, other, _checked_out("where", out))
-    include, keep = _state.get()
-    key_set = (key_set | include) & keep
-    return _ops.where_self.table[key_set](key_set, condition, self, other)
+        try:
+            key_set = (
+                condition._keys
+                | (0 if type(input) in NUMBERS else input._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
+        except AttributeError:
+            condition, input, other = _coerce(condition, input, other)
+            key_set = (
+                condition._keys
+                | (0 if type(input) in NUMBERS else input._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
+        if out is not None:
+            return _calls.where_self_out(condition, input, other, _checked_out("where", out))
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return _ops.where_self.table[key_set](key_set, condition, input, other)
+    except Exception as error:
+        _refuse(error, "where", locals())
+        raise
 
 
-def zero_(self):
+def zero_(input):
     """Set every element of this tensor to zero.
 
     Args:
-        self: (*).
-    Returns: self.
+        input: (*).
+    Returns: input.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/fill.py, kernels/cuda/fill.cu. Matches torch.zero_.
     """
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.zero_, self) from None
-    return _ops.zero_.table[key_set](key_set, self)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.zero_.table[key_set](key_set, input)
+    except Exception as error:
+        _refuse(error, "zero_", locals())
+        raise
 
 
 def zeros(
@@ -2023,35 +2178,39 @@ def zeros(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.zeros.
     """
-    if len(args) == 1:
-        (size,) = args
-        if type(size) is int:
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
             size = args
-        elif type(size) is not tuple:
-            size = _sequence(size)
-    elif args:
-        size = args
-    elif size is None:
-        raise _not_given("zeros", "size")
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("zeros", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.zeros(size, dtype, layout, device, pin_memory).requires_grad_()
-    include, keep = _state.get()
-    key_set = include & keep
-    return _ops.zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        elif size is None:
+            raise _not_given("zeros", "size")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("zeros", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.zeros(size, dtype, layout, device, pin_memory).requires_grad_()
+        include, keep = _state.get()
+        key_set = include & keep
+        return _ops.zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+    except Exception as error:
+        _refuse(error, "zeros", locals())
+        raise
 
 
 def zeros_like(
-    self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
     requires_grad=False,
 ):
-    """Zeros with the shape, dtype, device and strides of self.
+    """Zeros with the shape, dtype, device and strides of input.
 
     Args:
-        self: (*).
+        input: (*).
         dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
@@ -2060,19 +2219,20 @@ def zeros_like(
         requires_grad: bool, default False.
     Native: native/factory.py. Matches torch.zeros_like.
     """
-    if dtype is not None and type(dtype) is not _dtype:
-        raise _not_a_dtype("zeros_like", dtype)
-    if device is not None and type(device) is not _device:
-        device = _device(device)
-    if requires_grad:
-        return _calls.zeros_like(
-            self, dtype, layout, device, pin_memory, memory_format,
-        ).requires_grad_()
-    include, keep = _state.get()
     try:
-        key_set = (self._keys | include) & keep
-    except AttributeError:
-        raise _wrong_operand(_ops.zeros_like, self) from None
-    return _ops.zeros_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _not_a_dtype("zeros_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if requires_grad:
+            return _calls.zeros_like(
+                input, dtype, layout, device, pin_memory, memory_format,
+            ).requires_grad_()
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return _ops.zeros_like.table[key_set](
+            key_set, input, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error:
+        _refuse(error, "zeros_like", locals())
+        raise

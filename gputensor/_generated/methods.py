@@ -7,13 +7,13 @@ from ..core.arguments import NUMBERS
 from ..core.arguments import coerce as _coerce
 from ..core.arguments import number as _number
 from ..core.arguments import sequence as _sequence
-from ..core.arguments import wrong_operand as _wrong_operand
 from ..core.device import device as _device
 from ..core.dtype import dtype as _dtype
 from ..core.errors import not_a_dtype as _not_a_dtype
 from ..core.errors import not_given as _not_given
 from ..core.errors import too_many as _too_many
 from ..core.memory_format import contiguous_format as _contiguous_format
+from ..dispatch.refusal import refuse as _refuse
 from ..dispatch.tls import state as _state
 from . import calls as _calls
 from . import operators as _ops
@@ -26,9 +26,13 @@ class GeneratedMethods:
 
     def abs(self):
         """Absolute value of each element. See gt.abs."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.abs.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.abs.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "abs", locals())
+            raise
 
     def abs_(self):
         """In place: Absolute value of each element.
@@ -39,20 +43,28 @@ class GeneratedMethods:
         Gradient: abs_backward(grad, self)
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.abs_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.abs_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.abs_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "abs_", locals())
+            raise
 
     def add(self, other, *, alpha=1):
         """self + alpha * other of each pair of elements. See gt.add."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.add_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.add_Tensor.table[key_set](key_set, self, other, alpha)
+        except Exception as error:
+            _refuse(error, "add", locals())
+            raise
 
     def add_(self, other, *, alpha=1):
         """In place: self + alpha * other of each pair of elements.
@@ -68,13 +80,17 @@ class GeneratedMethods:
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.add_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.add__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.add__Tensor.table[key_set](key_set, self, other, alpha)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.add__Tensor.table[key_set](key_set, self, other, alpha)
+        except Exception as error:
+            _refuse(error, "add_", locals())
+            raise
 
     def addmm(self, mat1, mat2, *, beta=1, alpha=1):
         """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not
@@ -82,12 +98,13 @@ class GeneratedMethods:
 
         See gt.addmm.
         """
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.addmm, self, mat1, mat2) from None
-        return _ops.addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+            return _ops.addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+        except Exception as error:
+            _refuse(error, "addmm", locals())
+            raise
 
     def addmm_(self, mat1, mat2, *, beta=1, alpha=1):
         """In place: beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self
@@ -106,53 +123,74 @@ class GeneratedMethods:
             mat2: scaled(conj(mat1.t()).mm(grad), alpha)
         Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.Tensor.addmm_.
         """
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.addmm_, self, mat1, mat2) from None
-        return _ops.addmm_.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+            return _ops.addmm_.table[key_set](key_set, self, mat1, mat2, beta, alpha)
+        except Exception as error:
+            _refuse(error, "addmm_", locals())
+            raise
 
     def alias(self):
         """A view of all of self. See gt.alias."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.alias.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.alias.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "alias", locals())
+            raise
 
     def all(self, dim=None, keepdim=False):
         """Whether no element is zero, of all or along dimensions. See gt.all."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return _ops.all.table[key_set](key_set, self)
-        if dim is None or isinstance(dim, (tuple, list)):
-            return _ops.all_dims.table[key_set](key_set, self, dim, keepdim)
-        return _ops.all_dim.table[key_set](key_set, self, dim, keepdim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dim is None and not keepdim:
+                return _ops.all.table[key_set](key_set, self)
+            if dim is None or isinstance(dim, (tuple, list)):
+                return _ops.all_dims.table[key_set](key_set, self, dim, keepdim)
+            return _ops.all_dim.table[key_set](key_set, self, dim, keepdim)
+        except Exception as error:
+            _refuse(error, "all", locals())
+            raise
 
     def amax(self, dim=(), keepdim=False):
         """Largest element of all, or along dimensions; NaN if there is one. See gt.amax."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.amax.table[key_set](key_set, self, dim, keepdim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.amax.table[key_set](key_set, self, dim, keepdim)
+        except Exception as error:
+            _refuse(error, "amax", locals())
+            raise
 
     def amin(self, dim=(), keepdim=False):
         """Smallest element of all, or along dimensions; NaN if there is one.
 
         See gt.amin.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.amin.table[key_set](key_set, self, dim, keepdim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.amin.table[key_set](key_set, self, dim, keepdim)
+        except Exception as error:
+            _refuse(error, "amin", locals())
+            raise
 
     def any(self, dim=None, keepdim=False):
         """Whether any element is not zero, of all or along dimensions. See gt.any."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return _ops.any.table[key_set](key_set, self)
-        if dim is None or isinstance(dim, (tuple, list)):
-            return _ops.any_dims.table[key_set](key_set, self, dim, keepdim)
-        return _ops.any_dim.table[key_set](key_set, self, dim, keepdim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dim is None and not keepdim:
+                return _ops.any.table[key_set](key_set, self)
+            if dim is None or isinstance(dim, (tuple, list)):
+                return _ops.any_dims.table[key_set](key_set, self, dim, keepdim)
+            return _ops.any_dim.table[key_set](key_set, self, dim, keepdim)
+        except Exception as error:
+            _refuse(error, "any", locals())
+            raise
 
     def argmax(self, dim=None, keepdim=False):
         """Index of the largest element, the first of equal ones; of a NaN if there is one.
@@ -160,51 +198,75 @@ class GeneratedMethods:
 
         See gt.argmax.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.argmax.table[key_set](key_set, self, dim, keepdim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.argmax.table[key_set](key_set, self, dim, keepdim)
+        except Exception as error:
+            _refuse(error, "argmax", locals())
+            raise
 
     def argmin(self, dim=None, keepdim=False):
         """Index of the smallest element, as argmax. See gt.argmin."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.argmin.table[key_set](key_set, self, dim, keepdim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.argmin.table[key_set](key_set, self, dim, keepdim)
+        except Exception as error:
+            _refuse(error, "argmin", locals())
+            raise
 
     def as_strided(self, size, stride, storage_offset=None):
         """Any sizes and strides, in elements, over the storage of self.
 
         See gt.as_strided.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.as_strided.table[key_set](key_set, self, size, stride, storage_offset)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.as_strided.table[key_set](key_set, self, size, stride, storage_offset)
+        except Exception as error:
+            _refuse(error, "as_strided", locals())
+            raise
 
     def as_strided_(self, size, stride, storage_offset=None):
         """Give this tensor any sizes and strides, in elements, over its storage.
 
         See gt.as_strided_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.as_strided_.table[key_set](key_set, self, size, stride, storage_offset)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.as_strided_.table[key_set](key_set, self, size, stride, storage_offset)
+        except Exception as error:
+            _refuse(error, "as_strided_", locals())
+            raise
 
     def chunk(self, chunks, dim=0):
         """At most this many pieces of equal size along dim, the last one smaller.
 
         See gt.chunk.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.chunk.table[key_set](key_set, self, chunks, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.chunk.table[key_set](key_set, self, chunks, dim)
+        except Exception as error:
+            _refuse(error, "chunk", locals())
+            raise
 
     def clone(self, *, memory_format=None):
         """A copy with a storage of its own; it keeps the strides of a dense tensor.
 
         See gt.clone.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.clone.table[key_set](key_set, self, memory_format)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.clone.table[key_set](key_set, self, memory_format)
+        except Exception as error:
+            _refuse(error, "clone", locals())
+            raise
 
     def conj(self):
         """The complex conjugate of each element; a view whose elements are turned when they
@@ -212,18 +274,26 @@ class GeneratedMethods:
 
         See gt.conj.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.conj.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.conj.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "conj", locals())
+            raise
 
     def conj_physical(self):
         """The complex conjugate of each element, in memory; self where it is real.
 
         See gt.conj_physical.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.conj_physical.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.conj_physical.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "conj_physical", locals())
+            raise
 
     def conj_physical_(self):
         """In place: The complex conjugate of each element, in memory; self where it is
@@ -235,9 +305,13 @@ class GeneratedMethods:
         Gradient: grad.conj_physical()
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.conj_physical_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.conj_physical_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.conj_physical_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "conj_physical_", locals())
+            raise
 
     def contiguous(self, *, memory_format=_contiguous_format):
         """self if it is dense in this memory format, else a copy that is.
@@ -247,11 +321,15 @@ class GeneratedMethods:
             memory_format: memory format, default contiguous_format.
         Native: native/copy.py. Matches torch.Tensor.contiguous.
         """
-        if memory_format is _contiguous_format and self._geometry.is_contiguous:
-            return self
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.contiguous.table[key_set](key_set, self, memory_format)
+        try:
+            if memory_format is _contiguous_format and self._geometry.is_contiguous:
+                return self
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.contiguous.table[key_set](key_set, self, memory_format)
+        except Exception as error:
+            _refuse(error, "contiguous", locals())
+            raise
 
     def copy_(self, src, non_blocking=False):
         """Copy the elements of src, broadcast and cast, into this tensor.
@@ -266,24 +344,33 @@ class GeneratedMethods:
             src: copy_backward(grad, src.dtype, src.device)
         Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.Tensor.copy_.
         """
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | src._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.copy_, self, src) from None
-        return _ops.copy_.table[key_set](key_set, self, src, non_blocking)
+            return _ops.copy_.table[key_set](key_set, self, src, non_blocking)
+        except Exception as error:
+            _refuse(error, "copy_", locals())
+            raise
 
     def detach(self):
         """A view of all of self that is not differentiated. See gt.detach."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.detach.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.detach.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "detach", locals())
+            raise
 
     def diagonal(self, offset=0, dim1=0, dim2=1):
         """The diagonal of two dimensions, as the last dimension. See gt.diagonal."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.diagonal.table[key_set](key_set, self, offset, dim1, dim2)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.diagonal.table[key_set](key_set, self, offset, dim1, dim2)
+        except Exception as error:
+            _refuse(error, "diagonal", locals())
+            raise
 
     def div(self, other, *, rounding_mode=None):
         """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
@@ -291,15 +378,19 @@ class GeneratedMethods:
         See gt.div.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.div_Tensor_mode, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        if rounding_mode is None:
-            return _ops.div_Tensor.table[key_set](key_set, self, other)
-        return _ops.div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            if rounding_mode is None:
+                return _ops.div_Tensor.table[key_set](key_set, self, other)
+            return _ops.div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
+        except Exception as error:
+            _refuse(error, "div", locals())
+            raise
 
     def div_(self, other, *, rounding_mode=None):
         """In place: Quotient of each pair of elements; rounding_mode may be 'trunc' or
@@ -316,26 +407,34 @@ class GeneratedMethods:
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.div_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.div__Tensor_mode, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        if rounding_mode is None:
-            return _ops.div__Tensor.table[key_set](key_set, self, other)
-        return _ops.div__Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            if rounding_mode is None:
+                return _ops.div__Tensor.table[key_set](key_set, self, other)
+            return _ops.div__Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
+        except Exception as error:
+            _refuse(error, "div_", locals())
+            raise
 
     def eq(self, other):
         """Whether self == other for each pair of elements. See gt.eq."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.eq_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.eq_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.eq_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "eq", locals())
+            raise
 
     def eq_(self, other):
         """In place: Whether self == other for each pair of elements.
@@ -350,19 +449,27 @@ class GeneratedMethods:
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.eq_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.eq__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.eq__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.eq__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "eq_", locals())
+            raise
 
     def exp(self):
         """e to the power of each element. See gt.exp."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.exp.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.exp.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "exp", locals())
+            raise
 
     def exp_(self):
         """In place: e to the power of each element.
@@ -373,9 +480,13 @@ class GeneratedMethods:
         Gradient: grad * conj(result)
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.exp_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.exp_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.exp_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "exp_", locals())
+            raise
 
     def expand(self, *args, size=None, implicit=False):
         """Dimensions of size 1 repeated without a copy; -1 keeps a size.
@@ -388,19 +499,23 @@ class GeneratedMethods:
         Gradient: sum_to_size(grad, self.shape)
         Native: native/view.py. Matches torch.Tensor.expand.
         """
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None:
-            raise _not_given("expand", "size")
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.expand.table[key_set](key_set, self, size, implicit)
+            elif size is None:
+                raise _not_given("expand", "size")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.expand.table[key_set](key_set, self, size, implicit)
+        except Exception as error:
+            _refuse(error, "expand", locals())
+            raise
 
     def expand_as(self, other):
         """expand to the shape of other.
@@ -411,58 +526,72 @@ class GeneratedMethods:
         Returns: a view of self.
         Native: native/view.py. Matches torch.Tensor.expand_as.
         """
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | other._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.expand_as, self, other) from None
-        return _ops.expand_as.table[key_set](key_set, self, other)
+            return _ops.expand_as.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "expand_as", locals())
+            raise
 
     def fill_(self, value):
         """Set every element of this tensor to value. See gt.fill_."""
-        if hasattr(value, "_keys"):
-            include, keep = _state.get()
-            try:
+        try:
+            if hasattr(value, "_keys"):
+                include, keep = _state.get()
                 key_set = (self._keys | value._keys | include) & keep
-            except AttributeError:
-                raise _wrong_operand(_ops.fill__Tensor, self, value) from None
-            return _ops.fill__Tensor.table[key_set](key_set, self, value)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.fill__Scalar.table[key_set](key_set, self, value)
+                return _ops.fill__Tensor.table[key_set](key_set, self, value)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.fill__Scalar.table[key_set](key_set, self, value)
+        except Exception as error:
+            _refuse(error, "fill_", locals())
+            raise
 
     def flatten(self, start_dim=0, end_dim=-1):
         """The dimensions from start_dim to end_dim as one. See gt.flatten."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.flatten_using_ints.table[key_set](key_set, self, start_dim, end_dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.flatten_using_ints.table[key_set](key_set, self, start_dim, end_dim)
+        except Exception as error:
+            _refuse(error, "flatten", locals())
+            raise
 
     def flip(self, *args, dims=None):
         """A copy with the order of some dimensions reversed. See gt.flip."""
-        if len(args) == 1:
-            (dims,) = args
-            if type(dims) is int:
+        try:
+            if len(args) == 1:
+                (dims,) = args
+                if type(dims) is int:
+                    dims = args
+                elif type(dims) is not tuple:
+                    dims = _sequence(dims)
+            elif args:
                 dims = args
-            elif type(dims) is not tuple:
-                dims = _sequence(dims)
-        elif args:
-            dims = args
-        elif dims is None:
-            raise _not_given("flip", "dims")
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.flip.table[key_set](key_set, self, dims)
+            elif dims is None:
+                raise _not_given("flip", "dims")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.flip.table[key_set](key_set, self, dims)
+        except Exception as error:
+            _refuse(error, "flip", locals())
+            raise
 
     def ge(self, other):
         """Whether self >= other for each pair of elements. See gt.ge."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.ge_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.ge_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.ge_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "ge", locals())
+            raise
 
     def ge_(self, other):
         """In place: Whether self >= other for each pair of elements.
@@ -477,24 +606,32 @@ class GeneratedMethods:
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.ge_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.ge__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.ge__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.ge__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "ge_", locals())
+            raise
 
     def gt(self, other):
         """Whether self > other for each pair of elements. See gt.gt."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.gt_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.gt_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.gt_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "gt", locals())
+            raise
 
     def gt_(self, other):
         """In place: Whether self > other for each pair of elements.
@@ -509,32 +646,48 @@ class GeneratedMethods:
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.gt_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.gt__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.gt__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.gt__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "gt_", locals())
+            raise
 
     @property
     def imag(self):
         """The imaginary parts of a complex tensor. See gt.imag."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.imag.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.imag.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "imag", locals())
+            raise
 
     def is_conj(self):
         """True if the elements are yet to be conjugated. See gt.is_conj."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.is_conj.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.is_conj.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "is_conj", locals())
+            raise
 
     def is_neg(self):
         """True if the elements are yet to be negated. See gt.is_neg."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.is_neg.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.is_neg.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "is_neg", locals())
+            raise
 
     def item(self):
         """The one element of self as a Python number.
@@ -544,20 +697,28 @@ class GeneratedMethods:
         Returns: a Python number.
         Native: native/copy.py. Matches torch.Tensor.item.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.item.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.item.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "item", locals())
+            raise
 
     def le(self, other):
         """Whether self <= other for each pair of elements. See gt.le."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.le_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.le_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.le_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "le", locals())
+            raise
 
     def le_(self, other):
         """In place: Whether self <= other for each pair of elements.
@@ -572,13 +733,17 @@ class GeneratedMethods:
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.le_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.le__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.le__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.le__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "le_", locals())
+            raise
 
     def log_softmax(self, dim, dtype=None):
         """Logarithm of softmax, without its rounding and overflow; with dtype, of self in
@@ -586,22 +751,30 @@ class GeneratedMethods:
 
         See gt.log_softmax.
         """
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("log_softmax", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.log_softmax_int.table[key_set](key_set, self, dim, dtype)
+        try:
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("log_softmax", dtype)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.log_softmax_int.table[key_set](key_set, self, dim, dtype)
+        except Exception as error:
+            _refuse(error, "log_softmax", locals())
+            raise
 
     def lt(self, other):
         """Whether self < other for each pair of elements. See gt.lt."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.lt_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.lt_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.lt_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "lt", locals())
+            raise
 
     def lt_(self, other):
         """In place: Whether self < other for each pair of elements.
@@ -616,13 +789,17 @@ class GeneratedMethods:
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.lt_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.lt__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.lt__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.lt__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "lt_", locals())
+            raise
 
     @property
     def mT(self):
@@ -633,81 +810,107 @@ class GeneratedMethods:
         Returns: a view of self.
         Native: native/view.py. Matches torch.Tensor.mT.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.mT.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.mT.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "mT", locals())
+            raise
 
     def matmul(self, other):
         """Product of two matrices, as the operator @ spells it. See gt.matmul."""
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | other._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.matmul, self, other) from None
-        return _ops.matmul.table[key_set](key_set, self, other)
+            return _ops.matmul.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "matmul", locals())
+            raise
 
     def maximum(self, other):
         """The larger of each pair of elements; NaN if one of them is. See gt.maximum."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.maximum, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.maximum.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.maximum.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "maximum", locals())
+            raise
 
     def mean(self, dim=None, keepdim=False, *, dtype=None):
         """Mean of all elements, or along dimensions. See gt.mean."""
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("mean", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return _ops.mean.table[key_set](key_set, self, dtype)
-        return _ops.mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
+        try:
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("mean", dtype)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dim is None and not keepdim:
+                return _ops.mean.table[key_set](key_set, self, dtype)
+            return _ops.mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
+        except Exception as error:
+            _refuse(error, "mean", locals())
+            raise
 
     def minimum(self, other):
         """The smaller of each pair of elements; NaN if one of them is. See gt.minimum."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.minimum, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.minimum.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.minimum.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "minimum", locals())
+            raise
 
     def mm(self, mat2):
         """Product of two matrices. See gt.mm."""
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | mat2._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.mm, self, mat2) from None
-        return _ops.mm.table[key_set](key_set, self, mat2)
+            return _ops.mm.table[key_set](key_set, self, mat2)
+        except Exception as error:
+            _refuse(error, "mm", locals())
+            raise
 
     def movedim(self, source, destination):
         """The dimensions of source moved to destination, the others in their order.
 
         See gt.movedim.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if isinstance(source, (tuple, list)):
-            return _ops.movedim_intlist.table[key_set](key_set, self, source, destination)
-        return _ops.movedim_int.table[key_set](key_set, self, source, destination)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if isinstance(source, (tuple, list)):
+                return _ops.movedim_intlist.table[key_set](key_set, self, source, destination)
+            return _ops.movedim_int.table[key_set](key_set, self, source, destination)
+        except Exception as error:
+            _refuse(error, "movedim", locals())
+            raise
 
     def mul(self, other):
         """Product of each pair of elements. See gt.mul."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.mul_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.mul_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.mul_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "mul", locals())
+            raise
 
     def mul_(self, other):
         """In place: Product of each pair of elements.
@@ -722,30 +925,42 @@ class GeneratedMethods:
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.mul_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.mul__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.mul__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.mul__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "mul_", locals())
+            raise
 
     def narrow(self, dim, start, length):
         """length indices of one dimension, from start on. See gt.narrow."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.narrow.table[key_set](key_set, self, dim, start, length)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.narrow.table[key_set](key_set, self, dim, start, length)
+        except Exception as error:
+            _refuse(error, "narrow", locals())
+            raise
 
     def ne(self, other):
         """Whether self != other for each pair of elements. See gt.ne."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.ne_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.ne_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.ne_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "ne", locals())
+            raise
 
     def ne_(self, other):
         """In place: Whether self != other for each pair of elements.
@@ -760,19 +975,27 @@ class GeneratedMethods:
         Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.Tensor.ne_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.ne__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.ne__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.ne__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "ne_", locals())
+            raise
 
     def neg(self):
         """Minus each element. See gt.neg."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.neg.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.neg.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "neg", locals())
+            raise
 
     def neg_(self):
         """In place: Minus each element.
@@ -783,9 +1006,13 @@ class GeneratedMethods:
         Gradient: -grad
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.neg_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.neg_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.neg_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "neg_", locals())
+            raise
 
     def new_empty(
         self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
@@ -803,27 +1030,31 @@ class GeneratedMethods:
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_empty.
         """
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None:
-            raise _not_given("new_empty", "size")
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_empty", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if requires_grad:
-            return _calls.new_empty(self, size, dtype, layout, device, pin_memory).requires_grad_()
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.new_empty.table[key_set](
-            key_set, self, size, dtype, layout, device, pin_memory,
-        )
+            elif size is None:
+                raise _not_given("new_empty", "size")
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("new_empty", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.new_empty(self, size, dtype, layout, device, pin_memory).requires_grad_()
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.new_empty.table[key_set](
+                key_set, self, size, dtype, layout, device, pin_memory,
+            )
+        except Exception as error:
+            _refuse(error, "new_empty", locals())
+            raise
 
     def new_empty_strided(
         self, size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
@@ -842,19 +1073,23 @@ class GeneratedMethods:
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_empty_strided.
         """
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_empty_strided", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if requires_grad:
-            return _calls.new_empty_strided(
-                self, size, stride, dtype, layout, device, pin_memory,
-            ).requires_grad_()
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.new_empty_strided.table[key_set](
-            key_set, self, size, stride, dtype, layout, device, pin_memory,
-        )
+        try:
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("new_empty_strided", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.new_empty_strided(
+                    self, size, stride, dtype, layout, device, pin_memory,
+                ).requires_grad_()
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.new_empty_strided.table[key_set](
+                key_set, self, size, stride, dtype, layout, device, pin_memory,
+            )
+        except Exception as error:
+            _refuse(error, "new_empty_strided", locals())
+            raise
 
     def new_full(
         self, size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
@@ -873,19 +1108,23 @@ class GeneratedMethods:
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_full.
         """
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_full", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if requires_grad:
-            return _calls.new_full(
-                self, size, fill_value, dtype, layout, device, pin_memory,
-            ).requires_grad_()
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.new_full.table[key_set](
-            key_set, self, size, fill_value, dtype, layout, device, pin_memory,
-        )
+        try:
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("new_full", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.new_full(
+                    self, size, fill_value, dtype, layout, device, pin_memory,
+                ).requires_grad_()
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.new_full.table[key_set](
+                key_set, self, size, fill_value, dtype, layout, device, pin_memory,
+            )
+        except Exception as error:
+            _refuse(error, "new_full", locals())
+            raise
 
     def new_ones(
         self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
@@ -903,27 +1142,31 @@ class GeneratedMethods:
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_ones.
         """
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None:
-            raise _not_given("new_ones", "size")
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_ones", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if requires_grad:
-            return _calls.new_ones(self, size, dtype, layout, device, pin_memory).requires_grad_()
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.new_ones.table[key_set](
-            key_set, self, size, dtype, layout, device, pin_memory,
-        )
+            elif size is None:
+                raise _not_given("new_ones", "size")
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("new_ones", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.new_ones(self, size, dtype, layout, device, pin_memory).requires_grad_()
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.new_ones.table[key_set](
+                key_set, self, size, dtype, layout, device, pin_memory,
+            )
+        except Exception as error:
+            _refuse(error, "new_ones", locals())
+            raise
 
     def new_zeros(
         self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
@@ -941,56 +1184,72 @@ class GeneratedMethods:
             requires_grad: bool, default False.
         Native: native/factory.py. Matches torch.Tensor.new_zeros.
         """
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None:
-            raise _not_given("new_zeros", "size")
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_zeros", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if requires_grad:
-            return _calls.new_zeros(self, size, dtype, layout, device, pin_memory).requires_grad_()
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.new_zeros.table[key_set](
-            key_set, self, size, dtype, layout, device, pin_memory,
-        )
+            elif size is None:
+                raise _not_given("new_zeros", "size")
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("new_zeros", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.new_zeros(self, size, dtype, layout, device, pin_memory).requires_grad_()
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.new_zeros.table[key_set](
+                key_set, self, size, dtype, layout, device, pin_memory,
+            )
+        except Exception as error:
+            _refuse(error, "new_zeros", locals())
+            raise
 
     def permute(self, *args, dims=None):
         """The dimensions in another order. See gt.permute."""
-        if len(args) == 1:
-            (dims,) = args
-            if type(dims) is int:
+        try:
+            if len(args) == 1:
+                (dims,) = args
+                if type(dims) is int:
+                    dims = args
+                elif type(dims) is not tuple:
+                    dims = _sequence(dims)
+            elif args:
                 dims = args
-            elif type(dims) is not tuple:
-                dims = _sequence(dims)
-        elif args:
-            dims = args
-        elif dims is None:
-            raise _not_given("permute", "dims")
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.permute.table[key_set](key_set, self, dims)
+            elif dims is None:
+                raise _not_given("permute", "dims")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.permute.table[key_set](key_set, self, dims)
+        except Exception as error:
+            _refuse(error, "permute", locals())
+            raise
 
     @property
     def real(self):
         """The real parts; self where it is real. See gt.real."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.real.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.real.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "real", locals())
+            raise
 
     def relu(self):
         """Each element, and zero in place of the negative ones; NaN stays. See gt.relu."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.relu.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.relu.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "relu", locals())
+            raise
 
     def relu_(self):
         """In place: Each element, and zero in place of the negative ones; NaN stays.
@@ -1001,9 +1260,13 @@ class GeneratedMethods:
         Gradient: threshold_backward(grad, result, 0)
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.relu_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.relu_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.relu_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "relu_", locals())
+            raise
 
     def repeat(self, *args, repeats=None):
         """A copy repeated so often along each dimension.
@@ -1014,19 +1277,23 @@ class GeneratedMethods:
         Gradient: repeat_backward(grad, repeats, self.shape)
         Native: native/join.py. Matches torch.Tensor.repeat.
         """
-        if len(args) == 1:
-            (repeats,) = args
-            if type(repeats) is int:
+        try:
+            if len(args) == 1:
+                (repeats,) = args
+                if type(repeats) is int:
+                    repeats = args
+                elif type(repeats) is not tuple:
+                    repeats = _sequence(repeats)
+            elif args:
                 repeats = args
-            elif type(repeats) is not tuple:
-                repeats = _sequence(repeats)
-        elif args:
-            repeats = args
-        elif repeats is None:
-            raise _not_given("repeat", "repeats")
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.repeat.table[key_set](key_set, self, repeats)
+            elif repeats is None:
+                raise _not_given("repeat", "repeats")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.repeat.table[key_set](key_set, self, repeats)
+        except Exception as error:
+            _refuse(error, "repeat", locals())
+            raise
 
     def reshape(self, *args, shape=None):
         """The same elements with another shape; a view where the strides allow it, else a
@@ -1034,19 +1301,23 @@ class GeneratedMethods:
 
         See gt.reshape.
         """
-        if len(args) == 1:
-            (shape,) = args
-            if type(shape) is int:
+        try:
+            if len(args) == 1:
+                (shape,) = args
+                if type(shape) is int:
+                    shape = args
+                elif type(shape) is not tuple:
+                    shape = _sequence(shape)
+            elif args:
                 shape = args
-            elif type(shape) is not tuple:
-                shape = _sequence(shape)
-        elif args:
-            shape = args
-        elif shape is None:
-            raise _not_given("reshape", "shape")
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.reshape.table[key_set](key_set, self, shape)
+            elif shape is None:
+                raise _not_given("reshape", "shape")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.reshape.table[key_set](key_set, self, shape)
+        except Exception as error:
+            _refuse(error, "reshape", locals())
+            raise
 
     def resize_(self, *args, size=None, memory_format=None):
         """Give this tensor another shape; its storage grows where needed, and new elements
@@ -1059,52 +1330,69 @@ class GeneratedMethods:
         Returns: self.
         Native: native/resize.py. Matches torch.Tensor.resize_.
         """
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None:
-            raise _not_given("resize_", "size")
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.resize_.table[key_set](key_set, self, size, memory_format)
+            elif size is None:
+                raise _not_given("resize_", "size")
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.resize_.table[key_set](key_set, self, size, memory_format)
+        except Exception as error:
+            _refuse(error, "resize_", locals())
+            raise
 
     def resize_as_(self, the_template, *, memory_format=None):
         """Give this tensor the shape of the_template. See gt.resize_as_."""
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | the_template._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.resize_as_, self, the_template) from None
-        return _ops.resize_as_.table[key_set](key_set, self, the_template, memory_format)
+            return _ops.resize_as_.table[key_set](key_set, self, the_template, memory_format)
+        except Exception as error:
+            _refuse(error, "resize_as_", locals())
+            raise
 
     def resolve_conj(self):
         """self if its elements lie in memory as they are, else a copy that is conjugated.
 
         See gt.resolve_conj.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.resolve_conj.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.resolve_conj.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "resolve_conj", locals())
+            raise
 
     def resolve_neg(self):
         """self if its elements lie in memory as they are, else a copy that is negated.
 
         See gt.resolve_neg.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.resolve_neg.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.resolve_neg.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "resolve_neg", locals())
+            raise
 
     def select(self, dim, index):
         """One index of one dimension, which is dropped. See gt.select."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.select_int.table[key_set](key_set, self, dim, index)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.select_int.table[key_set](key_set, self, dim, index)
+        except Exception as error:
+            _refuse(error, "select", locals())
+            raise
 
     def set_(self, source=None, storage_offset=None, size=None, stride=()):
         """Let this tensor be another one, or part of a storage; without arguments: no
@@ -1119,26 +1407,27 @@ class GeneratedMethods:
         Returns: self.
         Native: native/resize.py. Matches torch.Tensor.set_.
         """
-        if source is None:
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return _ops.set_.table[key_set](key_set, self)
-        if storage_offset is not None:
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return _ops.set__source_Storage_storage_offset.table[key_set](
-                key_set, self, source, storage_offset, size, stride,
-            )
-        if hasattr(source, "_keys"):
-            include, keep = _state.get()
-            try:
+        try:
+            if source is None:
+                include, keep = _state.get()
+                key_set = (self._keys | include) & keep
+                return _ops.set_.table[key_set](key_set, self)
+            if storage_offset is not None:
+                include, keep = _state.get()
+                key_set = (self._keys | include) & keep
+                return _ops.set__source_Storage_storage_offset.table[key_set](
+                    key_set, self, source, storage_offset, size, stride,
+                )
+            if hasattr(source, "_keys"):
+                include, keep = _state.get()
                 key_set = (self._keys | source._keys | include) & keep
-            except AttributeError:
-                raise _wrong_operand(_ops.set__source_Tensor, self, source) from None
-            return _ops.set__source_Tensor.table[key_set](key_set, self, source)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.set__source_Storage.table[key_set](key_set, self, source)
+                return _ops.set__source_Tensor.table[key_set](key_set, self, source)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.set__source_Storage.table[key_set](key_set, self, source)
+        except Exception as error:
+            _refuse(error, "set_", locals())
+            raise
 
     def slice(self, dim=0, start=None, end=None, step=1):
         """Every step-th index of one dimension between start and end, as Python slices a
@@ -1146,9 +1435,13 @@ class GeneratedMethods:
 
         See gt.slice.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
+        except Exception as error:
+            _refuse(error, "slice", locals())
+            raise
 
     def softmax(self, dim, dtype=None):
         """exp of each element over the sum of them along dim; with dtype, of self in that
@@ -1156,34 +1449,50 @@ class GeneratedMethods:
 
         See gt.softmax.
         """
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("softmax", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.softmax_int.table[key_set](key_set, self, dim, dtype)
+        try:
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("softmax", dtype)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.softmax_int.table[key_set](key_set, self, dim, dtype)
+        except Exception as error:
+            _refuse(error, "softmax", locals())
+            raise
 
     def split(self, split_size, dim=0):
         """Pieces of split_size along dim, the last one smaller; or pieces of these sizes.
 
         See gt.split.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if isinstance(split_size, (tuple, list)):
-            return _ops.split_sizes.table[key_set](key_set, self, split_size, dim)
-        return _ops.split_Tensor.table[key_set](key_set, self, split_size, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if isinstance(split_size, (tuple, list)):
+                return _ops.split_sizes.table[key_set](key_set, self, split_size, dim)
+            return _ops.split_Tensor.table[key_set](key_set, self, split_size, dim)
+        except Exception as error:
+            _refuse(error, "split", locals())
+            raise
 
     def split_with_sizes(self, split_sizes, dim=0):
         """Pieces of these sizes along dim. See gt.split_with_sizes."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.split_with_sizes.table[key_set](key_set, self, split_sizes, dim)
+        except Exception as error:
+            _refuse(error, "split_with_sizes", locals())
+            raise
 
     def sqrt(self):
         """Square root of each element. See gt.sqrt."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.sqrt.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.sqrt.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "sqrt", locals())
+            raise
 
     def sqrt_(self):
         """In place: Square root of each element.
@@ -1194,22 +1503,30 @@ class GeneratedMethods:
         Gradient: grad / (2 * conj(result))
         Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.Tensor.sqrt_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.sqrt_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.sqrt_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "sqrt_", locals())
+            raise
 
     def squeeze(self, dim=None):
         """Without the dimensions of size 1, or without those of them that dim names.
 
         See gt.squeeze.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None:
-            return _ops.squeeze.table[key_set](key_set, self)
-        if isinstance(dim, (tuple, list)):
-            return _ops.squeeze_dims.table[key_set](key_set, self, dim)
-        return _ops.squeeze_dim.table[key_set](key_set, self, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dim is None:
+                return _ops.squeeze.table[key_set](key_set, self)
+            if isinstance(dim, (tuple, list)):
+                return _ops.squeeze_dims.table[key_set](key_set, self, dim)
+            return _ops.squeeze_dim.table[key_set](key_set, self, dim)
+        except Exception as error:
+            _refuse(error, "squeeze", locals())
+            raise
 
     def squeeze_(self, dim=None):
         """Drop the dimensions of size 1 of this tensor, or those of them that dim names.
@@ -1221,24 +1538,32 @@ class GeneratedMethods:
         Gradient: grad.reshape(self.shape)
         Native: native/view.py. Matches torch.Tensor.squeeze_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None:
-            return _ops.squeeze_.table[key_set](key_set, self)
-        if isinstance(dim, (tuple, list)):
-            return _ops.squeeze__dims.table[key_set](key_set, self, dim)
-        return _ops.squeeze__dim.table[key_set](key_set, self, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dim is None:
+                return _ops.squeeze_.table[key_set](key_set, self)
+            if isinstance(dim, (tuple, list)):
+                return _ops.squeeze__dims.table[key_set](key_set, self, dim)
+            return _ops.squeeze__dim.table[key_set](key_set, self, dim)
+        except Exception as error:
+            _refuse(error, "squeeze_", locals())
+            raise
 
     def sub(self, other, *, alpha=1):
         """self - alpha * other of each pair of elements. See gt.sub."""
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.sub_Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.sub_Tensor.table[key_set](key_set, self, other, alpha)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.sub_Tensor.table[key_set](key_set, self, other, alpha)
+        except Exception as error:
+            _refuse(error, "sub", locals())
+            raise
 
     def sub_(self, other, *, alpha=1):
         """In place: self - alpha * other of each pair of elements.
@@ -1254,35 +1579,51 @@ class GeneratedMethods:
         Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.Tensor.sub_.
         """
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            self, other = _coerce(_ops.sub__Tensor, self, other)
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.sub__Tensor.table[key_set](key_set, self, other, alpha)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                self, other = _coerce(self, other)
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.sub__Tensor.table[key_set](key_set, self, other, alpha)
+        except Exception as error:
+            _refuse(error, "sub_", locals())
+            raise
 
     def sum(self, dim=None, keepdim=False, *, dtype=None):
         """Sum of all elements, or along dimensions. See gt.sum."""
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("sum", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return _ops.sum.table[key_set](key_set, self, dtype)
-        return _ops.sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
+        try:
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("sum", dtype)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dim is None and not keepdim:
+                return _ops.sum.table[key_set](key_set, self, dtype)
+            return _ops.sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
+        except Exception as error:
+            _refuse(error, "sum", locals())
+            raise
 
     def swapaxes(self, axis0, axis1):
         """Two dimensions swapped; NumPy's name of transpose. See gt.swapaxes."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.swapaxes.table[key_set](key_set, self, axis0, axis1)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.swapaxes.table[key_set](key_set, self, axis0, axis1)
+        except Exception as error:
+            _refuse(error, "swapaxes", locals())
+            raise
 
     def t(self):
         """The transpose of a tensor of at most two dimensions. See gt.t."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.t.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.t.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "t", locals())
+            raise
 
     def t_(self):
         """Transpose this tensor of at most two dimensions.
@@ -1293,9 +1634,13 @@ class GeneratedMethods:
         Gradient: grad.t()
         Native: native/view.py. Matches torch.Tensor.t_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.t_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.t_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "t_", locals())
+            raise
 
     def to(
         self, *target, dtype=None, device=None, other=None, non_blocking=False, copy=False,
@@ -1315,58 +1660,63 @@ class GeneratedMethods:
             memory_format: memory format, optional.
         Native: native/copy.py. Matches torch.Tensor.to.
         """
-        if target:
-            first, *rest = target
-            if type(first) is _dtype:
-                dtype = first
-            elif hasattr(first, "_keys"):
-                other = first
-            else:
-                device = first
+        try:
+            if target:
+                first, *rest = target
+                if type(first) is _dtype:
+                    dtype = first
+                elif hasattr(first, "_keys"):
+                    other = first
+                else:
+                    device = first
+                    if rest:
+                        dtype, *rest = rest
                 if rest:
-                    dtype, *rest = rest
-            if rest:
-                non_blocking, *rest = rest
-            if rest:
-                copy, *rest = rest
-            if rest:
-                raise _too_many("to", 4)
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("to", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if other is not None:
-            include, keep = _state.get()
-            try:
+                    non_blocking, *rest = rest
+                if rest:
+                    copy, *rest = rest
+                if rest:
+                    raise _too_many("to", 4)
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("to", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if other is not None:
+                include, keep = _state.get()
                 key_set = (self._keys | other._keys | include) & keep
-            except AttributeError:
-                raise _wrong_operand(_ops.to_other, self, other) from None
-            return _ops.to_other.table[key_set](
-                key_set, self, other, non_blocking, copy, memory_format,
-            )
-        if device is None and dtype is not None:
+                return _ops.to_other.table[key_set](
+                    key_set, self, other, non_blocking, copy, memory_format,
+                )
+            if device is None and dtype is not None:
+                include, keep = _state.get()
+                key_set = (self._keys | include) & keep
+                return _ops.to_dtype.table[key_set](
+                    key_set, self, dtype, non_blocking, copy, memory_format,
+                )
+            if dtype is not None:
+                include, keep = _state.get()
+                key_set = (self._keys | include) & keep
+                return _ops.to_device.table[key_set](
+                    key_set, self, device, dtype, non_blocking, copy, memory_format,
+                )
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
-            return _ops.to_dtype.table[key_set](
-                key_set, self, dtype, non_blocking, copy, memory_format,
+            return _ops.to_dtype_layout.table[key_set](
+                key_set, self, dtype, None, device, None, non_blocking, copy, memory_format,
             )
-        if dtype is not None:
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return _ops.to_device.table[key_set](
-                key_set, self, device, dtype, non_blocking, copy, memory_format,
-            )
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.to_dtype_layout.table[key_set](
-            key_set, self, dtype, None, device, None, non_blocking, copy, memory_format,
-        )
+        except Exception as error:
+            _refuse(error, "to", locals())
+            raise
 
     def transpose(self, dim0, dim1):
         """Two dimensions swapped. See gt.transpose."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.transpose_int.table[key_set](key_set, self, dim0, dim1)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.transpose_int.table[key_set](key_set, self, dim0, dim1)
+        except Exception as error:
+            _refuse(error, "transpose", locals())
+            raise
 
     def transpose_(self, dim0, dim1):
         """Swap two dimensions of this tensor.
@@ -1379,21 +1729,33 @@ class GeneratedMethods:
         Gradient: grad.transpose(dim0, dim1)
         Native: native/view.py. Matches torch.Tensor.transpose_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.transpose_.table[key_set](key_set, self, dim0, dim1)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.transpose_.table[key_set](key_set, self, dim0, dim1)
+        except Exception as error:
+            _refuse(error, "transpose_", locals())
+            raise
 
     def unbind(self, dim=0):
         """The slices of one dimension, which is dropped. See gt.unbind."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.unbind_int.table[key_set](key_set, self, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.unbind_int.table[key_set](key_set, self, dim)
+        except Exception as error:
+            _refuse(error, "unbind", locals())
+            raise
 
     def unflatten(self, dim, sizes):
         """One dimension as several of these sizes; one size may be -1. See gt.unflatten."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.unflatten_int.table[key_set](key_set, self, dim, sizes)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.unflatten_int.table[key_set](key_set, self, dim, sizes)
+        except Exception as error:
+            _refuse(error, "unflatten", locals())
+            raise
 
     def unfold(self, dimension, size, step):
         """Windows of size elements, step apart, along one dimension; the window is the last
@@ -1407,9 +1769,13 @@ class GeneratedMethods:
         Gradient: unfold_backward(grad, self.shape, dimension, size, step)
         Native: native/slicing.py. Matches torch.Tensor.unfold.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.unfold.table[key_set](key_set, self, dimension, size, step)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.unfold.table[key_set](key_set, self, dimension, size, step)
+        except Exception as error:
+            _refuse(error, "unfold", locals())
+            raise
 
     def uniform_(self, from_=0.0, to=1.0, *, generator=None):
         """Fill this tensor with uniform numbers in [from, to).
@@ -1423,15 +1789,23 @@ class GeneratedMethods:
         Gradient: zeros_like(grad)
         Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.uniform_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.uniform_.table[key_set](key_set, self, from_, to, generator)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.uniform_.table[key_set](key_set, self, from_, to, generator)
+        except Exception as error:
+            _refuse(error, "uniform_", locals())
+            raise
 
     def unsqueeze(self, dim):
         """With a dimension of size 1 inserted at dim. See gt.unsqueeze."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.unsqueeze.table[key_set](key_set, self, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.unsqueeze.table[key_set](key_set, self, dim)
+        except Exception as error:
+            _refuse(error, "unsqueeze", locals())
+            raise
 
     def unsqueeze_(self, dim):
         """Insert a dimension of size 1 at dim in this tensor.
@@ -1443,9 +1817,13 @@ class GeneratedMethods:
         Gradient: grad.squeeze(dim)
         Native: native/view.py. Matches torch.Tensor.unsqueeze_.
         """
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.unsqueeze_.table[key_set](key_set, self, dim)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.unsqueeze_.table[key_set](key_set, self, dim)
+        except Exception as error:
+            _refuse(error, "unsqueeze_", locals())
+            raise
 
     def view(self, *args, size=None, dtype=None):
         """The same elements with another shape; never copies, so the strides must allow it.
@@ -1458,25 +1836,29 @@ class GeneratedMethods:
         Gradient: grad.reshape(self.shape)
         Native: native/view.py. Matches torch.Tensor.view.
         """
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is _dtype:
+                    dtype = size
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is _dtype:
-                dtype = size
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None and dtype is None:
-            raise _not_given("view", "size")
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("view", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dtype is not None:
-            return _ops.view_dtype.table[key_set](key_set, self, dtype)
-        return _ops.view.table[key_set](key_set, self, size)
+            elif size is None and dtype is None:
+                raise _not_given("view", "size")
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("view", dtype)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            if dtype is not None:
+                return _ops.view_dtype.table[key_set](key_set, self, dtype)
+            return _ops.view.table[key_set](key_set, self, size)
+        except Exception as error:
+            _refuse(error, "view", locals())
+            raise
 
     def view_as(self, other):
         """view with the shape of other.
@@ -1487,319 +1869,428 @@ class GeneratedMethods:
         Returns: a view of self.
         Native: native/view.py. Matches torch.Tensor.view_as.
         """
-        include, keep = _state.get()
         try:
+            include, keep = _state.get()
             key_set = (self._keys | other._keys | include) & keep
-        except AttributeError:
-            raise _wrong_operand(_ops.view_as, self, other) from None
-        return _ops.view_as.table[key_set](key_set, self, other)
+            return _ops.view_as.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "view_as", locals())
+            raise
 
     def where(self, condition, other):
         """self where condition is true, other elsewhere. See gt.where."""
         try:
-            key_set = (
-                condition._keys
-                | (0 if type(self) in NUMBERS else self._keys)
-                | (0 if type(other) in NUMBERS else other._keys)
-            )
-        except AttributeError:
-            condition, self, other = _coerce(_ops.where_self, condition, self, other)
-            key_set = (
-                condition._keys
-                | (0 if type(self) in NUMBERS else self._keys)
-                | (0 if type(other) in NUMBERS else other._keys)
-            )
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.where_self.table[key_set](key_set, condition, self, other)
+            try:
+                key_set = (
+                    condition._keys
+                    | (0 if type(self) in NUMBERS else self._keys)
+                    | (0 if type(other) in NUMBERS else other._keys)
+                )
+            except AttributeError:
+                condition, self, other = _coerce(condition, self, other)
+                key_set = (
+                    condition._keys
+                    | (0 if type(self) in NUMBERS else self._keys)
+                    | (0 if type(other) in NUMBERS else other._keys)
+                )
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.where_self.table[key_set](key_set, condition, self, other)
+        except Exception as error:
+            _refuse(error, "where", locals())
+            raise
 
     def zero_(self):
         """Set every element of this tensor to zero. See gt.zero_."""
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.zero_.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.zero_.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "zero_", locals())
+            raise
 
     # --- Python's operators ---
 
     def __neg__(self):
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.neg.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.neg.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "neg", locals())
+            raise
 
     def __abs__(self):
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return _ops.abs.table[key_set](key_set, self)
+        try:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return _ops.abs.table[key_set](key_set, self)
+        except Exception as error:
+            _refuse(error, "abs", locals())
+            raise
 
     def __add__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.add_Tensor.table[key_set](key_set, self, other, 1)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.add_Tensor.table[key_set](key_set, self, other, 1)
+        except Exception as error:
+            _refuse(error, "add", locals())
+            raise
 
     def __radd__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.add_Tensor.table[key_set](key_set, self, other, 1)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.add_Tensor.table[key_set](key_set, self, other, 1)
+        except Exception as error:
+            _refuse(error, "add", locals())
+            raise
 
     def __iadd__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.add__Tensor.table[key_set](key_set, self, other, 1)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.add__Tensor.table[key_set](key_set, self, other, 1)
+        except Exception as error:
+            _refuse(error, "add_", locals())
+            raise
 
     def __sub__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.sub_Tensor.table[key_set](key_set, self, other, 1)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.sub_Tensor.table[key_set](key_set, self, other, 1)
+        except Exception as error:
+            _refuse(error, "sub", locals())
+            raise
 
     def __rsub__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.sub_Tensor.table[key_set](key_set, other, self, 1)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.sub_Tensor.table[key_set](key_set, other, self, 1)
+        except Exception as error:
+            _refuse(error, "sub", locals())
+            raise
 
     def __isub__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.sub__Tensor.table[key_set](key_set, self, other, 1)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.sub__Tensor.table[key_set](key_set, self, other, 1)
+        except Exception as error:
+            _refuse(error, "sub_", locals())
+            raise
 
     def __mul__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.mul_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.mul_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "mul", locals())
+            raise
 
     def __rmul__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.mul_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.mul_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "mul", locals())
+            raise
 
     def __imul__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.mul__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.mul__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "mul_", locals())
+            raise
 
     def __truediv__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.div_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.div_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "div", locals())
+            raise
 
     def __rtruediv__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.div_Tensor.table[key_set](key_set, other, self)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.div_Tensor.table[key_set](key_set, other, self)
+        except Exception as error:
+            _refuse(error, "div", locals())
+            raise
 
     def __itruediv__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.div__Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.div__Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "div_", locals())
+            raise
 
     def __floordiv__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.div_Tensor_mode.table[key_set](key_set, self, other, "floor")
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.div_Tensor_mode.table[key_set](key_set, self, other, "floor")
+        except Exception as error:
+            _refuse(error, "div", locals())
+            raise
 
     def __rfloordiv__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.div_Tensor_mode.table[key_set](key_set, other, self, "floor")
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.div_Tensor_mode.table[key_set](key_set, other, self, "floor")
+        except Exception as error:
+            _refuse(error, "div", locals())
+            raise
 
     def __ifloordiv__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.div__Tensor_mode.table[key_set](key_set, self, other, "floor")
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.div__Tensor_mode.table[key_set](key_set, self, other, "floor")
+        except Exception as error:
+            _refuse(error, "div_", locals())
+            raise
 
     def __matmul__(self, other):
         try:
-            key_set = self._keys | other._keys
-        except AttributeError:
-            return NotImplemented
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.matmul.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys | other._keys
+            except AttributeError:
+                return NotImplemented
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.matmul.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "matmul", locals())
+            raise
 
     def __rmatmul__(self, other):
         try:
-            key_set = self._keys | other._keys
-        except AttributeError:
-            return NotImplemented
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.matmul.table[key_set](key_set, other, self)
+            try:
+                key_set = self._keys | other._keys
+            except AttributeError:
+                return NotImplemented
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.matmul.table[key_set](key_set, other, self)
+        except Exception as error:
+            _refuse(error, "matmul", locals())
+            raise
 
     def __eq__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.eq_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.eq_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "eq", locals())
+            raise
 
     def __ne__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.ne_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.ne_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "ne", locals())
+            raise
 
     def __lt__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.lt_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.lt_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "lt", locals())
+            raise
 
     def __le__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.le_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.le_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "le", locals())
+            raise
 
     def __gt__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.gt_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.gt_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "gt", locals())
+            raise
 
     def __ge__(self, other):
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-        except AttributeError:
-            other = _number(other)
-            if other is None:
-                return NotImplemented
-            key_set = self._keys
-        include, keep = _state.get()
-        key_set = (key_set | include) & keep
-        return _ops.ge_Tensor.table[key_set](key_set, self, other)
+            try:
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                other = _number(other)
+                if other is None:
+                    return NotImplemented
+                key_set = self._keys
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.ge_Tensor.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "ge", locals())
+            raise
 
     # A class that defines __eq__ loses its hash; tensors are hashed by identity.
     __hash__ = object.__hash__

@@ -255,77 +255,106 @@ repeat = _define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", ("core
 add_Tensor = _define(
     "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     ("core", "pointwise",),
+    numbers=("other",),
 )
 add__Tensor = _define(
     "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 add_out = _define(
     "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
 sub_Tensor = _define(
     "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     ("core", "pointwise",),
+    numbers=("self", "other",),
 )
 sub__Tensor = _define(
     "aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 sub_out = _define(
     "aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-rsub_Tensor = _define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+rsub_Tensor = _define(
+    "aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    numbers=("other",),
+)
 mul_Tensor = _define(
     "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",),
+    numbers=("other",),
 )
 mul__Tensor = _define(
     "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 mul_out = _define(
     "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
 div_Tensor = _define(
     "aten::div.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",),
+    numbers=("self", "other",),
 )
 div__Tensor = _define(
     "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 div_out = _define(
     "aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
 div_Tensor_mode = _define(
     "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
     ("core", "pointwise",),
+    numbers=("self", "other",),
 )
 div__Tensor_mode = _define(
     "aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 div_out_mode = _define(
     "aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-minimum = _define("aten::minimum(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+minimum = _define(
+    "aten::minimum(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 minimum_out = _define(
     "aten::minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-maximum = _define("aten::maximum(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+maximum = _define(
+    "aten::maximum(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 maximum_out = _define(
     "aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
 threshold_backward = _define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
     ("pointwise",),
+    numbers=("self",),
 )
 neg = _define("aten::neg(Tensor self) -> Tensor", ("core", "pointwise",))
 neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
@@ -352,67 +381,105 @@ relu_out = _define("aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
 sqrt = _define("aten::sqrt(Tensor self) -> Tensor", ("core", "pointwise",))
 sqrt_ = _define("aten::sqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 sqrt_out = _define("aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
-eq_Tensor = _define("aten::eq.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+eq_Tensor = _define(
+    "aten::eq.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 eq__Tensor = _define(
     "aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 eq_Tensor_out = _define(
     "aten::eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-ne_Tensor = _define("aten::ne.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+ne_Tensor = _define(
+    "aten::ne.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 ne__Tensor = _define(
     "aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 ne_Tensor_out = _define(
     "aten::ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-lt_Tensor = _define("aten::lt.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+lt_Tensor = _define(
+    "aten::lt.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 lt__Tensor = _define(
     "aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 lt_Tensor_out = _define(
     "aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-le_Tensor = _define("aten::le.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+le_Tensor = _define(
+    "aten::le.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 le__Tensor = _define(
     "aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 le_Tensor_out = _define(
     "aten::le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-gt_Tensor = _define("aten::gt.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+gt_Tensor = _define(
+    "aten::gt.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 gt__Tensor = _define(
     "aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 gt_Tensor_out = _define(
     "aten::gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
-ge_Tensor = _define("aten::ge.Tensor(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+ge_Tensor = _define(
+    "aten::ge.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",),
+    numbers=("other",),
+)
 ge__Tensor = _define(
     "aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("other",),
 )
 ge_Tensor_out = _define(
     "aten::ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
 where_self = _define(
     "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",),
+    numbers=("self", "other",),
 )
 where_self_out = _define(
     "aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",),
+    numbers=("self", "other",),
 )
 sum = _define("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", ("reduction",))
 sum_out = _define(

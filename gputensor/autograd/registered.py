@@ -138,7 +138,7 @@ def maker(formula: Formula | None) -> Maker:
 
 def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
     operator, schema = table.operator, table.signature.schema
-    takes_numbers = operator.namespace == "aten"
+    takes_numbers = bool(table.definition and table.definition.numbers)
     plain = tuple([n for n, a in enumerate(schema.arguments) if a.type.name == "Tensor" and not takes_numbers])
     others = tuple([n for n, a in enumerate(schema.arguments) if a.type.has_tensor and n not in plain])
     record = _recorder(table, formula)

@@ -28,29 +28,13 @@ def number(value: Any) -> Any:
     return None
 
 
-def coerce(operator: Any, first: Any, *others: Any) -> list[Any]:
-    """The Tensor operands of a call, scalars of NumPy made Python numbers.
-
-    Raises: ArgumentTypeError naming the first operand that is neither tensor nor number.
-    """
-    found = [first, *(x if hasattr(x, "_keys") else number(x) for x in others)]
-    if hasattr(first, "_keys") and not any(x is None for x in found):
-        return found
-    raise wrong_operand(operator, first, *others)
-
-
-def wrong_operand(operator: Any, *operands: Any) -> errors.ArgumentTypeError:
-    """The error for a call whose operands, all its Tensor arguments, do not all have keys."""
-    tensors = [argument for argument in operator.schema.arguments if argument.type.has_tensor]
-    for argument, value in zip(tensors, operands):
-        if argument.type.required.is_list:
-            if not isinstance(value, (list, tuple)) or any(not hasattr(x, "_keys") for x in value):
-                return errors.not_a_tensor(
-                    operator.short_name, argument.name, "a list of Tensors", value
-                )
-        elif not hasattr(value, "_keys") and not (value is None and argument.type.is_optional):
-            return errors.not_a_tensor(operator.short_name, argument.name, "a Tensor", value)
-    raise AssertionError(f"{operator}: operands {operands} have no fault")
+def coerce(first: Any, *others: Any) -> list[Any]:
+    """The Tensor operands of a call, scalars of NumPy made Python numbers; what is neither stays."""
+    found = [first]
+    for x in others:
+        plain = None if hasattr(x, "_keys") else number(x)
+        found.append(x if plain is None else plain)
+    return found
 
 
 def checked_out(op: str, out: Any) -> Any:

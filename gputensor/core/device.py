@@ -15,6 +15,8 @@ from .guard import Guard
 # rename its PrivateUse key (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
 _ALIASES: dict[str, str] = {}
+# Of one type, as c10::DeviceIndex has it.
+MOST_DEVICES = 128
 # What a text and an index were found to mean; forgotten whenever a name comes or goes.
 _interned: dict[tuple[str, int | None], device] = {}
 # Every device made so far: a name that goes and comes back means the same objects.
@@ -37,7 +39,10 @@ class device(Guard):  # noqa: N801 - PyTorch's spelling
     def __new__(cls, type: str | device, index: int | None = None) -> device:
         if isinstance(type, device):
             return type
-        known = _interned.get((type, index))
+        try:
+            known = _interned.get((type, index))
+        except TypeError:  # not hashable, so no device
+            known = None
         return known if known is not None else _parse(cls, type, index)
 
     def __repr__(self) -> str:
@@ -83,11 +88,11 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
         known = ", ".join(sorted(_TYPES - set(_ALIASES)))
         raise errors.must("device", "type", f"be one of {known}, with an optional ':index'", text)
     if colon:
-        if index is not None or not (number.isascii() and number.isdigit()):
+        if index is not None or not (number.isascii() and number.isdigit() and len(number) < 5):
             raise errors.must("device", "type", "end in ':' and a non-negative integer, given once", text)
         index = int(number)
-    if index is not None and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
-        raise errors.must("device", "index", "be a non-negative integer", index)
+    if index is not None and (type(index) is not int or not 0 <= index < MOST_DEVICES):
+        raise errors.must("device", "index", f"be an integer in [0, {MOST_DEVICES - 1}]", index)
     if name in ("cpu", "meta") and index is not None:
         if index:
             raise errors.must("device", "index", f"be 0 or left out on '{name}'", index)

@@ -7,9 +7,12 @@ offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and Tenso
 from __future__ import annotations
 
 from . import dtype as _dtypes
+from . import errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
+# As many as NumPy's arrays may have.
+MOST_DIMS = 64
 
 
 class Size(tuple[int, ...]):
@@ -76,6 +79,8 @@ class Geometry:
         for size, stride in zip(sizes, strides):
             numel *= size
             last += (size - 1) * stride
+        if len(sizes) > MOST_DIMS or numel.bit_length() > 63:
+            raise errors.too_large(sizes)
         self.numel = numel
         self.extent = last + 1 if numel else 0
         self.nbytes = numel * element.itemsize

@@ -35,16 +35,15 @@ class Signature:
         "_lists", "_takes", "_convert", "_defaults",
     )  # fmt: skip
 
-    def __init__(self, schema: FunctionSchema) -> None:
+    def __init__(self, schema: FunctionSchema, numbers: tuple[str, ...] = ()) -> None:
         self.schema = schema
         declared = schema.arguments
         self.names = tuple(a.name for a in declared)
         self.n_positional = len(schema.positional)
         plain = all(a.type.name == "Tensor" for a in declared)
         self.n_tensors = len(declared) if plain and self.n_positional == len(declared) else -1
-        takes_numbers = schema.name.namespace == "aten"
         self._takes = tuple(_how_to_take(a.type) for a in declared)
-        self._convert = tuple(conversions.converter(a.type, takes_numbers) for a in declared)
+        self._convert = tuple(conversions.converter(a.type, a.name in numbers) for a in declared)
         self._defaults = tuple(map(_default, declared, self._convert))
         self._lists = tuple(n for n, a in enumerate(declared) if a.type.required.is_list)
         self.has_lists = bool(self._lists)

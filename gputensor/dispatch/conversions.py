@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtype as dtypes
-from ..core import errors
 from ..core import layout as layouts
 from ..core import memory_format as formats
 from ..core.device import device
@@ -24,10 +23,17 @@ if TYPE_CHECKING:
 
 Converter = Callable[[Any], Any]
 _NUMBERS = (bool, int, float, complex)
+_INT64 = -(2**63)
 
 
 class Refused(Exception):
     """The value does not fit the type; the caller knows the argument's name and builds the message."""
+
+
+def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
+    """Whether `value` can be given where `type` is declared."""
+    convert = converter(type, takes_numbers)
+    return convert is None or _accepts(convert, value)
 
 
 def converter(type: Type, takes_numbers: bool) -> Converter | None:
@@ -89,12 +95,13 @@ def _tensor_or_number(value: Any) -> Any:
 
 
 def _int(value: Any) -> int:
-    if type(value) is int:
-        return value
     try:
-        return operator.index(value)
-    except (TypeError, errors.GpuTensorError):
+        number = operator.index(value)
+    except Exception:  # whatever a class of others makes of __index__
         raise Refused from None
+    if not _INT64 <= number < -_INT64:
+        raise Refused
+    return number
 
 
 def _float(value: Any) -> float:
@@ -104,7 +111,7 @@ def _float(value: Any) -> float:
         raise Refused
     try:
         return float(value)
-    except (TypeError, ValueError, errors.GpuTensorError):
+    except Exception:  # of a class of others, or an int beyond all floats
         raise Refused from None
 
 
@@ -124,12 +131,15 @@ def _bool(value: Any) -> bool:
 def _number(value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         # np.float64 is a Python float too; its plain value is what kernels expect.
-        return value if type(value) in _NUMBERS or not hasattr(value, "item") else value.item()
+        value = value if type(value) in _NUMBERS or not hasattr(value, "item") else value.item()
+        if isinstance(value, int) and not _INT64 <= value < -2 * _INT64:
+            raise Refused
+        return value
     if not hasattr(value, "item") or getattr(value, "ndim", False):
         raise Refused
     try:
         number = value.item()
-    except (TypeError, ValueError, errors.GpuTensorError):
+    except Exception:
         raise Refused from None
     if type(number) not in _NUMBERS:
         raise Refused

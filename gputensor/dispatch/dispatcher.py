@@ -143,9 +143,11 @@ def _swap_all() -> None:
 
 def define(
     schema_text: str, tags: tuple[str, ...] = (), site: str | None = None,
-    alias_analysis: str = "FROM_SCHEMA",
+    alias_analysis: str = "FROM_SCHEMA", numbers: tuple[str, ...] = (),
 ) -> Operator:  # fmt: skip
     """Define the operator of `schema_text`, which carries its namespace. Returns the Operator.
+
+    numbers: Tensor arguments for which Python numbers may be given.
 
     The text is parsed when the schema is first asked for: the generated operators are known to
     parse (`python -m codegen --check`), and `library.Library.define` parses before it comes here.
@@ -154,7 +156,7 @@ def define(
     """
     with lock:
         operator = _get_or_make(schema_text[: schema_text.index("(")])
-        definition = Definition(schema_text, site or caller_site(), tags, alias_analysis)
+        definition = Definition(schema_text, site or caller_site(), tags, alias_analysis, numbers)
         if operator.definition is not None:
             raise errors.defined_twice(operator, definition.site)
         for key, stack in operator.kernels.items():

@@ -59,10 +59,15 @@ class Kernel:
 class Definition:
     """A schema's text, where it was defined, its tags; the parsed forms are made when asked for."""
 
-    __slots__ = ("text", "site", "tags", "alias_analysis", "_schema", "_signature")
+    __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
 
-    def __init__(self, text: str, site: str, tags: tuple[str, ...], alias_analysis: str) -> None:
+    def __init__(
+        self, text: str, site: str, tags: tuple[str, ...], alias_analysis: str,
+        numbers: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         self.text, self.site, self.tags, self.alias_analysis = text, site, tags, alias_analysis
+        # Tensor arguments that may be Python numbers; PyTorch's allow_numbers_as_tensors.
+        self.numbers = numbers
         self._schema: FunctionSchema | None = None
         self._signature: Signature | None = None
 
@@ -81,7 +86,7 @@ class Definition:
         if self._signature is None:
             from .calling import Signature
 
-            self._signature = Signature(self.schema)
+            self._signature = Signature(self.schema, self.numbers)
         return self._signature
 
 
@@ -228,7 +233,7 @@ class Operator:
 
         return (find, (self.qualified_name,))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
         # Tensors only, all given: nothing to arrange, nothing to convert. One and two of them are
@@ -259,9 +264,12 @@ class Operator:
         arguments, key_set = (table.prepared or table.signature).arrange(self, args, kwargs)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        return table[key_set](key_set, *arguments)
+        try:
+            return table[key_set](key_set, *arguments)
+        except MemoryError as error:
+            raise errors.host_memory_exhausted(self.short_name, error) from None
 
-    def redispatch(self, key_set: int, *args: Any, **kwargs: Any) -> Any:
+    def redispatch(self, key_set: int, /, *args: Any, **kwargs: Any) -> Any:
         """Call with exactly this key set: neither arguments nor the thread's state add to it."""
         table = self.redispatch_table
         key_set = int(key_set)

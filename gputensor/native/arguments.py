@@ -75,5 +75,8 @@ def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> No
     if wanted.numel and needed > storage.nbytes:
         raise errors.must(
             op, "size", f"stay within the storage of {storage.nbytes} bytes",
-            errors.Got(f"{needed} bytes for size {wanted.sizes}, stride {wanted.strides}, offset {offset}"),
+            errors.Got(
+                f"{errors.describe(needed)} bytes for size {wanted.sizes}, "
+                f"stride {errors.describe(wanted.strides)}, offset {errors.describe(offset)}"
+            ),
         )  # fmt: skip

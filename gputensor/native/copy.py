@@ -328,7 +328,10 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
     """Waits for the device."""
     if self._device is not CPU:
         self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
-    return self._get_array().item()
+    try:
+        return self._get_array().item()
+    except ValueError:
+        raise errors.must("_local_scalar_dense", "self", "hold one element", self) from None
 
 
 # --- flip -----------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def empty(
     try:
         wanted = _EMPTY[size, dtype, memory_format]
     except (KeyError, TypeError):
-        wanted = _empty_geometry(size, dtype, memory_format)
+        wanted = errors.plainly(_empty_geometry, size, dtype, memory_format)
     if device is None:
         device = resolve(None)
     if device is CPU:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core import errors
 from ..dispatch.operator import Operator
 from ..tensor import Tensor, allocate
 from . import pointwise
@@ -29,7 +30,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         try:
             x = self._storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
         except AttributeError:  # meta tensors have no memory
-            return general(key_set, self)  # type: ignore[no-any-return]
+            return errors.plainly(general, key_set, self)  # type: ignore[no-any-return]
         key = (shape, device, x & 15)
         entry = operator.table.plans.get(key)
         if entry is None:
@@ -71,7 +72,7 @@ def binary(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
-            return general(key_set, self, other, *((alpha,) if check_alpha else ()))  # type: ignore[no-any-return]
+            return errors.plainly(general, key_set, self, other, *((alpha,) if check_alpha else ()))  # type: ignore[no-any-return]
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
@@ -111,7 +112,7 @@ def binary_inplace(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a CPU scalar; memory that may overlap
-            return write(self, (self, other), params)  # type: ignore[no-any-return]
+            return errors.plainly(write, self, (self, other), params)  # type: ignore[no-any-return]
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)

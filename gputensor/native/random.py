@@ -6,6 +6,7 @@ device's stream is its own, so drawing on one leaves the others where they were.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import threading
@@ -194,11 +195,14 @@ def rand_like(
 def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None) -> Tensor:
     if not from_ <= to:
         raise errors.must("uniform_", "from", "not be above to", (from_, to))
+    first, width = float(from_), float(to - from_)
+    if not math.isfinite(width):
+        raise errors.must("uniform_", "to", "be a finite number above from", (from_, to))
     if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap("uniform_", "self", (self._geometry, self._device))
     _fill_uniform(self, generator)
     if from_ == 0 and to == 1:
         return self
-    scaled = calls.add_Tensor(calls.mul_Tensor(self, float(to - from_)), float(from_), 1)
+    scaled = calls.add_Tensor(calls.mul_Tensor(self, width), first, 1)
     key_set = (key_set | scaled._keys) & BELOW_ADINPLACEORVIEW  # one write is counted, by uniform_
     return operators.copy_.redispatch_table[key_set](key_set, self, scaled, False)  # type: ignore[no-any-return]

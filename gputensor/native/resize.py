@@ -58,7 +58,7 @@ def set_storage_offset_(
     key_set: int, self: Tensor, source: Storage, storage_offset: int, size: Any, stride: Any = ()
 ) -> Tensor:
     sizes = arguments.sizes("set_", size)
-    strides = arguments.ints("set_", "stride", stride) if len(stride) else formats.contiguous_strides(sizes)
+    strides = arguments.ints("set_", "stride", stride) or formats.contiguous_strides(sizes)
     if len(strides) != len(sizes):
         raise errors.must("set_", "stride", f"have {len(sizes)} entries, as size has", strides)
     return _set("set_", self, source, storage_offset, geometry(sizes, strides, self._geometry.dtype))

@@ -91,7 +91,7 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
         raise errors.must("narrow", "start", f"be in [{-size}, {size}]", start, kind=errors.IndexRangeError)
     first = first + size if first < 0 else first
     if first + length > size:
-        raise errors.must("narrow", "length", f"end within size {size}", f"start {start}, length {length}")
+        raise errors.must("narrow", "length", f"end within size {size}", (start, length))
     return calls.slice_Tensor(self, d, first, first + length, 1)  # type: ignore[no-any-return]
 
 

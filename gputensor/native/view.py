@@ -87,7 +87,11 @@ view = view_kernel("view", _view_rule)
 
 
 def _reshape_alias_rule(shape: Geometry, size: Any, stride: Any) -> Geometry:
-    return like(shape, arguments.sizes("_reshape_alias", size), arguments.ints("_reshape_alias", "stride", stride))
+    sizes = arguments.sizes("_reshape_alias", size)
+    strides = arguments.ints("_reshape_alias", "stride", stride)
+    if len(strides) != len(sizes):
+        raise errors.must("_reshape_alias", "stride", f"have {len(sizes)} entries, as size has", strides)
+    return like(shape, sizes, strides)
 
 
 _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)
@@ -98,11 +102,12 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         sizes, strides = memo["reshape", shape]  # type: ignore[misc]
     except (KeyError, TypeError):  # not seen yet, or a list
-        sizes = infer_size("reshape", shape, self._geometry.numel)
+        sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
             memo.clear()
-        memo["reshape", tuple(shape)] = (sizes, strides)
+        if isinstance(shape, (list, tuple)):
+            memo["reshape", tuple(shape)] = (sizes, strides)
     if strides is None:
         return calls.view(calls.clone(self, formats.contiguous_format), sizes)  # type: ignore[no-any-return]
     return calls._reshape_alias(self, sizes, strides)  # type: ignore[no-any-return]
@@ -127,8 +132,9 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
 def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
     shape = self._geometry
     number = arguments.dim("unflatten", dim, shape.ndim)
-    if not len(sizes):
-        raise errors.must("unflatten", "sizes", "not be empty", tuple(sizes))
+    sizes = arguments.ints("unflatten", "sizes", sizes)
+    if not sizes:
+        raise errors.must("unflatten", "sizes", "not be empty", sizes)
     if shape.ndim == 0:
         raise errors.must("unflatten", "self", "have a dimension", self)
     inner = infer_size("unflatten", sizes, shape.sizes[number])
@@ -176,7 +182,7 @@ def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
 def _permute_rule(shape: Geometry, dims: Any) -> Geometry:
     order = arguments.dims("permute", dims, shape.ndim, "dims") if shape.ndim else arguments.ints("permute", "dims", dims)
     if len(order) != shape.ndim:
-        raise errors.must("permute", "dims", f"name each of the {shape.ndim} dimensions", tuple(dims))
+        raise errors.must("permute", "dims", f"name each of the {shape.ndim} dimensions", order)
     return like(shape, tuple([shape.sizes[d] for d in order]), tuple([shape.strides[d] for d in order]))
 
 

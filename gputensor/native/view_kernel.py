@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.errors import plainly
 from ..core.geometry import Geometry, Sizes, geometry
 from ..tensor import Tensor
 
@@ -27,7 +28,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry]) -> Kernel:
         try:
             wanted = shape.views[op, args]
         except (KeyError, TypeError):  # not seen yet, or an argument is a list
-            wanted = remember(shape, op, args, rule)
+            wanted = plainly(remember, shape, op, args, rule)
         # `view_of` written out (bench/overhead.py)
         storage = self._storage
         if storage is None:

@@ -27,10 +27,13 @@ _uint8 = np.dtype(np.uint8)
 
 
 def allocate(nbytes: int) -> np.ndarray:
-    """`nbytes` bytes of uninitialised memory."""
-    if nbytes < ALIGNED_FROM:
-        return np.empty(nbytes, _uint8)
-    array = np.empty(nbytes + ALIGNMENT, _uint8)
+    """`nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
+    try:
+        if nbytes < ALIGNED_FROM:
+            return np.empty(nbytes, _uint8)
+        array = np.empty(nbytes + ALIGNMENT, _uint8)
+    except (MemoryError, ValueError):  # NumPy's word for more bytes than there are addresses
+        raise errors.out_of_memory("cpu", nbytes, {}) from None
     begin = -array.ctypes.data % ALIGNMENT
     return array[begin : begin + nbytes]
 

@@ -80,50 +80,55 @@ def block(generated: str, start: str) -> str:
 
 def test_a_function_with_numbers_and_out(model: load.Model) -> None:
     assert block(emit_functions.functions(model), "def blend(") == textwrap.dedent('''\
-        def blend(self, other, *, alpha=1, out=None):
-            """self blended with other.
+        def blend(input, other, *, alpha=1, out=None):
+            """input blended with other.
 
             Args:
-                self: (*), promoted to a common dtype.
+                input: (*), promoted to a common dtype.
                 other: (*) or number, broadcast with the others.
                 alpha: number, default 1.
                 out: Tensor that takes the result, optional.
             Gradient:
-                self: grad
+                input: grad
                 other: grad * alpha
             Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend.
             """
             try:
-                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-            except AttributeError:
-                self, other = _coerce(_ops.blend, self, other)
-                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-            if out is not None:
-                return _calls.blend_out(self, other, alpha, _checked_out("blend", out))
-            include, keep = _state.get()
-            key_set = (key_set | include) & keep
-            return _ops.blend.table[key_set](key_set, self, other, alpha)
+                try:
+                    key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+                except AttributeError:
+                    input, other = _coerce(input, other)
+                    key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+                if out is not None:
+                    return _calls.blend_out(input, other, alpha, _checked_out("blend", out))
+                include, keep = _state.get()
+                key_set = (key_set | include) & keep
+                return _ops.blend.table[key_set](key_set, input, other, alpha)
+            except Exception as error:
+                _refuse(error, "blend", locals())
+                raise
         ''')
 
 
 def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) -> None:
     assert block(emit_functions.functions(model), "def halves(") == textwrap.dedent('''\
-        def halves(self, dims, dim=0):
+        def halves(input, dims, dim=0):
             """Two views.
 
             Args:
-                self: (*).
+                input: (*).
                 dims: ints.
                 dim: int, default 0.
             Returns: a list of views.
             Native: native/view.py. Matches torch.halves.
             """
-            include, keep = _state.get()
             try:
-                key_set = (self._keys | include) & keep
-            except AttributeError:
-                raise _wrong_operand(_ops.halves, self) from None
-            return _ops.halves.table[key_set](key_set, self, dims, dim)
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                return _ops.halves.table[key_set](key_set, input, dims, dim)
+            except Exception as error:
+                _refuse(error, "halves", locals())
+                raise
         ''')
 
 
@@ -138,44 +143,52 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
             Returns: a view of self.
             Native: native/view.py. Matches torch.Tensor.turn.
             """
-            if len(args) == 1:
-                (dims,) = args
-                if type(dims) is int:
+            try:
+                if len(args) == 1:
+                    (dims,) = args
+                    if type(dims) is int:
+                        dims = args
+                    elif type(dims) is not tuple:
+                        dims = _sequence(dims)
+                elif args:
                     dims = args
-                elif type(dims) is not tuple:
-                    dims = _sequence(dims)
-            elif args:
-                dims = args
-            elif dims is None:
-                raise _not_given("turn", "dims")
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return _ops.turn.table[key_set](key_set, self, dims)
+                elif dims is None:
+                    raise _not_given("turn", "dims")
+                include, keep = _state.get()
+                key_set = (self._keys | include) & keep
+                return _ops.turn.table[key_set](key_set, self, dims)
+            except Exception as error:
+                _refuse(error, "turn", locals())
+                raise
         ''')
 
 
 def test_a_factory(model: load.Model) -> None:
     body = block(emit_functions.functions(model), "def fresh(").rpartition('"""\n')[2]
     assert textwrap.dedent(body) == textwrap.dedent("""\
-        if len(args) == 1:
-            (size,) = args
-            if type(size) is int:
+        try:
+            if len(args) == 1:
+                (size,) = args
+                if type(size) is int:
+                    size = args
+                elif type(size) is not tuple:
+                    size = _sequence(size)
+            elif args:
                 size = args
-            elif type(size) is not tuple:
-                size = _sequence(size)
-        elif args:
-            size = args
-        elif size is None:
-            raise _not_given("fresh", "size")
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("fresh", dtype)
-        if device is not None and type(device) is not _device:
-            device = _device(device)
-        if requires_grad:
-            return _calls.fresh(size, dtype, layout, device, pin_memory).requires_grad_()
-        include, keep = _state.get()
-        key_set = include & keep
-        return _ops.fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+            elif size is None:
+                raise _not_given("fresh", "size")
+            if dtype is not None and type(dtype) is not _dtype:
+                raise _not_a_dtype("fresh", dtype)
+            if device is not None and type(device) is not _device:
+                device = _device(device)
+            if requires_grad:
+                return _calls.fresh(size, dtype, layout, device, pin_memory).requires_grad_()
+            include, keep = _state.get()
+            key_set = include & keep
+            return _ops.fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        except Exception as error:
+            _refuse(error, "fresh", locals())
+            raise
         """)
 
 

@@ -61,6 +61,10 @@ class KernelError(GpuTensorError, RuntimeError):
     """A CUDA C kernel that does not compile, load, launch or run."""
 
 
+# Characters of a value that a message shows.
+_READABLE = 200
+
+
 def describe(value: Any) -> str:
     """One spelling of any value in a message: `f32[3,4] cuda:0` for a tensor, else its repr and type."""
     geometry = getattr(value, "_geometry", None)
@@ -69,10 +73,21 @@ def describe(value: Any) -> str:
     if isinstance(value, (list, tuple)) and value and all(hasattr(v, "_geometry") for v in value):
         return "[" + ", ".join(describe(v) for v in value) + "]"
     if value is None or isinstance(value, (bool, int, float, complex, str, list, tuple)):
-        return repr(value)
+        return _repr(value)
     if hasattr(value, "short") or type(value).__module__.startswith("gputensor"):
         return str(value)
     return type(value).__name__
+
+
+def _repr(value: Any) -> str:
+    """The repr of a number, a string or a sequence, where that is short enough to be read."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:  # an integer of over 4300 digits inside, or a class that does not describe itself
+        return type(value).__name__
+    return text if len(text) <= _READABLE else f"{text[: _READABLE - 3]}..."
 
 
 def describe_layout(geometry: Any, device: Any = None) -> str:
@@ -91,6 +106,15 @@ def must(
     what = got.text if type(got) is Got else describe(got)
     tail = f"; {remedy}" if remedy else ""
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
+
+
+def plainly(function: Any, *args: Any) -> Any:
+    """`function(*args)` in an `except` clause: an error of the house shows no look-up that failed before it."""
+    try:
+        return function(*args)
+    except GpuTensorError as error:
+        error.__suppress_context__ = True
+        raise
 
 
 class Got:

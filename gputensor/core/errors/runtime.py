@@ -28,11 +28,18 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
     """What was asked for and where the memory is; the figures are bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
-    return OutOfMemoryError(f"{device}: cannot allocate {_size(requested)} ({parts})")
+    return OutOfMemoryError(f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}")
+
+
+def host_memory_exhausted(op: str, error: MemoryError) -> OutOfMemoryError:
+    """NumPy says how much it asked for, Python does not; what has figures already stays as it is."""
+    if isinstance(error, OutOfMemoryError):
+        return error
+    return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
 def _size(nbytes: int) -> str:
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+    for unit, shift in (("EiB", 60), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if nbytes >= 1 << shift:
             return f"{nbytes / (1 << shift):.2f} {unit}"
     return f"{nbytes} bytes"

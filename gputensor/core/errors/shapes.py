@@ -26,7 +26,7 @@ from .exchange import ExchangeError
 
 def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRangeError:
     low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
-    return IndexRangeError(f"{op}: '{arg}' must be in [{low}, {high}] (got {dim})")
+    return IndexRangeError(f"{op}: '{arg}' must be in [{low}, {high}] (got {describe(dim)})")
 
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
@@ -40,6 +40,12 @@ def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
         f"{op}: 'size' must be a view of {describe_layout(geometry)} with strides "
         f"{tuple(geometry.strides)} (got {tuple(sizes)}); use .reshape(...) to copy where needed"
     )
+
+
+def too_large(sizes: Any) -> ShapeError:
+    """Sizes that no tensor has, whichever operator came to them."""
+    rule = "have at most 64 dimensions" if len(sizes) > 64 else "hold fewer than 2**63 elements"
+    return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)  # type: ignore[return-value]
 
 
 def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
@@ -80,8 +86,45 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 
+# How a declared type reads in a sentence, and what a list of it holds.
+_WORDS = {
+    "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
+    "float": ("a number", "numbers"), "complex": ("a number", "numbers"), "bool": ("a bool", "bools"),
+    "Scalar": ("a number", "numbers"), "number": ("a number", "numbers"), "str": ("a string", "strings"),
+    "Device": ("a device", "devices"), "MemoryFormat": ("a memory format", "memory formats"),
+    "Layout": ("a layout", "layouts"), "Storage": ("a Storage", "Storages"),
+    "Generator": ("a Generator", "Generators"),
+}  # fmt: skip
+
+
+def unfit(op: str, arg: str, types: list[Any], got: Any) -> GpuTensorError:
+    """An argument that none of its declared types takes."""
+    bases = list(dict.fromkeys(t.base for t in types))
+    if bases == ["ScalarType"]:
+        return not_a_dtype(op, got, arg)
+    if _is_long(got) and not {"Tensor", "str", "Device"}.issuperset(bases):
+        return must(op, arg, "fit into 64 bits", got)
+    wanted = dict.fromkeys(_in_words(t.required) for t in types)
+    if bases == ["Tensor"] and len(wanted) == 1:
+        return not_a_tensor(op, arg, next(iter(wanted)), got)
+    return must(op, arg, f"be {' or '.join(wanted)}", got, kind=ArgumentTypeError)
+
+
+def _in_words(form: Any) -> str:
+    one, many = _WORDS.get(form.base, (form.base, form.base))
+    if not form.is_list:
+        return one
+    return f"a list of {many}" if form.has_tensor else f"a tuple of {many}"
+
+
+def _is_long(got: Any) -> bool:
+    """Whether an int, or one in a sequence, has more than 64 bits."""
+    values = got if isinstance(got, (list, tuple)) else (got,)
+    return any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in values)
+
+
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
-    name = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}.get(got)
+    name = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}.get(got) if isinstance(got, type) else None
     tail = f"; use gputensor.{name}" if name else ""
     what = got.__name__ if isinstance(got, type) else describe(got)
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what}){tail}")

@@ -1,0 +1,87 @@
+"""On the way of a failure out of a public function: the schema names the argument it cannot take.
+
+A call that works never comes here, so nothing is checked twice and nothing is slower for it. Native
+code must fail before it writes; `tests/test_bad_values.py` sees to that. Whatever else went wrong,
+in a user's kernel for one, goes on as it was raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core import errors
+from . import conversions, dispatcher
+
+if TYPE_CHECKING:
+    from ..core.schema import Argument
+    from .operator import Operator
+
+
+def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
+    """Raise the sentence for what made the public function `op` fail; return where there is none.
+
+    given: the function's local variables; a schema's argument has its value there by its name.
+    """
+    if isinstance(error, errors.GpuTensorError):
+        return
+    if isinstance(error, MemoryError):
+        raise errors.host_memory_exhausted(op, error) from None
+    overloads = [o for o in dispatcher.operators() if o.name == f"aten::{op}" and o.definition is not None]
+    for name, fits in _arguments(overloads).items():
+        place = _place(name, given)
+        if place is None:
+            continue
+        value = given[place]
+        if value is None and len(fits) < len(overloads) and not any(fit.has_value for fit in fits):
+            continue  # left out, as other overloads leave it out
+        if not any(fit(value) for fit in fits):
+            raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
+    if not isinstance(given.get("requires_grad", False), int):
+        raise errors.must(
+            op, "requires_grad", "be a bool", given["requires_grad"], kind=errors.ArgumentTypeError
+        ) from None
+
+
+class _Fit:
+    """What one overload takes for an argument."""
+
+    __slots__ = ("type", "takes_numbers", "is_out", "has_value")
+
+    def __init__(self, argument: Argument, takes_numbers: bool) -> None:
+        self.type, self.takes_numbers = argument.type, takes_numbers
+        self.has_value = argument.default is not None
+        self.is_out = argument.is_keyword_only and argument.is_write
+
+    def __call__(self, value: Any) -> bool:
+        form = self.type.required
+        if value is None and self.is_out:
+            return True
+        if form.name == "Tensor" or form.base == "Scalar":
+            if isinstance(value, np.ndarray):
+                return False  # converted nowhere but at the boxed boundary
+        if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
+            value = (value,)  # x.view(3), x.permute(0)
+        return conversions.accepts(self.type, value, self.takes_numbers)
+
+
+def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
+    """What the overloads take, by the arguments' names, in the order of the schemas."""
+    found: dict[str, list[_Fit]] = {}
+    for operator in overloads:
+        assert operator.definition is not None
+        first, *_ = operator.schema.arguments
+        for argument in operator.schema.arguments:
+            takes_numbers = argument is not first and argument.name in operator.definition.numbers
+            found.setdefault(argument.name, []).append(_Fit(argument, takes_numbers))
+    return found
+
+
+def _place(name: str, given: Mapping[str, Any]) -> str | None:
+    """The variable that holds an argument: functions call `self` `input`, and `from` is `from_`."""
+    for variable in (name, f"{name}_", "input" if name == "self" else name):
+        if variable in given:
+            return variable
+    return None
