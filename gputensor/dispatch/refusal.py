@@ -26,6 +26,7 @@ def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
     given: the function's local variables; a schema's argument has its value there by its name.
     """
     if isinstance(error, errors.GpuTensorError):
+        _name_the_caller(error, op, given)
         return
     if isinstance(error, MemoryError):
         raise errors.host_memory_exhausted(op, error) from None
@@ -43,6 +44,15 @@ def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
         raise errors.must(
             op, "requires_grad", "be a bool", given["requires_grad"], kind=errors.ArgumentTypeError
         ) from None
+
+
+def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
+    """Let `empty: 'size' must …` name `zeros`, whose argument it is: that is what the user called."""
+    inner, colon, rest = str(error).partition(": '")
+    name = rest.partition("'")[0]
+    if colon and inner != op and name not in ("self", "input") and name in given and inner.isidentifier():
+        if any(o.name == f"aten::{inner}" for o in dispatcher.operators()):
+            error.args = (f"{op}: '{rest}", *error.args[1:])
 
 
 class _Fit:

@@ -29,6 +29,7 @@ class _Entry:
 
     def __init__(self, op: str, self_: Tensor, out: Tensor | None, axis: int, keepdim: bool) -> None:
         given, device = self_._geometry, self_._device
+        keepdim = arguments.boolean(op, "keepdim", keepdim)
         if given.dtype.category in (BOOL, COMPLEX):
             raise errors.must(op, "self", "be real and not bool", self_, kind=errors.DtypeError)
         dims = (axis,) if given.ndim else ()

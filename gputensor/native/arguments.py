@@ -8,6 +8,8 @@ from __future__ import annotations
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from ..core import errors
 from ..core.geometry import Geometry
 from ..storage import Storage
@@ -46,6 +48,21 @@ def integer(op: str, arg: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise errors.must(op, arg, "be an int", value, kind=errors.ArgumentTypeError)
     return index(value)
+
+
+def int64(op: str, arg: str, value: Any) -> int:
+    """An int as kernels take it."""
+    number = integer(op, arg, value)
+    if not -(2**63) <= number < 2**63:
+        raise errors.must(op, arg, "fit into 64 bits", number)
+    return number
+
+
+def boolean(op: str, arg: str, value: Any) -> bool:
+    """A bool, NumPy's included. A plan must hold Python's: it is found again by any equal value."""
+    if type(value) is not bool and not isinstance(value, np.bool_):
+        raise errors.must(op, arg, "be a bool", value, kind=errors.ArgumentTypeError)
+    return bool(value)
 
 
 def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:

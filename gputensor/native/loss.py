@@ -20,6 +20,7 @@ from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor import Tensor, allocate
+from . import arguments
 
 NONE, MEAN, SUM = range(3)
 IGNORE_INDEX = -100
@@ -64,6 +65,7 @@ def nll_loss_forward(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
     _check("nll_loss", self, target, weight, reduction)
+    arguments.int64("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
     loss = allocate(contiguous_geometry(each, given.dtype), self._device)
@@ -90,6 +92,7 @@ def nll_loss_backward(
 ) -> Tensor:  # fmt: skip
     op = "nll_loss_backward"
     _check(op, self, target, weight, reduction)
+    arguments.int64(op, "ignore_index", ignore_index)
     given = self._geometry
     each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
     for arg, x, sizes in (("grad_output", grad_output, each), ("total_weight", total_weight, ())):

@@ -229,6 +229,11 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.must("linear", "weight", "be a matrix", weight, kind=errors.ShapeError)
     if not given.ndim:
         raise errors.must("linear", "input", "have a dimension of features", input, kind=errors.ShapeError)
+    if given.sizes[-1] != weight._geometry.sizes[1]:
+        raise errors.must("linear", "weight", f"have {given.sizes[-1]} columns, as input has features", weight, kind=errors.ShapeError)
+    for arg, x in (("weight", weight), ("bias", bias)):
+        if x is not None and x._geometry.dtype is not given.dtype:
+            raise errors.must("linear", arg, f"have input's dtype {given.dtype.short}", x, kind=errors.DtypeError)
     rows = input
     if given.ndim != 2:  # counted without the features, of which there may be none
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))

@@ -88,6 +88,7 @@ def _make_entry(
 ) -> _Entry:
     given = self._geometry
     dims = _dims(op, given.ndim, dim)
+    keepdim = arguments.boolean(op, "keepdim", keepdim)
     if op in _NO_IDENTITY and given.numel == 0:
         _check_not_empty(op, given.sizes, dims, dim)
     compute, result = _DTYPES[op](op, given.dtype, _wanted(op, wanted, out))

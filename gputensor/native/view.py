@@ -218,7 +218,9 @@ def mT(key_set: int, self: Tensor) -> Tensor:  # noqa: N802
 
 
 def swapaxes(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
-    return calls.transpose_int(self, axis0, axis1)  # type: ignore[no-any-return]
+    ndim = self._geometry.ndim
+    first, second = arguments.dim("swapaxes", axis0, ndim, "axis0"), arguments.dim("swapaxes", axis1, ndim, "axis1")
+    return calls.transpose_int(self, first, second)  # type: ignore[no-any-return]
 
 
 def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor:

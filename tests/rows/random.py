@@ -48,7 +48,7 @@ def _uniform_(self: np.ndarray, from_: float = 0, to: float = 1) -> np.ndarray:
     return (step + drawn.dtype.type(from_)).astype(drawn.dtype)
 
 
-_INTEGER = "rand: 'dtype' must be floating or complex"
+_INTEGER = "rand(_like)?: 'dtype' must be floating or complex"
 
 ROWS = [
     Row(

@@ -111,7 +111,7 @@ def unfit(op: str, arg: str, types: list[Any], got: Any) -> GpuTensorError:
 
 
 def _in_words(form: Any) -> str:
-    one, many = _WORDS.get(form.base, (form.base, form.base))
+    one, many = _WORDS.get(form.base) or (str(form.base), str(form.base))
     if not form.is_list:
         return one
     return f"a list of {many}" if form.has_tensor else f"a tuple of {many}"

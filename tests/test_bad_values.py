@@ -1,0 +1,115 @@
+"""Bad values for every argument of every public function: taken, or refused in a sentence of the house.
+
+Never another exception, never one that shows what it was made from, never with an operand changed.
+A part of all calls is made; GPUTENSOR_BAD_VALUES=all makes every one (a minute).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import dtype as dtypes
+
+from .harness import bad_values, cases
+from .harness.bad_values import VALUES
+from .harness.cases import CALLABLE, OPS, OPS_OF, Case
+from .rows import Row
+
+# Of so many calls one is made; which one goes through all values in turn.
+STRIDE = {"cpu": 5, "meta": 11, "cuda:0": 17}
+if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
+    STRIDE = dict.fromkeys(STRIDE, 1)
+
+
+def _good(row: Row) -> list[Case]:
+    """A call of each form that the row's samples have: how many arguments, and which by keyword."""
+    of = cases.dtypes_of(row)
+    chosen = dtypes.float32 if dtypes.float32 in of else of[0]
+    found: dict[Any, Case] = {}
+    for sample in row.samples:
+        case = Case(row, sample, chosen)
+        if case.expected() is not None:
+            found.setdefault((len(sample.args), tuple(sample.kwargs)), case)
+    return sorted(found.values(), key=lambda case: -len(case.sample.args))[:3]
+
+
+def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
+    """(name, callable, where `self` is among the arguments of a method)."""
+    for base in dict.fromkeys(op.base for op in OPS_OF[row.name]):
+        ops = [op for op in OPS if op.base == base and op.is_public]
+        if any("function" in op.variants for op in ops):
+            yield f"gt.{base}", getattr(gt, base), None
+        method = next((op for op in ops if "method" in op.variants), None)
+        if method is not None:
+            yield f"x.{base}", getattr(gt.Tensor, base), [a.name for a in method.arguments].index("self")
+    for op in OPS_OF[row.name]:
+        yield f"gt.ops.aten.{op.name}", cases.operator_of(op), None
+
+
+def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
+    """(form, argument, name of the value, call) with one argument exchanged in each."""
+    for form, function, place in _forms(case.row):
+        known = bad_values.parameters(function)
+        given = len(case.sample.args)
+        spread = any(name.startswith("*") for name in known)
+        arguments = [f"#{n}" for n in range(0 if place is None else 1, given)]
+        arguments += [n for n in known[0 if spread else given :] if not n.startswith("*") and n != "self"]
+        for argument in arguments:
+            for name, make in VALUES.items():
+
+                def call(argument: str = argument, make: Any = make, function: Any = function, place: Any = place) -> Any:
+                    made = case.build(device)
+                    args, kwargs = list(made.args), dict(made.kwargs)
+                    if place is not None:
+                        args.insert(0, args.pop(place))
+                    if argument.startswith("#"):
+                        args[int(argument[1:])] = make()
+                    else:
+                        kwargs[argument] = make()
+                    return made, lambda: function(*args, **kwargs)
+
+                yield form, argument, name, call
+
+
+@pytest.mark.parametrize("device", STRIDE)
+@pytest.mark.parametrize("family", sorted({op.family for op in OPS}))
+def test_operators(family: str, device: str) -> None:
+    if device != "cpu" and device != "meta" and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    faults, made = [], 0
+    calls = (
+        (case, *spoiled) for row in CALLABLE if OPS_OF[row.name][0].family == family
+        for case in _good(row) for spoiled in _spoiled(case, device)
+    )  # fmt: skip
+    for number, (case, form, argument, value, call) in enumerate(calls):
+        if number % STRIDE[device]:
+            continue
+        built, run = call()
+        outcome, fault = bad_values.try_one(run, [b.tensor for b in built.built], built.built)
+        made += 1
+        if fault is not None:
+            faults.append(f"{form} of {case} with {value} for {argument}: {fault}")
+    assert not faults, f"{len(faults)} of {made}\n" + "\n".join(faults[:20])
+
+
+def test_a_fault_is_found() -> None:
+    def raises(error: Exception) -> Any:
+        raise error
+
+    def chained() -> None:
+        try:
+            {}[1]
+        except KeyError:
+            raise gt.GpuTensorError("late")  # noqa: B904 - that is the fault
+
+    x = gt.ones(2)
+    assert "raw KeyError" in str(bad_values.try_one(lambda: raises(KeyError(1)), [x]))
+    assert "shows what it was made from" in str(bad_values.try_one(chained, [x]))
+    assert "changed" in str(bad_values.try_one(lambda: (x.add_(1), raises(gt.GpuTensorError("no"))), [x]))
+    assert bad_values.try_one(lambda: raises(gt.GpuTensorError("no")), [x]) == ("refused", None)
+    assert len(VALUES) >= 51
