@@ -11,8 +11,9 @@ from . import errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
-# As many as NumPy's arrays may have.
+# As much as NumPy's arrays may have.
 MOST_DIMS = 64
+_MOST_BYTES = (1 << 63) - 1
 
 
 class Size(tuple[int, ...]):
@@ -123,10 +124,6 @@ def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
         _interned.clear()
         _contiguous.clear()
     return _interned.setdefault((sizes, strides, element), Geometry(sizes, strides, element))
-
-
-MOST_DIMS = 64
-_MOST_BYTES = (1 << 63) - 1
 
 
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
