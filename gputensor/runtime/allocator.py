@@ -1,54 +1,51 @@
-"""Caching free lists for one device: per stream, in steps of 512 bytes, over a slower backend.
+"""A caching allocator for one device: PyTorch's, with its names for what can be asked of it.
 
-A block that a tensor drops goes to the free list of the stream it was allocated on, at once and
-without a driver call: whoever takes it next on that stream queues behind the work that used it.
-`record_stream` covers the other case, a block used on a second stream: when dropped it waits for
-an event on each such stream, polled by later allocations. A request takes a block of its own size
-or one at most a quarter larger, else asks the backend, which splits and merges (CuPy's pool).
+A block that a tensor drops is free for its own stream at once and without a driver call: whoever
+takes it next there queues behind the work that used it. `record_stream` covers the other case, a
+block used on a second stream: when dropped it waits for an event on each such stream, polled by
+later allocations. segments.py splits and merges what the backend gives.
 
-Dropping is one `deque.append`, the only thing that is safe to do in a finaliser (it can run
-inside any of the functions below); the next call that takes the lock does the bookkeeping.
+Note [Finalisers and signals]
+Dropping is one `deque.append`, the only thing that is safe in a finaliser; the next call that takes
+the lock does the bookkeeping. A finaliser or a signal's handler can run at any call inside the
+functions below and may allocate, drop, or raise KeyboardInterrupt. So
+- the lock is only taken by `with`, which cannot be interrupted between taking it and the block;
+- it is reentrant, and no collection and no wait for a device happens under it;
+- what moves a block from one owner to the next has no call but the last, since CPython looks for
+  signals only after calls and at jumps back;
+- pools are changed under `_is_changing`: who finds it set has interrupted the change, and leaves
+  them alone (an allocation gets a segment to itself). A change that did not come to its end leaves
+  `_is_torn` behind, and the next one makes the pools anew.
 
 Note [Allocator backend]
 A backend has
   malloc(size, stream) -> (ptr, handle)   raises MemoryError where there is none
-  free(ptr, handle, stream)               the block was allocated on `stream`; work queued on it
-                                          before this call may still use the block
-  record(stream) -> event                 `event.query()`: all work queued so far is done
-  release()                               give back to the system what the backend itself keeps
+  free(ptr, handle, stream)               work queued on `stream` before this call may still use it
+  mark(stream) -> entry                   the stream, or what stands for the work that it has now
+  record(entry) -> event | None           `event.query()`: the work of an entry is done; None where
+                                          its stream cannot be asked any more
   synchronize()                           wait for all work of the device
+  release()                               let others in this process give back what they cache
   mem_get_info() -> (free, total)
-where a stream is any object with `.ptr`.
+where a stream is any object with `.key`, which is equal for equal streams of one device, `.ptr`.
 """
 
 from __future__ import annotations
 
 import gc
 import threading
-from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from gputensor.core import errors
 
-STEP = 512
+from .segments import BINNED, PENDING, POOLED, STEP, USED, Block, Pools, segment_size
 
 _new = object.__new__
-
-
-class Block:
-    """One piece of device memory; `home` is its free list, `used_on` are the recorded streams."""
-
-    __slots__ = ("give_back", "handle", "home", "ptr", "size", "stream", "used_on")
-
-    def __init__(self, ptr: int, size: int, handle: Any, stream: Any, give_back: Any) -> None:
-        self.ptr = ptr
-        self.size = size
-        self.handle = handle
-        self.stream = stream
-        self.home: list[Block] = []
-        self.give_back = give_back
-        self.used_on: dict[int, Any] | None = None
+_STATES = {
+    USED: "active_allocated", PENDING: "active_pending_free", BINNED: "inactive", POOLED: "inactive",
+}  # fmt: skip
 
 
 class Memory:
@@ -63,9 +60,24 @@ class Memory:
         self.block = block
 
     def __del__(self) -> None:
-        block = self.block
+        try:
+            block = self.block
+        except AttributeError:  # interrupted while it was made
+            return
         if block is not None:
             block.give_back(block)
+
+
+class _Unasked:
+    """Stands for an event of a stream that is gone: passed once the device has been waited for."""
+
+    __slots__ = ("passed",)
+
+    def __init__(self) -> None:
+        self.passed = False
+
+    def query(self) -> bool:
+        return self.passed
 
 
 class Allocator:
@@ -77,13 +89,14 @@ class Allocator:
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
         self.is_closed = False  # in a forked child there is no device to give anything back to
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        self._waiting: deque[tuple[Block, list[Any]]] = deque()
-        self._free: dict[tuple[int, int], list[Block]] = {}
-        self._sizes: dict[int, list[int]] = {}
-        self._blocks: dict[int, Block] = {}
-        self._give_back = self._returned.append if keeps_blocks else self._give_back_now
+        # By stream: blocks with the events that they still wait for, the first one on that stream.
+        self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
+        self._pools: dict[Any, Pools] = {}
+        self._alone: dict[Block, None] = {}  # what is in no pools
+        self._give_back = self._returned.append if keeps_blocks else self._free_now
         self._in_use_bytes = self._peak_bytes = self._allocations = self._returns = 0
         self._held_bytes = self._peak_held_bytes = 0
         self._device_allocations = self._device_frees = self._retries = self._failures = 0
@@ -96,36 +109,62 @@ class Allocator:
             if nbytes < 0:
                 raise errors.must("allocate", "nbytes", "not be negative", nbytes)
             return Memory(0, 0, self.device_index, None)
-        size = nbytes + STEP - 1 & -STEP
-        with self._lock:
-            if self._returned or self._waiting:
-                self._take_back()
-            blocks = self._free.get((stream.ptr, size))
-            block = blocks.pop() if blocks else self._miss(size, nbytes, stream)
-            self._allocations += 1
-            in_use = self._in_use_bytes = self._in_use_bytes + block.size
-            if in_use > self._peak_bytes:
-                self._peak_bytes = in_use
         memory = _new(Memory)
-        memory.ptr, memory.nbytes, memory.device_index = block.ptr, nbytes, self.device_index
-        memory.block = block
-        return memory
+        memory.block = None
+        size = nbytes + STEP - 1 & -STEP
+        rung = 0
+        while True:
+            with self._lock:
+                if self._returned or self._waiting:
+                    self._take_back()
+                try:
+                    blocks = self._pools[stream.key].bins[size]
+                except KeyError:
+                    blocks = None
+                if not blocks:
+                    blocks = self._miss(size, nbytes, stream)
+                if blocks:
+                    # No call until the counters are right: Note [Finalisers and signals]
+                    block = blocks[-1]
+                    del blocks[-1]
+                    block.state = USED
+                    memory.block = block
+                    memory.ptr = block.ptr
+                    memory.nbytes = nbytes
+                    memory.device_index = self.device_index
+                    self._allocations += 1
+                    in_use = self._in_use_bytes = self._in_use_bytes + block.size
+                    if in_use > self._peak_bytes:
+                        self._peak_bytes = in_use
+                    return memory
+            if blocks is None:  # else an interruption took the block that was found
+                rung = self._climb(rung, size)
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
         """Keep the block from reuse until the work that `stream` has when it is dropped is done."""
         block = memory.block
-        if block is None or stream.ptr == block.stream.ptr:
+        if block is None or stream.key == block.stream.key and block.size:
             return
         if block.used_on is None:
             block.used_on = {}
-        block.used_on[stream.ptr] = stream
+        block.used_on[stream.key] = self.backend.mark(stream)
+
+    def borrow(
+        self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]
+    ) -> Memory:
+        """Memory of another library; `give_back` is called once it is dropped and not worked on.
+
+        That is at once where nothing is queued, else in a later call of this allocator.
+        """
+        block = Block(ptr, 0, stream, self._give_up, give_back)
+        block.used_on = {stream.key: self.backend.mark(stream)}
+        block.state = USED
+        return Memory(ptr, nbytes, self.device_index, block)
 
     def empty_cache(self) -> None:
-        """Give every block that no tensor uses back to the system."""
-        with self._lock:
-            self._take_back()
-            self._release_free_blocks()
-            self.backend.release()
+        """Give every segment that no tensor uses back to the system, once the device is idle."""
+        self._wait()
+        self._release()
 
     def set_limit(self, nbytes: int | None) -> None:
         """At most this many bytes are held from now on; None lifts the limit."""
@@ -140,7 +179,7 @@ class Allocator:
 
     @property
     def reserved(self) -> int:
-        """Bytes held: in tensors, in free lists and waiting for events."""
+        """Bytes held: in tensors, in free blocks and waiting for events."""
         with self._lock:
             self._take_back()
             return self._held_bytes
@@ -156,6 +195,7 @@ class Allocator:
                 "allocation.all.allocated": self._allocations,
                 "reserved_bytes.all.current": self._held_bytes,
                 "reserved_bytes.all.peak": self._peak_held_bytes,
+                "segment.all.current": self._device_allocations - self._device_frees,
                 "num_device_alloc": self._device_allocations,
                 "num_device_free": self._device_frees,
                 "num_alloc_retries": self._retries,
@@ -169,126 +209,262 @@ class Allocator:
             self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Every block held, by address."""
+        """Every block held, by address, and the segment that it is a piece of."""
         with self._lock:
             self._take_back()
-            # PyTorch's words for the states.
-            states = {id(block): "inactive" for blocks in self._free.values() for block in blocks}
-            states |= {id(block): "active_pending_free" for block, _ in self._waiting}
+            firsts = [*self._alone]
+            for pools in self._pools.values():
+                firsts += pools.segments
             return [
                 {
                     "device": self.device_index,
-                    "address": ptr,
+                    "address": block.ptr,
                     "size": block.size,
                     "stream": block.stream.ptr,
-                    "state": states.get(id(block), "active_allocated"),
+                    "segment": first.ptr,
+                    "state": _STATES[block.state],
                 }
-                for ptr, block in sorted(self._blocks.items())
+                for first in sorted(firsts, key=lambda block: block.ptr)
+                for block in first.walk()
             ]
 
     # --- taking back ----------------------------------------------------------------------------
 
-    def _give_back_now(self, block: Block) -> None:
-        """Free at once (blocks are not kept), unless this finaliser interrupted the allocator."""
-        self._returned.append(block)
-        if self.is_closed:
-            return
-        if self._lock.acquire(blocking=False):
-            try:
-                self._take_back()
-            finally:
-                self._lock.release()
+    def _free_now(self, block: Block) -> None:
+        """What a finaliser does where blocks are not kept: no lock, the counters follow later."""
+        try:
+            if not block.used_on and not self.is_closed:
+                self.backend.free(block.ptr, block.handle, block.stream)
+        finally:
+            self._returned.append(block)
+
+    def _give_up(self, block: Block) -> None:
+        """What a finaliser does with borrowed memory, without the lock."""
+        assert block.used_on is not None
+        try:
+            if self.is_closed:
+                return
+            events = [self.backend.record(entry) for entry in block.used_on.values()]
+            is_done = all(event is not None and event.query() for event in events)
+        except errors.GpuTensorError:  # of the device; whoever asks it next hears of it
+            is_done = False
+        if is_done:
+            block.handle()
+        else:
+            self._returned.append(block)
 
     def _take_back(self) -> None:
         """Do the bookkeeping of dropped blocks and poll the events of those that waited."""
-        returned = self._returned
+        if self._is_changing:
+            return
+        returned, keeps_blocks = self._returned, self.keeps_blocks
         while returned:
-            block = returned.popleft()
+            block = returned[0]
+            if block.used_on:
+                self._await(block)
+                continue
+            del returned[0]
             self._in_use_bytes -= block.size
             self._returns += 1
-            if block.used_on is None and self.keeps_blocks:
+            if keeps_blocks:
+                block.state = BINNED
                 block.home.append(block)
-            elif block.used_on is None:
-                self._free_block(block)
             else:
-                events = [self.backend.record(stream) for stream in block.used_on.values()]
-                self._waiting.append((block, events))
+                del self._alone[block]
+                self._held_bytes -= block.size
+                self._device_frees += 1
         if self._waiting:
             self._poll()
 
+    def _await(self, block: Block) -> None:
+        """Let the first dropped block wait for what was recorded of other streams."""
+        self._is_changing = True
+        try:
+            assert block.used_on is not None
+            events = []
+            for key, entry in block.used_on.items():
+                event = self.backend.record(entry)
+                events.append((key, event) if event is not None else (None, _Unasked()))
+            queue, left = self._waiting.setdefault(events[0][0], deque()), tuple(events)
+            del self._returned[0]
+            self._in_use_bytes -= block.size
+            self._returns += block.size > 0
+            block.state, block.used_on = PENDING, None
+            queue.append((block, left))
+        finally:
+            self._is_changing = False
+
     def _poll(self) -> None:
-        waiting = self._waiting
-        for _ in range(len(waiting)):
-            block, events = waiting.popleft()
-            if not all(event.query() for event in events):
-                waiting.append((block, events))
-                continue
-            block.used_on = None
-            if self.keeps_blocks:
-                block.home.append(block)
-            else:
-                self._free_block(block)
+        """Free the blocks whose events have passed. Events of one stream pass in order."""
+        self._is_changing = True
+        try:
+            for key, queue in [*self._waiting.items()]:
+                while queue:
+                    block, events = queue[0]
+                    passed = 0
+                    while passed < len(events) and events[passed][1].query():
+                        passed += 1
+                    if not passed:
+                        break
+                    left = events[passed:]
+                    if left:
+                        following = self._waiting.setdefault(left[0][0], deque())
+                        del queue[0]
+                        following.append((block, left))
+                    elif not block.size:  # borrowed
+                        del queue[0]
+                        block.handle()
+                    elif self.keeps_blocks:
+                        del queue[0]
+                        block.state = BINNED
+                        block.home.append(block)
+                    else:
+                        del queue[0]
+                        del self._alone[block]
+                        self._held_bytes -= block.size
+                        self._device_frees += 1
+                        self.backend.free(block.ptr, block.handle, block.stream)
+                if not queue:
+                    del self._waiting[key]
+        finally:
+            self._is_changing = False
 
     # --- the slow path --------------------------------------------------------------------------
 
-    def _miss(self, size: int, nbytes: int, stream: Any) -> Block:
-        """A slightly larger free block, else a new one; climbs the ladder when memory runs out."""
-        sizes = self._sizes.get(stream.ptr, ())
-        at = bisect_left(sizes, size)
-        while at < len(sizes) and sizes[at] <= size + (size >> 2):
-            blocks = self._free[(stream.ptr, sizes[at])]
-            if blocks:
-                return blocks.pop()
-            at += 1
-        for rung in (None, self._release_free_blocks, self._wait_for_all):
-            if rung is not None:
-                self._retries += 1
-                rung()
-                self.backend.release()
-            block = self._new_block(size, nbytes, stream)
-            if block is not None:
-                return block
-        self._failures += 1
-        raise errors.out_of_memory(f"cuda:{self.device_index}", size, self._figures())
+    def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
+        """A list that ends in a free block for the request; None where memory has run out."""
+        if self._is_changing or not self.keeps_blocks:
+            # A block that is never reused has its exact size, so that an overrun is seen.
+            block = self._segment(size if self.keeps_blocks else nbytes, size, stream, self._alone)
+            if block is None:
+                return None
+            block.home = [block]
+            return block.home
+        self._is_changing = True
+        try:
+            self._mend()
+            self._is_torn = True
+            pools = self._pools_of(stream)
+            pools.gather()
+            block = pools.take(size)
+            if block is None:
+                whole = segment_size(size)
+                where, pool = pools.segments, pools.pool(size)
+                block = self._segment(whole, whole, stream, where, pool)
+                if block is None and size < whole:
+                    block = self._segment(size, size, stream, where, pool)
+                if block is not None:
+                    pools.split(block, size)
+            blocks = None if block is None else pools.serve(block, size)
+            self._is_torn = False
+            return blocks
+        finally:
+            self._is_changing = False
 
-    def _new_block(self, size: int, nbytes: int, stream: Any) -> Block | None:
+    def _mend(self) -> None:
+        """Before a change: what an interruption has left of earlier ones."""
+        if self._is_torn:
+            for pools in self._pools.values():
+                pools.rebuild()
+        for block in [*self._alone] if self.keeps_blocks else ():
+            if block.state == BINNED:
+                block.home.clear()
+                pools = self._pools_of(block.stream)
+                block.pool, block.home = pools.pool(block.size), pools.odd
+                del self._alone[block]
+                pools.segments[block] = None
+                pools.odd.append(block)
+
+    def _pools_of(self, stream: Any) -> Pools:
+        pools = self._pools.get(stream.key)
+        if pools is None:
+            pools = self._pools[stream.key] = Pools(stream)
+        return pools
+
+    def _segment(
+        self, ask: int, size: int, stream: Any, where: dict[Block, None], pool: Any = None
+    ) -> Block | None:
+        """A new block of `size` bytes from the backend, noted in `where`; None if there is none."""
         if self.limit is not None and self._held_bytes + size > self.limit:
             return None
         try:
-            # a block that is never reused has its exact size, so that an overrun is seen
-            ptr, handle = self.backend.malloc(size if self.keeps_blocks else nbytes, stream)
+            ptr, handle = self.backend.malloc(ask, stream)
         except MemoryError:
             return None
+        block = Block(ptr, size, stream, self._give_back, handle)
+        block.pool = pool
+        where[block] = None
         self._device_allocations += 1
-        self._held_bytes += size
-        self._peak_held_bytes = max(self._peak_held_bytes, self._held_bytes)
-        block = self._blocks[ptr] = Block(ptr, size, handle, stream, self._give_back)
-        if self.keeps_blocks:
-            key = (stream.ptr, size)
-            if key not in self._free:
-                self._free[key] = []
-                insort(self._sizes.setdefault(stream.ptr, []), size)
-            block.home = self._free[key]
+        held = self._held_bytes = self._held_bytes + size
+        if held > self._peak_held_bytes:
+            self._peak_held_bytes = held
         return block
 
-    def _release_free_blocks(self) -> None:
-        for blocks in self._free.values():
-            while blocks:
-                self._free_block(blocks.pop())
+    def _climb(self, rung: int, size: int) -> int:
+        """What may free memory, without the lock; the next rung. Raises: OutOfMemoryError at last."""
+        ladder = (self._release, self._collect, self.backend.release)
+        if rung == len(ladder):
+            with self._lock:
+                self._failures += 1
+            raise errors.out_of_memory(f"cuda:{self.device_index}", size, self._figures())
+        self._retries += 1
+        ladder[rung]()
+        return rung + 1
 
-    def _wait_for_all(self) -> None:
-        """The last rung: collect garbage cycles and let pending work finish, then release again."""
+    def _collect(self) -> None:
+        """Tensors in cycles, and blocks that other streams still work on."""
         gc.collect()
-        self.backend.synchronize()
-        self._take_back()
-        self._release_free_blocks()
+        self._wait()
+        self._release()
 
-    def _free_block(self, block: Block) -> None:
-        del self._blocks[block.ptr]
-        self._device_frees += 1
+    def _wait(self) -> None:
+        """Wait for the device; every event that was recorded before has passed then."""
+        with self._lock:
+            self._take_back()
+            unasked = [
+                event for queue in self._waiting.values() for _, events in queue
+                for key, event in events if key is None
+            ]  # fmt: skip
+        self.backend.synchronize()
+        for event in unasked:
+            event.passed = True
+        with self._lock:
+            self._take_back()
+
+    def _release(self) -> None:
+        """Give the segments of which no byte is in use back to the backend."""
+        dropped: list[Block] = []
+        with self._lock:
+            self._take_back()
+            if not self._is_changing:
+                self._take_out_free(dropped)
+        for block in dropped:
+            handle, block.handle = block.handle, None
+            self.backend.free(block.ptr, handle, block.stream)
+
+    def _take_out_free(self, dropped: list[Block]) -> None:
+        self._is_changing = True
+        try:
+            self._mend()
+            self._is_torn = True
+            for block in () if self.keeps_blocks else [*self._alone]:
+                if block.state == BINNED:  # an interruption came before anyone had it
+                    block.home.clear()
+                    self._note_free(self._alone, block, dropped)
+            for key, pools in [*self._pools.items()]:
+                for block in pools.whole():
+                    self._note_free(pools.segments, block, dropped)
+                if not pools.segments:
+                    del self._pools[key]  # and with it the last hold on the stream
+            self._is_torn = False
+        finally:
+            self._is_changing = False
+
+    def _note_free(self, where: dict[Block, None], block: Block, dropped: list[Block]) -> None:
+        del where[block]
         self._held_bytes -= block.size
-        handle, block.handle = block.handle, None
-        self.backend.free(block.ptr, handle, block.stream)
+        self._device_frees += 1
+        dropped.append(block)
 
     def _figures(self) -> dict[str, int]:
         free, total = self.backend.mem_get_info()

@@ -2,19 +2,24 @@
 
 CuPy is the only truth for the current device and the current stream, so that `with stream:` of
 CuPy and of gputensor mean the same. Every entry takes a device index, switches where that is not
-the current device, and switches back. Memory comes from our free lists (allocator.py) over one
-`cupy.cuda.MemoryPool` per device; kernels are compiled by NVRTC with our own options, since CuPy
-appends `-ftz=true`, and launched with one by-value struct through `cupy.cuda.driver.launchKernel`
-(102 ns where `RawKernel.__call__` costs microseconds). A launch asks the driver nothing else.
+the current device, and switches back. Memory is cached by allocator.py, which asks the driver for
+segments; kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`, and
+launched with one by-value struct through `cupy.cuda.driver.launchKernel` (102 ns where
+`RawKernel.__call__` costs microseconds). A launch asks the driver nothing else.
+
+Note [Failures of a device]
+What a kernel did wrong is reported by whichever call comes next, as an error of CuPy. Each entry
+makes it a KernelError; after an error that ends the context, every later one names the first.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cupy
@@ -40,10 +45,19 @@ _ONE = (0,)  # where the one parameter of our own kernels lies
 _DEFAULT_SHARED = 48 * 1024
 _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
 
+# Errors after which a context is of no use, by their numbers in cudaError and CUresult.
+_ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
+_OUT_OF_MEMORY, _BAD_HANDLE, _NOT_READY, _HAS_PEER = 2, 400, 600, 704
+_PER_THREAD = 2  # the handle that stands for another stream in each thread
+_STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
+
 _lock = threading.Lock()
 _local = threading.local()
 _allocators: list[Allocator] = []
 _streams: dict[int, tuple[Any, Stream]] = {}  # by device: the CuPy stream seen last, and ours for it
+_stream_pools: dict[tuple[int, int], tuple[list[Any], Any]] = {}  # CuPy's, and a counter
+_thread_keys = itertools.count(-1, -1)
+_peers: set[tuple[int, int]] = set()
 _modules: dict[tuple[bytes, int], Any] = {}
 _archs: dict[int, str] = {}
 
@@ -92,6 +106,48 @@ class _On:
             _set_device(self._previous)
 
 
+# --- failures -----------------------------------------------------------------------------------
+
+_CudaError = (_runtime.CUDARuntimeError, _driver.CUDADriverError)
+_first_failure: str | None = None
+
+
+def first_failure() -> str | None:
+    """The error that ended a device's context; None while all are of use."""
+    return _first_failure
+
+
+def _failed(device_index: int, what: str, error: Any) -> Exception:
+    """Our error for one of CuPy's, or for a status: Note [Failures of a device]."""
+    if isinstance(error, int):
+        error = _runtime.CUDARuntimeError(error)
+    return errors.kernel_failed(f"cuda:{device_index}", _told(what, error))
+
+
+def _told(what: str, error: Exception) -> str:
+    global _first_failure
+    if getattr(error, "status", 0) not in _ENDS_CONTEXT:
+        return f"{what} failed: {error}"
+    if _first_failure is None:
+        _first_failure = str(error)
+        return f"a kernel or copy before this point failed: {error} (seen by {what})"
+    return f"{what} failed, as all does after the first failure of this process: {_first_failure}"
+
+
+def _reporting(device_index: int, what: str, call: Any, *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except _CudaError as error:
+        raise _failed(device_index, what, error) from error
+
+
+def _is_done(device_index: int, what: str, status: int) -> bool:
+    """What a query returned; CuPy's own `done` takes a failure for work that goes on."""
+    if status in (0, _NOT_READY):
+        return status == 0
+    raise _failed(device_index, what, status)
+
+
 # --- devices ------------------------------------------------------------------------------------
 
 
@@ -136,7 +192,7 @@ def capability(index: int) -> tuple[int, int]:
 
 def mem_get_info(index: int) -> tuple[int, int]:
     with _On(_checked("mem_get_info", index)):
-        free, total = _runtime.memGetInfo()
+        free, total = _reporting(index, "mem_get_info", _runtime.memGetInfo)
     return free, total
 
 
@@ -150,40 +206,53 @@ def can_access_peer(device_index: int, peer_index: int) -> bool:
 
 
 class _Backend:
-    """One CuPy pool (Note [Allocator backend]).
+    """The driver's memory (Note [Allocator backend]).
 
-    CuPy's pool keeps an arena per stream, and a chunk goes back to the arena of the stream that
-    was current when it was allocated. So each block is allocated with its own stream current, and
-    giving it back early is safe in the same way as in our own free lists.
+    A handle frees its memory when it is dropped, after all work of the device. CuPy's pool is not
+    asked: it collects garbage twice before it reports that memory has run out.
     """
 
     def __init__(self, device_index: int) -> None:
         self._device_index = device_index
-        self._pool = cupy.cuda.MemoryPool()
 
     def malloc(self, size: int, stream: Stream) -> tuple[int, Any]:
         with _On(self._device_index):
-            previous = _cupy_stream(self._device_index)
-            stream.cupy.use()
             try:
-                memory = self._pool.malloc(size)  # raises a MemoryError of CuPy
-            finally:
-                previous.use()
-        return memory.ptr, memory
+                handle = cupy.cuda.Memory(size)
+            except _CudaError as error:
+                if error.status == _OUT_OF_MEMORY:
+                    raise MemoryError from error
+                raise _failed(self._device_index, "an allocation", error) from error
+        return handle.ptr, handle
 
     def free(self, ptr: int, handle: Any, stream: Stream) -> None:
-        """CuPy takes the chunk back when the caller drops the handle."""
+        """The caller drops the handle."""
 
-    def record(self, stream: Stream) -> Event:
-        return stream.record_event()
+    def mark(self, stream: Stream) -> Stream | Event:
+        """A stream that nobody keeps alive for us may be gone later; its work of now counts."""
+        return stream.record_event() if stream.is_borrowed else stream
+
+    def record(self, entry: Stream | Event) -> Event | None:
+        if isinstance(entry, Event):
+            return entry
+        if entry.ptr == _PER_THREAD and entry is not _per_thread_stream(entry.device_index):
+            return None  # here its handle means the stream of this thread
+        event = Event()
+        try:
+            event.record_or_fail(entry)
+        except _CudaError as error:
+            if error.status == _BAD_HANDLE:
+                return None
+            raise _failed(self._device_index, "recording an event", error) from error
+        return event
 
     def release(self) -> None:
+        """What arrays of CuPy have left behind in its default pool."""
         with _On(self._device_index):
-            self._pool.free_all_blocks()
+            cupy.get_default_memory_pool().free_all_blocks()
 
     def synchronize(self) -> None:
-        with _On(self._device_index):
-            _runtime.deviceSynchronize()
+        synchronize(self._device_index)
 
     def mem_get_info(self) -> tuple[int, int]:
         return mem_get_info(self._device_index)
@@ -231,38 +300,52 @@ def set_memory_limit(index: int, nbytes: int | None) -> None:
 
 
 def record_stream(memory: Memory, stream: Stream) -> None:
-    """Say that work on `stream` uses memory that was allocated for another one.
+    """Say that work on `stream` uses memory that was allocated for another one."""
+    _allocators[memory.device_index].record_stream(memory, stream)
 
-    Memory of another library has no block of ours; its library reuses it.
+
+def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], None]) -> Memory:
+    """Memory of another library, for work on the current stream.
+
+    give_back: called when it is dropped and what our streams have queued by then is done.
     """
-    if memory.block is not None:
-        _allocators[memory.device_index].record_stream(memory, stream)
+    allocator = _allocators[_checked("borrow", device_index)]
+    return allocator.borrow(ptr, nbytes, current_stream(device_index), give_back)
 
 
 # --- streams and events -------------------------------------------------------------------------
 
 
 class Stream:
-    """A CuPy stream together with its device; does not synchronise with the default stream."""
+    """A CuPy stream together with its device; does not synchronise with the default stream.
 
-    __slots__ = ("__weakref__", "cupy", "device_index", "priority", "ptr")
+    One that is made here is one of 32 that a device has for each priority, in turn, as in PyTorch:
+    what is cached for them is found again. key: what tells it from others of its device.
+    is_borrowed: it is known by its handle, and nothing here keeps it from being destroyed.
+    """
 
-    def __init__(self, device_index: int, priority: int = 0, *, of: Any = None) -> None:
+    __slots__ = ("__weakref__", "cupy", "device_index", "is_borrowed", "key", "priority", "ptr")
+
+    def __init__(
+        self, device_index: int, priority: int = 0, *, of: Any = None, is_borrowed: bool = False
+    ) -> None:
         if of is None:
-            with _On(_checked("Stream", device_index)):
-                of = cupy.cuda.Stream(non_blocking=True, priority=priority or None)
+            of = _pooled(_checked("Stream", device_index), priority)
         self.cupy = of
+        self.key: int = of.ptr
         self.ptr: int = of.ptr
         self.device_index = device_index
         self.priority = priority
+        self.is_borrowed = is_borrowed
 
     def synchronize(self) -> None:
         with _On(self.device_index):
-            _reporting(self.device_index, self.cupy.synchronize)
+            _reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
+        """Whether all its work is done; raises what the device did wrong."""
         with _On(self.device_index):
-            return bool(self.cupy.done)
+            return _is_done(self.device_index, "asking a stream", _runtime.streamQuery(self.ptr))
 
     def wait_event(self, event: Event) -> None:
         event.wait(self)
@@ -280,6 +363,17 @@ class Stream:
         return f"<Stream {self.ptr:#x} of cuda:{self.device_index}>"
 
 
+def _pooled(device_index: int, priority: int) -> Any:
+    priority = max(-5, min(priority, 0))  # the driver's range is within this one
+    with _lock:
+        streams, turn = _stream_pools.setdefault((device_index, priority), ([], itertools.count()))
+        at = next(turn) % _STREAMS_IN_POOL
+        if at == len(streams):
+            with _On(device_index):
+                streams.append(cupy.cuda.Stream(non_blocking=True, priority=priority or None))
+        return streams[at]
+
+
 class Event:
     """A point in a stream's work; CuPy's event is made when first recorded, on that device."""
 
@@ -292,6 +386,13 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream(_get_device())
+        try:
+            self.record_or_fail(stream)
+        except _CudaError as error:
+            raise _failed(stream.device_index, "recording an event", error) from error
+
+    def record_or_fail(self, stream: Stream) -> None:
+        """The same, with CuPy's errors."""
         with _On(stream.device_index):
             if self._device_index != stream.device_index:
                 self.cupy = cupy.cuda.Event(disable_timing=not self.enable_timing)
@@ -303,14 +404,18 @@ class Event:
         if self.cupy is not None:
             stream = stream or current_stream(_get_device())
             with _On(stream.device_index):
-                stream.cupy.wait_event(self.cupy)
+                wait, index = stream.cupy.wait_event, stream.device_index
+                _reporting(index, "waiting for an event", wait, self.cupy)
 
     def query(self) -> bool:
-        return self.cupy is None or bool(self.cupy.done)
+        """Whether the work before it is done; raises what the device did wrong."""
+        if self.cupy is None:
+            return True
+        return _is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def synchronize(self) -> None:
         if self.cupy is not None:
-            _reporting(self._device_index, self.cupy.synchronize)
+            _reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds between two points."""
@@ -320,15 +425,6 @@ class Event:
                 rule = "be events with enable_timing=True that have been passed"
                 raise errors.must("elapsed_time", "events", rule, errors.Got(got))
         return cupy.cuda.get_elapsed_time(self.cupy, end.cupy)
-
-
-def _reporting(device_index: int, wait: Any) -> None:
-    """Wait, and report what the device did wrong meanwhile: the one place where that surfaces."""
-    try:
-        wait()
-    except (_runtime.CUDARuntimeError, _driver.CUDADriverError) as error:
-        what = f"a kernel or copy before this point failed: {error}"
-        raise errors.kernel_failed(f"cuda:{device_index}", what) from error
 
 
 def default_stream(index: int) -> Stream:
@@ -344,9 +440,23 @@ def current_stream(index: int) -> Stream:
 
 
 def _of_cupy(index: int, of: Any) -> Stream:
+    if of.ptr == _PER_THREAD:
+        return _per_thread_stream(index)
     stream = Stream(index, of=of)
     _streams[index] = (of, stream)
     return stream
+
+
+def _per_thread_stream(index: int) -> Stream:
+    """This thread's default stream. All threads have one handle for it, so the key is our own."""
+    try:
+        streams = _local.streams
+    except AttributeError:
+        streams = _local.streams = {}
+    if index not in streams:
+        stream = streams[index] = Stream(index, of=cupy.cuda.Stream.ptds)
+        stream.key = next(_thread_keys)
+    return streams[index]
 
 
 def set_stream(stream: Stream) -> Stream:
@@ -360,23 +470,30 @@ def set_stream(stream: Stream) -> Stream:
 class _External:
     """A stream of another library, as CuPy takes one (`ExternalStream` is deprecated in CuPy 14)."""
 
-    __slots__ = ("ptr",)
+    __slots__ = ("owner", "ptr")
 
-    def __init__(self, ptr: int) -> None:
-        self.ptr = ptr
+    def __init__(self, ptr: int, owner: Any) -> None:
+        self.ptr, self.owner = ptr, owner
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.ptr
 
 
-def external_stream(index: int, ptr: int) -> Stream:
-    """The stream of another library, which keeps it alive; 0 and 1 are the legacy default stream."""
+def external_stream(index: int, ptr: int, owner: Any = None) -> Stream:
+    """The stream of another library; 0 and 1 are the legacy default stream, 2 is this thread's.
+
+    owner: what keeps the handle alive, and is kept as long as memory is used there.
+    """
     if ptr in (0, 1):
         return default_stream(index)
+    if ptr == _PER_THREAD:
+        return _per_thread_stream(index)
+    if owner is not None:
+        return Stream(index, of=cupy.cuda.Stream.from_external(_External(ptr, owner)))
     found = _external.get((index, ptr))
     if found is None:
-        found = Stream(index, of=cupy.cuda.Stream.from_external(_External(ptr)))
-        _external[index, ptr] = found
+        of = cupy.cuda.Stream.from_external(_External(ptr, None))
+        found = _external[index, ptr] = Stream(index, of=of, is_borrowed=True)
     return found
 
 
@@ -386,7 +503,7 @@ _external: dict[tuple[int, int], Stream] = {}
 def synchronize(index: int) -> None:
     """Wait for all work of a device; raises what that work did wrong."""
     with _On(_checked("synchronize", index)):
-        _reporting(index, _runtime.deviceSynchronize)
+        _reporting(index, "synchronize", _runtime.deviceSynchronize)
 
 
 # --- copies -------------------------------------------------------------------------------------
@@ -398,30 +515,59 @@ def copy_async(
     """Queue a copy; device -1 is the host, which must be pinned for the copy to be asynchronous."""
     if nbytes == 0:
         return
+    if dst_device != src_device and dst_device >= 0 and src_device >= 0:
+        _reach(dst_device, src_device)
     with _On(stream.device_index):
+        try:
+            if dst_device < 0:
+                kind = _runtime.memcpyDeviceToHost
+                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
+            elif src_device < 0:
+                kind = _runtime.memcpyHostToDevice
+                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
+            elif dst_device == src_device:
+                kind = _runtime.memcpyDeviceToDevice
+                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
+            else:
+                _runtime.memcpyPeerAsync(dst_ptr, dst_device, src_ptr, src_device, nbytes, stream.ptr)
+        except _CudaError as error:
+            raise _failed(stream.device_index, f"a copy of {nbytes} bytes", error) from error
         if dst_device < 0:
-            _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, _runtime.memcpyDeviceToHost, stream.ptr)
             _keep_pinned(dst_ptr, stream)
         elif src_device < 0:
-            _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, _runtime.memcpyHostToDevice, stream.ptr)
             _keep_pinned(src_ptr, stream)
-        elif dst_device == src_device:
-            kind = _runtime.memcpyDeviceToDevice
-            _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
-        else:
-            _runtime.memcpyPeerAsync(dst_ptr, dst_device, src_ptr, src_device, nbytes, stream.ptr)
+
+
+def _reach(one: int, other: int) -> None:
+    """Let two devices reach each other's memory, once, where they can; else copies go by the host."""
+    if (one, other) in _peers:
+        return
+    for device, peer in ((one, other), (other, one)):
+        with _On(device):
+            try:
+                if _runtime.deviceCanAccessPeer(device, peer):
+                    _runtime.deviceEnablePeerAccess(peer)
+            except _CudaError as error:
+                if error.status != _HAS_PEER:  # another library was first
+                    raise _failed(device, f"peer access to cuda:{peer}", error) from error
+        _peers.add((device, peer))
 
 
 def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: Stream) -> None:
     """Queue a fill with one byte value."""
     if nbytes:
         with _On(device_index):
-            _runtime.memsetAsync(ptr, value, nbytes, stream.ptr)
+            try:
+                _runtime.memsetAsync(ptr, value, nbytes, stream.ptr)
+            except _CudaError as error:
+                raise _failed(device_index, f"a fill of {nbytes} bytes", error) from error
 
 
+_pinned_lock = threading.RLock()
 _pinned_begins: list[int] = []
 _pinned: dict[int, tuple[Any, int]] = {}  # by begin: what keeps the bytes alive, how many
-_in_flight: deque[tuple[Event, Any]] = deque()
+_pinned_gone: deque[int] = deque()  # a finaliser does no more than append to it
+_in_flight: dict[Any, deque[tuple[Event, Any]]] = {}  # by stream, whose events pass in order
 
 
 class PinnedMemory:
@@ -431,35 +577,51 @@ class PinnedMemory:
 
     def __init__(self, nbytes: int) -> None:
         self._begin = 0
-        self._owner = cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+        self._owner = _reporting(
+            _get_device(), "an allocation of pinned memory", cupy.cuda.alloc_pinned_memory, max(nbytes, 1)
+        )
         self.ptr = int(self._owner.ptr)
         self.nbytes = nbytes
         self.array = np.frombuffer(self._owner, np.uint8, max(nbytes, 1))[:nbytes]
-        with _lock:
+        with _pinned_lock:
             _pinned[self.ptr] = self._owner, nbytes
             _pinned_begins.insert(bisect_right(_pinned_begins, self.ptr), self.ptr)
         self._begin = self.ptr
 
     def __del__(self) -> None:
         if self._begin:
-            del _pinned[self._begin]
-            _pinned_begins.remove(self._begin)
+            _pinned_gone.append(self._begin)
 
 
 def pinned_allocate(nbytes: int) -> PinnedMemory:
-    while _in_flight and _in_flight[0][0].query():
-        _in_flight.popleft()
+    _settle_pinned()
     return PinnedMemory(nbytes)
+
+
+def _settle_pinned() -> None:
+    """Forget what was dropped and what streams have passed."""
+    with _pinned_lock:
+        while _pinned_gone:
+            begin = _pinned_gone.popleft()
+            del _pinned[begin]
+            _pinned_begins.remove(begin)
+        for key, queue in [*_in_flight.items()]:
+            while queue and queue[0][0].query():
+                queue.popleft()
+            if not queue:
+                del _in_flight[key]
 
 
 def _keep_pinned(ptr: int, stream: Stream) -> None:
     """Keep the pinned memory that a copy uses from reuse until the stream has passed the copy."""
-    at = bisect_right(_pinned_begins, ptr)
-    if at:
-        begin = _pinned_begins[at - 1]
-        owner, nbytes = _pinned[begin]
-        if ptr < begin + nbytes:
-            _in_flight.append((stream.record_event(), owner))
+    with _pinned_lock:
+        at = bisect_right(_pinned_begins, ptr)
+        if at:
+            begin = _pinned_begins[at - 1]
+            owner, nbytes = _pinned[begin]
+            if ptr < begin + nbytes:
+                queue = _in_flight.setdefault((stream.device_index, stream.key), deque())
+                queue.append((stream.record_event(), owner))
 
 
 # --- kernels ------------------------------------------------------------------------------------
@@ -536,8 +698,8 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
                 module.load(bytes(image))  # CuPy takes no subclass of bytes
                 _modules[key] = module
             return Function(module.get_function(mangled), entry, device_index, module, image)
-        except (_runtime.CUDARuntimeError, _driver.CUDADriverError) as error:
-            what = f"cannot be loaded on cuda:{device_index}: {error}"
+        except _CudaError as error:
+            what = _told(f"loading it on cuda:{device_index}", error)
             raise errors.kernel_failed(entry, what) from error
 
 
@@ -630,8 +792,7 @@ def _launch_error(
         rule = f"be of cuda:{function.device_index}"
         return errors.cannot_launch(function.name, "stream", rule, stream)
     given = f"grid {grid}, block {block}, {shared} bytes of shared memory"
-    what = f"launch with {given} failed: {error}"
-    return errors.kernel_failed(function.name, what)
+    return errors.kernel_failed(function.name, _told(f"launch with {given}", error))
 
 
 def reset_after_fork() -> None:

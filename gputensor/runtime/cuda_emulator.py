@@ -167,6 +167,9 @@ class _Backend:
         _machine.drop(ptr)
         _scheduler.add_quietly(stream.queue, run)
 
+    def mark(self, stream: Stream) -> Stream:
+        return stream
+
     def record(self, stream: Stream) -> Mark:
         return _scheduler.record(stream.queue)
 
@@ -231,14 +234,14 @@ def pinned_allocate(nbytes: int) -> PinnedMemory:
 class Stream:
     """A queue of work for one device."""
 
-    __slots__ = ("__weakref__", "device_index", "priority", "ptr", "queue")
+    __slots__ = ("__weakref__", "device_index", "key", "priority", "ptr", "queue")
 
     def __init__(self, device_index: int, priority: int = 0, *, ptr: int | None = None) -> None:
         if ptr is None:
             _checked("Stream", device_index)
         self.device_index = device_index
         self.priority = priority
-        self.ptr = next(_stream_numbers) if ptr is None else ptr
+        self.key = self.ptr = next(_stream_numbers) if ptr is None else ptr
         self.queue = Queue(device_index)
         if self.ptr:
             _by_number[self.ptr] = self

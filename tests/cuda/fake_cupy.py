@@ -11,6 +11,7 @@ import ctypes
 import threading
 import types
 import warnings
+import weakref
 from functools import reduce
 from typing import Any
 
@@ -39,11 +40,23 @@ def as_real(path: str, *arguments: Any, **named: Any) -> Any:
         return None
 
 
+NAMES = {
+    2: "cudaErrorMemoryAllocation: out of memory",
+    400: "cudaErrorInvalidResourceHandle: invalid resource handle",
+    700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
+    704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
+}
+
+
 class RuntimeFailure(RuntimeError):
-    pass
+    """Made of a status, as CuPy's is."""
+
+    def __init__(self, status: int | str) -> None:
+        super().__init__(NAMES.get(status, status))
+        self.status = status if isinstance(status, int) else 1
 
 
-class DriverFailure(RuntimeError):
+class DriverFailure(RuntimeFailure):
     pass
 
 
@@ -59,16 +72,25 @@ class FakeCupy:
         self.device = 0
         self.calls: list[tuple[Any, ...]] = []
         self.current: dict[int, Any] = {}
+        self.default: Any = None  # CuPy's Stream.ptds where CUPY_CUDA_PER_THREAD_DEFAULT_STREAM=1
         self.fail: Exception | None = None
         self.capacity = capacity
         self.in_use = 0
+        self.status = 0  # what streamQuery and eventQuery return
+        self.destroyed: set[int] = set()  # handles of streams
+        self.reachable: set[tuple[int, int]] = set()
         self.contexts: set[tuple[int, int]] = set()  # (thread, device)
         self.static_shared = 0
         self.module = types.ModuleType("cupy")
         self.module.cuda = self._cuda()  # type: ignore[attr-defined]
+        pool = types.SimpleNamespace(free_all_blocks=lambda: self._call("free_all_blocks"))
+        self.module.get_default_memory_pool = lambda: pool  # type: ignore[attr-defined]
 
     def _call(self, name: str, *arguments: Any) -> None:
         self.calls.append((name, self.device, *arguments))
+        self._check()
+
+    def _check(self) -> None:
         if self.fail is not None:
             raise self.fail
 
@@ -90,13 +112,12 @@ class FakeCupy:
                 Stream.count += not null
                 self.ptr = 0 if null else 0x1000 + Stream.count
                 self.device_id = -1 if null else fake.device
-                self.done = True
 
             @classmethod
             def from_external(cls, theirs):
                 _, ptr = theirs.__cuda_stream__()
                 stream = cls(null=True)
-                stream.ptr = ptr
+                stream.ptr, stream._foreign_stream_ref = ptr, theirs
                 if REAL is not None:
                     real = as_real("Stream.from_external", theirs)
                     assert (real.ptr, real.device_id) == (ptr, -1)
@@ -114,21 +135,34 @@ class FakeCupy:
                 fake._call("streamWaitEvent", self.ptr, event)
 
         Stream.null = Stream(null=True)
+        Stream.ptds = Stream(null=True)
+        Stream.ptds.ptr = 2
+
+        events = weakref.WeakValueDictionary()
 
         class Event:
             def __init__(self, block=False, disable_timing=False, interprocess=False):
                 as_real("Event", block, disable_timing, interprocess)
                 self.device, self.disable_timing, self.done = fake.device, disable_timing, True
+                self.ptr = id(self)
+                events[self.ptr] = self
 
             def record(self, stream):
                 assert self.device == fake.device
+                if stream.ptr in fake.destroyed:
+                    raise RuntimeFailure(400)
                 fake._call("eventRecord", stream.ptr)
 
             def synchronize(self):
                 fake._call("eventSynchronize")
 
-        class Chunk:
+        class Memory:
             def __init__(self, size):
+                self.size = 0
+                as_real("Memory", size)
+                fake._call("malloc", size)
+                if fake.in_use + size > fake.capacity:
+                    raise RuntimeFailure(2)
                 self.buffer = ctypes.create_string_buffer(size)
                 self.ptr = ctypes.addressof(self.buffer)
                 self.size = size
@@ -136,17 +170,6 @@ class FakeCupy:
 
             def __del__(self):
                 fake.in_use -= self.size
-
-        class MemoryPool:
-            def malloc(self, size):
-                as_real("MemoryPool.malloc", as_real("MemoryPool"), size)
-                fake._call("malloc", size, fake.get_current_stream(fake.device).ptr)
-                if fake.in_use + size > fake.capacity:
-                    raise MemoryError("pool")
-                return Chunk(size)
-
-            def free_all_blocks(self, stream=None):
-                fake._call("free_all_blocks")
 
         class Pinned(bytearray):
             @property
@@ -197,8 +220,19 @@ class FakeCupy:
         def set_device(index):
             fake.device = index
 
+        def alloc_pinned(size):
+            fake._check()
+            return Pinned(max(64, size))
+
+        def enable_peer(peer):
+            fake._call("deviceEnablePeerAccess", peer)
+            if (fake.device, peer) in fake.reachable:
+                raise RuntimeFailure(704)
+            fake.reachable.add((fake.device, peer))
+
         def mem_get_info():
             fake._make_context()
+            fake._check()
             return fake.capacity - fake.in_use, fake.capacity
 
         def func_get_attribute(attribute, f):
@@ -215,6 +249,9 @@ class FakeCupy:
             deviceGetAttribute=lambda attribute, device: {75: 9, 76: 0}[attribute],
             getDeviceProperties=lambda device: {"name": b"Fake"},
             deviceCanAccessPeer=lambda a, b: 1,
+            deviceEnablePeerAccess=enable_peer,
+            streamQuery=lambda ptr: fake.status,
+            eventQuery=lambda ptr: fake.status or (0 if events[ptr].done else 600),
             memcpyAsync=lambda *a: fake._call("memcpyAsync", *a),
             memcpyPeerAsync=lambda *a: fake._call("memcpyPeerAsync", *a),
             memsetAsync=lambda *a: fake._call("memsetAsync", *a),
@@ -243,16 +280,16 @@ class FakeCupy:
             is_available=lambda: fake.devices > 0,
             Stream=Stream,
             Event=Event,
-            MemoryPool=MemoryPool,
+            Memory=Memory,
             Module=Module,
             get_current_stream=_both("get_current_stream", fake.get_current_stream),
             get_elapsed_time=lambda a, b: 2.5,
-            alloc_pinned_memory=_both("alloc_pinned_memory", lambda size: Pinned(max(64, size))),
+            alloc_pinned_memory=_both("alloc_pinned_memory", alloc_pinned),
         )
 
     def get_current_stream(self, device_id: int = -1) -> Any:
         device = self.device if device_id == -1 else device_id
-        return self.current.get(device, self.module.cuda.Stream.null)
+        return self.current.get(device, self.default or self.module.cuda.Stream.null)
 
 
 def _both(path: str, fake: Any) -> Any:

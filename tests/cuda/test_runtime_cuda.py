@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import sys
 import types
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from gputensor.core import errors
-from gputensor.runtime import kernel_cache
+from gputensor.runtime import allocator, kernel_cache
 
 from .fake_cupy import DriverFailure, FakeCupy, RuntimeFailure
 
@@ -69,26 +71,112 @@ def test_the_reason_is_the_drivers(cuda, fake, monkeypatch):
     assert cuda.unavailable_reason() == "cudaErrorInsufficientDriver: too old"
 
 
-def test_memory_is_allocated_with_its_own_stream_current(cuda, fake):
+def test_memory_belongs_to_the_stream_that_is_current_on_its_device(cuda, fake):
     side = cuda.Stream(1)
     previous = cuda.set_stream(side)
     assert previous.ptr == 0 and cuda.current_stream(1).ptr == side.ptr and fake.device == 0
     calls(fake)
     memory = cuda.allocate(1000, 1)
-    assert calls(fake) == [("malloc", 1, 1024, side.ptr)] and fake.device == 0
+    assert calls(fake) == [("malloc", 1, 2 << 20)] and fake.device == 0
     cuda.set_stream(previous)
     assert cuda.allocate(1000, 1).ptr != memory.ptr
-    assert calls(fake) == [("malloc", 1, 1024, 0)]
+    assert calls(fake) == [("malloc", 1, 2 << 20)]
     ptr = memory.ptr
     cuda.set_stream(side)
     del memory
     assert cuda.allocate(1000, 1).ptr == ptr and calls(fake) == []
-    assert cuda.memory_allocated(1) == 0 and cuda.memory_reserved(1) == 2048
+    assert cuda.memory_allocated(1) == 0 and cuda.memory_reserved(1) == 4 << 20
     cuda.empty_cache()
-    assert fake.in_use == 0 and [c[:2] for c in calls(fake)] == [
-        ("free_all_blocks", 0),
-        ("free_all_blocks", 1),
-    ]
+    assert fake.in_use == 0 and calls(fake) == [("deviceSynchronize", 0), ("deviceSynchronize", 1)]
+
+
+def test_streams_come_from_a_pool(cuda, fake):
+    """As PyTorch's: what is cached for a stream is found again, however many a program makes."""
+    ptrs = [cuda.Stream(0).ptr for _ in range(100)]
+    assert len(set(ptrs)) == 32 and ptrs[:32] == ptrs[32:64]
+    for priority in (-1, -5, -9, 7):
+        high = [cuda.Stream(0, priority).ptr for _ in range(40)]
+        assert len(set(high)) == 32 and (priority == 7) == bool(set(high) & set(ptrs))
+    assert not {cuda.Stream(1).ptr for _ in range(40)} & set(ptrs)
+    for _ in range(100):
+        cuda.set_stream(cuda.Stream(0))
+        cuda.allocate(100, 0)
+    assert cuda.memory_reserved(0) <= 32 * (2 << 20)
+
+
+def test_per_thread_default_streams_share_a_handle_and_no_memory(cuda, fake):
+    fake.default = fake.module.cuda.Stream.ptds
+    memory = cuda.allocate(1000, 0)
+    ptr = memory.ptr
+    del memory
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(cuda.allocate, 1000, 0).result()
+        assert theirs.ptr != ptr, "work on the first thread's stream may still use it"
+        assert other.submit(lambda: cuda.current_stream(0).key).result() != cuda.current_stream(0).key
+    assert cuda.allocate(1000, 0).ptr == ptr
+    assert cuda.current_stream(0) is cuda.current_stream(0) is cuda.external_stream(0, 2)
+    calls(fake)
+    cuda.record_stream(theirs, cuda.current_stream(0))
+    ptr = theirs.ptr
+    with ThreadPoolExecutor(1) as other:
+        # Dropped where the handle means another stream: no event can tell.
+        holder = [theirs]
+        del theirs
+        other.submit(lambda: (holder.clear(), cuda.memory_allocated(0))).result()
+    assert [c[0] for c in calls(fake)] == []
+    states = {b["address"]: b["state"] for b in cuda.memory_snapshot()}
+    assert states[ptr] == "active_pending_free"
+    cuda.empty_cache()
+    assert ptr not in {b["address"] for b in cuda.memory_snapshot()}
+
+
+def test_a_stream_that_is_destroyed_costs_no_later_allocation(cuda, fake):
+    """What is known by its handle counts with the work that it has; what has an owner is kept."""
+    memory, owned = cuda.allocate(8, 0), cuda.allocate(8, 0)
+    borrowed = cuda.external_stream(0, 0x77)
+    calls(fake)
+    cuda.record_stream(memory, borrowed)
+    assert calls(fake) == [("eventRecord", 0, 0x77)]
+    owner = types.ModuleType("a stream of another library")
+    gone = weakref.ref(owner)
+    cuda.record_stream(owned, cuda.external_stream(0, 0x99, owner))
+    del owner
+    assert gone() is not None
+    fake.destroyed.add(0x77)
+    del memory
+    del owned
+    cuda.allocate(8, 0)
+    assert calls(fake) == [("eventRecord", 0, 0x99)] and cuda.memory_allocated(0) == 0
+    assert gone() is None
+    third, stream = cuda.allocate(8, 0), cuda.Stream(0)
+    cuda.record_stream(third, stream)
+    fake.destroyed.add(stream.ptr)
+    del third
+    cuda.allocate(8, 0)
+    assert [b["state"] for b in cuda.memory_snapshot()].count("active_pending_free") == 1
+    cuda.empty_cache()
+    assert cuda.memory_reserved(0) == 0
+
+
+def test_borrowed_memory_goes_back_once_work_on_it_is_done(cuda, fake):
+    given = []
+    memory = cuda.borrow(0x5000, 64, 1, lambda: given.append(1))
+    assert (memory.ptr, memory.nbytes, memory.device_index) == (0x5000, 64, 1)
+    assert cuda.memory_allocated(1) == 0
+    del memory
+    assert given == [1], "nothing is queued"
+    memory = cuda.borrow(0x5000, 64, 1, lambda: given.append(2))
+    side = cuda.Stream(1)
+    cuda.record_stream(memory, side)
+    fake.status = 600
+    calls(fake)
+    del memory
+    assert given == [1] and {c[2] for c in calls(fake)} == {0, side.ptr}
+    cuda.allocate(1, 1)
+    assert given == [1]
+    fake.status = 0
+    cuda.allocate(1, 1)
+    assert given == [1, 2] and cuda.memory_stats(1)["allocation.all.current"] == 0
 
 
 def test_the_current_stream_is_cupys(cuda, fake):
@@ -100,8 +188,9 @@ def test_the_current_stream_is_cupys(cuda, fake):
     assert cuda.default_stream(0).ptr == 0
 
 
-def test_out_of_memory_climbs_the_ladder(cuda, fake):
+def test_out_of_memory_climbs_the_ladder(cuda, fake, monkeypatch):
     fake.capacity = 4096
+    monkeypatch.setattr(allocator.gc, "collect", lambda: fake.calls.append(("collect",)))
     first = cuda.allocate(4096, 0)
     calls(fake)
     with pytest.raises(
@@ -109,18 +198,13 @@ def test_out_of_memory_climbs_the_ladder(cuda, fake):
     ):
         cuda.allocate(1, 0)
     names = [c[0] for c in calls(fake)]
-    assert names == [
-        "malloc",
-        "free_all_blocks",
-        "malloc",
-        "deviceSynchronize",
-        "free_all_blocks",
-        "malloc",
-    ]
+    asked = ["malloc"] * 2  # a segment, and no more than is wanted
+    wanted = [*asked, *asked, "collect", "deviceSynchronize", *asked, "free_all_blocks", *asked]
+    assert names == wanted, "our own blocks, one collection, and CuPy's pool last"
     del first
     cuda.set_memory_limit(0, 100)
     with pytest.raises(errors.OutOfMemoryError, match="limit 100 bytes"):
-        cuda.allocate(1, 0)
+        cuda.allocate(8192, 0)
 
 
 def test_record_stream_waits_for_an_event_of_that_stream(cuda, fake):
@@ -162,15 +246,75 @@ def test_streams_and_events_switch_to_their_device(cuda, fake):
         event.elapsed_time(never)
 
 
-def test_failures_of_the_device_surface_when_waiting(cuda, fake):
-    fake.fail = RuntimeFailure("cudaErrorIllegalAddress: an illegal memory access was encountered")
-    for wait in (lambda: cuda.synchronize(1), cuda.Stream(1).synchronize):
-        with pytest.raises(
-            errors.KernelError,
-            match="cuda:1: a kernel or copy before this point failed: cudaErrorIllegal",
-        ):
-            wait()
+ILLEGAL = "cudaErrorIllegalAddress: an illegal memory access was encountered"
+
+
+def test_failures_of_the_device_are_ours_at_every_entry_and_name_the_first(cuda, fake):
+    stream, event, memory = cuda.Stream(1), cuda.Event(), cuda.allocate(8, 1)
+    side = cuda.Stream(1)
+    event.record(stream)
+    pinned = cuda.pinned_allocate(8)
+    entries = {
+        "synchronize": lambda: cuda.synchronize(1),
+        "waiting for a stream": stream.synchronize,
+        "asking a stream": stream.query,
+        "asking an event": event.query,
+        "waiting for an event": lambda: (event.synchronize(), stream.wait_event(event)),
+        "recording an event": lambda: (event.record(stream), stream.wait_stream(side)),
+        "an allocation": lambda: cuda.allocate(99 << 20, 1),
+        "a copy of 8 bytes": lambda: cuda.copy_async(memory.ptr, 1, pinned.ptr, -1, 8, stream),
+        "a fill of 8 bytes": lambda: cuda.memset_async(memory.ptr, 0, 8, 1, stream),
+        "an allocation of pinned memory": lambda: cuda.pinned_allocate(8),
+        "mem_get_info": lambda: cuda.mem_get_info(1),
+    }
+    assert cuda.first_failure() is None
+    for what, entry in entries.items():
+        for later in (False, True):
+            fake.fail, fake.status = RuntimeFailure(700), 700
+            with pytest.raises(errors.KernelError) as caught:
+                entry()
+            where = f"cuda:{0 if 'pinned' in what else 1}"
+            if later:
+                assert str(caught.value) == (
+                    f"{where}: {what} failed, as all does after the first failure of this process: {ILLEGAL}"
+                )
+            else:
+                assert str(caught.value) == (
+                    f"{where}: a kernel or copy before this point failed: {ILLEGAL} (seen by {what})"
+                )
+                assert cuda.first_failure() == ILLEGAL
+        fake.fail, fake.status = None, 0
+        cuda._first_failure = None
     assert fake.device == 0
+    fake.fail = RuntimeFailure("cudaErrorInvalidValue: invalid argument")
+    with pytest.raises(errors.KernelError, match="cuda:1: a copy of 8 bytes failed: cudaErrorInvalidValue"):
+        entries["a copy of 8 bytes"]()
+    assert cuda.first_failure() is None, "the context goes on"
+
+
+def test_a_query_tells_work_that_goes_on_from_a_failure(cuda, fake):
+    stream, event = cuda.Stream(0), cuda.Event()
+    event.record(stream)
+    assert stream.query() and event.query()
+    fake.status = 600
+    assert not stream.query() and not event.query()
+    fake.status = 700
+    with pytest.raises(errors.KernelError, match="IllegalAddress"):
+        stream.query()
+    with pytest.raises(errors.KernelError, match="IllegalAddress"):
+        event.query()
+
+
+def test_peer_access_is_enabled_once_for_each_pair(cuda, fake):
+    fake.reachable.add((1, 0))  # another library was first
+    for _ in range(2):
+        cuda.copy_async(10, 0, 20, 1, 5, cuda.default_stream(1))
+    cuda.copy_async(10, 1, 20, 0, 5, cuda.default_stream(0))
+    assert [c[:3] for c in calls(fake) if "Peer" in c[0] and "memcpy" not in c[0]] == [
+        ("deviceEnablePeerAccess", 0, 1),
+        ("deviceEnablePeerAccess", 1, 0),
+    ]
+    assert fake.reachable == {(0, 1), (1, 0)} and fake.device == 0
 
 
 def test_copies(cuda, fake):
@@ -180,6 +324,7 @@ def test_copies(cuda, fake):
     cuda.copy_async(10, 1, 20, -1, 5, stream)
     cuda.copy_async(10, -1, 20, 1, 5, stream)
     cuda.copy_async(10, 0, 20, 1, 5, stream)
+    del fake.calls[-3:-1]  # peer access, which has a test of its own
     cuda.copy_async(10, 0, 20, 1, 0, stream)
     cuda.memset_async(10, 255, 5, 1, stream)
     assert calls(fake) == [
@@ -199,16 +344,41 @@ def test_pinned_memory_lives_until_its_stream_has_passed_it(cuda, fake):
         pinned.nbytes == 10 and pinned.array.dtype == np.uint8 and pinned._owner[:10] == b"\7" * 10
     )
     cuda.copy_async(1, 0, pinned.ptr + 3, -1, 5, stream)
-    ((event, owner),) = cuda._in_flight
+    (((event, owner),),) = cuda._in_flight.values()
     event.cupy.done = False
     assert owner is pinned._owner
     cuda.copy_async(1, 0, pinned.ptr + 64, -1, 5, stream)  # not ours
-    assert len(cuda._in_flight) == 1
+    assert [len(queue) for queue in cuda._in_flight.values()] == [1]
     del pinned
     assert cuda.pinned_allocate(0).array.size == 0 and len(cuda._in_flight) == 1
     event.cupy.done = True
     cuda.pinned_allocate(1)
+    cuda._settle_pinned()
     assert not cuda._in_flight and not cuda._pinned and not cuda._pinned_begins
+
+
+def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
+    """Two look at the first entry at once; neither may take the second for it."""
+    first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
+    for pinned in (first, second):
+        cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
+    (queue,) = cuda._in_flight.values()
+    second_event = queue[1][0]
+    second_event.cupy.done = False
+    query, nested = cuda._runtime.eventQuery, []
+
+    def asked(ptr):
+        if not nested:  # what another thread does just now
+            nested.append(other.submit(cuda.pinned_allocate, 8))
+            with contextlib.suppress(TimeoutError):
+                nested[0].result(0.05)
+        return query(ptr)
+
+    with ThreadPoolExecutor(1) as other:
+        cuda._runtime.eventQuery = asked
+        cuda.pinned_allocate(8)
+        nested[0].result()
+    assert [event for event, _ in queue] == [second_event]
 
 
 TEXT = '#line 1 "family.cu"\nextern "C" __global__ void k(P p) {}'
@@ -311,7 +481,7 @@ def test_a_launch_that_fails_names_its_grid(cuda, fake):
         other = cuda.Stream(1)
         fake.fail = DriverFailure("CUDA_ERROR_INVALID_HANDLE")
         cuda.launch(function, (1, 1, 1), (1, 1, 1), 0, other, bytes(8))
-    with pytest.raises(errors.KernelError, match="k: cannot be loaded on cuda:1: CUDA_ERROR"):
+    with pytest.raises(errors.KernelError, match="k: loading it on cuda:1 failed: CUDA_ERROR"):
         cuda.load(b"other image", "k", 1)
     assert fake.device == 0
 

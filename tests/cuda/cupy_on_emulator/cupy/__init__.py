@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import re
 import sys
 import threading
@@ -30,11 +31,23 @@ __version__ = "14.2.0"
 _local = threading.local()
 
 
+NAMES = {
+    2: "cudaErrorMemoryAllocation: out of memory",
+    400: "cudaErrorInvalidResourceHandle: invalid resource handle",
+    704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
+    719: "cudaErrorLaunchFailure: unspecified launch failure",
+}
+
+
 class CUDARuntimeError(RuntimeError):
     """An error of the runtime API."""
 
+    def __init__(self, status: int, more: str = "") -> None:
+        super().__init__(NAMES[status] + more)
+        self.status = status
 
-class CUDADriverError(RuntimeError):
+
+class CUDADriverError(CUDARuntimeError):
     """An error of the driver API."""
 
 
@@ -47,7 +60,7 @@ def _as(kind: type[Exception], call: Any, *arguments: Any) -> Any:
     try:
         return call(*arguments)
     except GpuTensorError as error:
-        raise kind(f"cudaErrorLaunchFailure: {error}") from error
+        raise kind(719, f": {error}") from error
 
 
 class ndarray:  # noqa: N801 - CuPy's name
@@ -63,17 +76,16 @@ class Stream:
     def __init__(
         self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: int | None = None
     ) -> None:
-        assert non_blocking or null
-        self._own = None if null else emulator.Stream(emulator.current_device())
-        self.ptr = 0 if self._own is None else self._own.ptr
-        self.device_id = -1 if null else emulator.current_device()
+        self._own = None if null or ptds else emulator.Stream(emulator.current_device())
+        self.ptr = self._own.ptr if self._own is not None else 2 if ptds else 0
+        self.device_id = -1 if self._own is None else emulator.current_device()
 
     @classmethod
     def from_external(cls, theirs: Any) -> Stream:
         version, ptr = theirs.__cuda_stream__()
         assert version == 0 and ptr not in (0, 1)
         stream = cls(null=True)
-        stream.ptr = ptr
+        stream.ptr, stream.foreign = ptr, theirs
         return stream
 
     def use(self) -> Stream:
@@ -86,10 +98,6 @@ class Stream:
     def synchronize(self) -> None:
         _as(CUDARuntimeError, _handle(self.ptr).synchronize)
 
-    @property
-    def done(self) -> bool:
-        return _handle(self.ptr).query()
-
     def wait_event(self, event: Event) -> None:
         event.of.wait(_handle(self.ptr))
 
@@ -97,10 +105,24 @@ class Stream:
 def _handle(ptr: int) -> Any:
     """The emulator's stream for a handle, which must be of the current device."""
     device = emulator.current_device()
-    stream = emulator.external_stream(device, ptr)
+    if ptr == 2:
+        return _per_thread(device)
+    try:
+        stream = emulator.external_stream(device, ptr)
+    except KeyError:  # it was destroyed
+        raise CUDARuntimeError(400) from None
     if stream.device_index != device:
-        raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+        raise CUDARuntimeError(400)
     return stream
+
+
+def _per_thread(device: int) -> Any:
+    """The thread's default stream of a device; every thread has its own behind one handle."""
+    if not hasattr(_local, "defaults"):
+        _local.defaults = {}
+    if device not in _local.defaults:
+        _local.defaults[device] = emulator.Stream(device)
+    return _local.defaults[device]
 
 
 def _streams() -> dict[int, Stream]:
@@ -111,16 +133,20 @@ def _streams() -> dict[int, Stream]:
 
 def _current_stream(device_id: int = -1) -> Stream:
     device = emulator.current_device() if device_id == -1 else device_id
-    return _streams().get(device, Stream.null)
+    return _streams().get(device, Stream.ptds if _is_per_thread else Stream.null)
 
 
 Stream.null = Stream(null=True)
+Stream.ptds = Stream(ptds=True)
+_is_per_thread = os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM") == "1"
 
 
 class Event:
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.of = emulator.Event(not disable_timing)
         self._device = emulator.current_device()
+        self.ptr = id(self)
+        _events[self.ptr] = self
 
     def record(self, stream: Stream) -> None:
         assert self._device == emulator.current_device(), "an event belongs to a device"
@@ -129,20 +155,57 @@ class Event:
     def synchronize(self) -> None:
         _as(CUDARuntimeError, self.of.synchronize)
 
-    @property
-    def done(self) -> bool:
-        return self.of.query()
+
+_events: weakref.WeakValueDictionary[int, Event] = weakref.WeakValueDictionary()
+
+
+def _event_query(ptr: int) -> int:
+    return 0 if _events[ptr].of.query() else 600
+
+
+def _stream_query(ptr: int) -> int:
+    return 0 if _handle(ptr).query() else 600
 
 
 # --- memory ---------------------------------------------------------------------------------------
 
 
-class MemoryPool:
-    def malloc(self, size: int) -> Any:
-        return emulator.allocate(size, emulator.current_device())  # has .ptr, frees when dropped
+class Memory:
+    """A segment, which is freed when it is dropped, after what any stream has queued."""
 
-    def free_all_blocks(self, stream: Any = None) -> None:
-        emulator.empty_cache()
+    def __init__(self, size: int) -> None:
+        self._device, self._size = emulator.current_device(), 0
+        if _used[self._device] + size > emulator._total_bytes:
+            raise CUDARuntimeError(2)
+        self.ptr = emulator._machine.allocate(size, self._device)
+        self._size = size
+        _used[self._device] += size
+
+    def __del__(self) -> None:
+        if self._size:
+            emulator._scheduler.drain_all(self._device)
+            emulator._machine.drop(self.ptr)
+            emulator._machine.free(self.ptr)
+            _used[self._device] -= self._size
+
+
+_used = [0] * emulator.device_count()
+_peers: set[tuple[int, int]] = set()
+
+
+def _mem_get_info() -> tuple[int, int]:
+    return emulator._total_bytes - _used[emulator.current_device()], emulator._total_bytes
+
+
+def _enable_peer_access(peer: int) -> None:
+    pair = emulator.current_device(), peer
+    if pair in _peers:
+        raise CUDARuntimeError(704)
+    _peers.add(pair)
+
+
+def get_default_memory_pool() -> Any:
+    return types.SimpleNamespace(free_all_blocks=lambda: None)
 
 
 class _Pinned(np.ndarray):
@@ -160,7 +223,7 @@ def _alloc_pinned_memory(size: int) -> Any:
 def _pointer_get_attributes(ptr: int) -> Any:
     found = emulator._machine.find(ptr)
     if found is None:
-        raise CUDARuntimeError("cudaErrorInvalidValue: invalid argument")
+        raise CUDARuntimeError(400)
     return types.SimpleNamespace(device=found.device, type=2)
 
 
@@ -216,7 +279,7 @@ def _launch_kernel(
 ) -> None:
     function = _functions[f]
     if shared > function.shared_bytes:
-        raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        raise CUDADriverError(400)
     assert extra == 0 and function.of.device_index == emulator.current_device(), "the wrong context"
     places = function.of.places
     given = (ctypes.c_void_p * max(len(places), 1)).from_address(params)
@@ -298,12 +361,13 @@ _runtime = types.SimpleNamespace(
     CUDARuntimeError=CUDARuntimeError,
     getDeviceCount=emulator.device_count, getDevice=emulator.current_device,
     setDevice=emulator.set_device,
-    memGetInfo=lambda: emulator.mem_get_info(emulator.current_device()),
+    memGetInfo=_mem_get_info, streamQuery=_stream_query, eventQuery=_event_query,
     deviceSynchronize=lambda: _as(CUDARuntimeError, emulator.synchronize, emulator.current_device()),
     deviceGetAttribute=lambda attribute, device: {75: 7, 76: 0}[attribute],
     getDeviceProperties=lambda device: {"name": b"CuPy over the emulator"},
     pointerGetAttributes=_pointer_get_attributes,
     deviceCanAccessPeer=lambda device, peer: int(emulator.can_access_peer(device, peer)),
+    deviceEnablePeerAccess=_enable_peer_access,
     memcpyAsync=_memcpy_async, memcpyPeerAsync=_memcpy_peer_async, memsetAsync=_memset_async,
     memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyDeviceToDevice=3,
 )  # fmt: skip
@@ -315,7 +379,7 @@ _driver = types.SimpleNamespace(
 cuda = types.ModuleType("cupy.cuda")
 cuda.__dict__.update(
     runtime=_runtime, driver=_driver, nvrtc=_Nvrtc(), is_available=lambda: True, Stream=Stream,
-    Event=Event, MemoryPool=MemoryPool, Module=Module, get_current_stream=_current_stream,
+    Event=Event, Memory=Memory, Module=Module, get_current_stream=_current_stream,
     get_elapsed_time=lambda begin, end: begin.of.elapsed_time(end.of),
     alloc_pinned_memory=_alloc_pinned_memory,
 )  # fmt: skip

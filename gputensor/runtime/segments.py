@@ -1,0 +1,185 @@
+"""Segments of device memory: split into the blocks that tensors get, and merged again.
+
+The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp):
+small requests share segments of 2 MiB, medium ones of 20 MiB, large ones have their own; a request
+takes the smallest free block of its stream that holds it, and what is left over becomes a free
+block. Here nothing is counted, locked or asked of a device; allocator.py does that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Any
+
+STEP = 512
+SMALL = 1 << 20  # the largest request that shares a small segment
+SMALL_SEGMENT = 2 << 20
+LARGE_SEGMENT = 20 << 20
+OWN_SEGMENT = 10 << 20  # the smallest request that has a segment to itself
+OWN_STEP = 2 << 20
+_MOST_BINS = 256
+
+USED, PENDING, BINNED, POOLED = range(4)
+
+
+class Block:
+    """A piece of a segment; `before` and `after` are its neighbours there.
+
+    home: the bin that it goes to when it is dropped. used_on: what was recorded of other streams.
+    state: in a memory, waiting for events, in a bin as it was dropped, or merged into a pool.
+    """
+
+    __slots__ = (
+        "after", "before", "give_back", "handle", "home", "pool", "ptr", "size", "state", "stream",
+        "used_on",
+    )  # fmt: skip
+
+    def __init__(
+        self, ptr: int, size: int, stream: Any, give_back: Any, handle: Any = None
+    ) -> None:
+        self.ptr, self.size, self.stream, self.handle = ptr, size, stream, handle
+        self.give_back = give_back
+        self.home: list[Block] = []
+        self.pool: list[tuple[int, int, Block]] | Any = None
+        self.state = BINNED
+        self.before: Block | None = None
+        self.after: Block | None = None
+        self.used_on: dict[int, Any] | None = None
+
+    def walk(self) -> Iterator[Block]:
+        """The blocks of a segment, of which this is the first."""
+        block: Block | None = self
+        while block is not None:
+            yield block
+            block = block.after
+
+
+def segment_size(size: int) -> int:
+    """Bytes to ask a backend for where no free block serves a request."""
+    if size <= SMALL:
+        return SMALL_SEGMENT
+    if size < OWN_SEGMENT:
+        return LARGE_SEGMENT
+    return size + OWN_STEP - 1 & -OWN_STEP
+
+
+class Pools:
+    """The free memory of one stream.
+
+    bins: blocks as they were dropped, by the size that was asked for; the next request of that size
+    takes one without a search. `gather` empties the bins into the pools, where neighbours are merged.
+    Note [Bins and pools]: a request that finds its bin empty gathers first, so it sees what PyTorch,
+    which merges at every free, would see; each block is gathered at most once per free.
+    """
+
+    __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.bins: dict[int, list[Block]] = {}
+        self.odd: list[Block] = []  # the home of blocks whose bin was forgotten
+        self.small: list[tuple[int, int, Block]] = []
+        self.large: list[tuple[int, int, Block]] = []
+        self.segments: dict[Block, None] = {}  # the first block of each
+
+    def pool(self, size: int) -> list[tuple[int, int, Block]]:
+        return self.small if size <= SMALL else self.large
+
+    def gather(self) -> None:
+        for blocks in (*self.bins.values(), self.odd):
+            while blocks:
+                block = blocks[-1]
+                del blocks[-1]
+                _merge(block)
+        if len(self.bins) > _MOST_BINS:
+            for first in self.segments:
+                for block in first.walk():
+                    block.home = self.odd
+            self.bins.clear()
+
+    def take(self, size: int) -> Block | None:
+        """The smallest merged block that holds `size` bytes, without what it has too much."""
+        pool = self.pool(size)
+        at = bisect_left(pool, (size,))
+        if at == len(pool):
+            return None
+        block = pool[at][2]
+        del pool[at]
+        block.state = BINNED
+        self.split(block, size)
+        return block
+
+    def serve(self, block: Block, size: int) -> list[Block]:
+        """Put a block where requests of `size` bytes look, for the one that it was found for."""
+        blocks = self.bins.setdefault(size, [])
+        block.state, block.home = BINNED, blocks
+        blocks.append(block)
+        return blocks
+
+    def split(self, block: Block, size: int) -> None:
+        """Leave a block `size` bytes; the rest becomes a free block, if it is large enough for one."""
+        left = block.size - size
+        if left < (STEP if block.pool is self.small else SMALL + 1):
+            return
+        rest = Block(block.ptr + size, left, block.stream, block.give_back)
+        rest.pool, rest.home = block.pool, self.odd
+        rest.before, rest.after = block, block.after
+        if rest.after is not None:
+            rest.after.before = rest
+        block.after, block.size = rest, size
+        _put(rest)
+
+    def whole(self) -> list[Block]:
+        """Takes the segments of which no byte is in use out of the pools, each as one block."""
+        self.gather()
+        found = []
+        for pool in (self.small, self.large):
+            found += [e[2] for e in pool if e[2].before is None and e[2].after is None]
+            pool[:] = [e for e in pool if e[2].before is not None or e[2].after is not None]
+        return found
+
+    def rebuild(self) -> None:
+        """Make bins and pools anew from what the blocks say of themselves."""
+        for blocks in (*self.bins.values(), self.odd, self.small, self.large):
+            blocks.clear()
+        for first in self.segments:
+            for block in list(first.walk()):
+                if block.state in (BINNED, POOLED):
+                    block.state = BINNED
+                    self.odd.append(block)
+
+
+def _merge(block: Block) -> None:
+    """Put a free block into its pool, as one with the free neighbours that are there."""
+    before, after = block.before, block.after
+    if after is not None and after.state == POOLED:
+        _take_out(after)
+        _join(block, after)
+    if before is not None and before.state == POOLED:
+        _take_out(before)
+        _join(before, block)
+        block = before
+    _put(block)
+
+
+def _join(first: Block, second: Block) -> None:
+    after = second.after
+    first.after = after
+    if after is not None:
+        after.before = first
+    first.size += second.size
+    second.state = USED  # it is nowhere now
+    second.before = second.after = None
+
+
+def _put(block: Block) -> None:
+    block.state = POOLED
+    insort(block.pool, (block.size, block.ptr, block))
+
+
+def _take_out(block: Block) -> None:
+    at = bisect_left(block.pool, (block.size, block.ptr))
+    assert block.pool[at][2] is block, (block.ptr, block.size)
+    del block.pool[at]
+    block.state = BINNED
