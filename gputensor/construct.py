@@ -82,7 +82,7 @@ def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
         return calls.detach(data), False
     if isinstance(data, (np.ndarray, np.generic)):
         return numpy_bridge.from_numpy(np.array(data, order="C", copy=True, subok=False)), True
-    if hasattr(data, "__dlpack__"):
+    if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
         return numpy_bridge.asarray(data), False
     return _from_numbers(data, wanted), True
 

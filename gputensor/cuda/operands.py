@@ -16,6 +16,7 @@ from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU
 from ..dispatch.keys import LAZY
+from ..interop import cuda_array_interface
 from ..tensor import Tensor, bump_version
 
 NUMPY, TENSOR, TORCH, INTERFACE = "numpy", "gputensor", "torch", "cuda_array_interface"
@@ -81,7 +82,7 @@ def describe(entry: str, arg: str, value: Any) -> Operand:
     if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
         return _of_torch(entry, arg, value)
     if hasattr(value, "__cuda_array_interface__"):
-        return _of_interface(value)
+        return _of_interface(entry, arg, value)
     rule = "be an array of gputensor, CuPy, torch or NumPy"
     raise errors.must(entry, arg, rule, value, kind=errors.ArgumentTypeError)
 
@@ -138,13 +139,8 @@ def _of_torch(entry: str, arg: str, value: Any) -> Operand:
     )
 
 
-def _of_interface(value: Any) -> Operand:
-    given = value.__cuda_array_interface__
-    element_type = getattr(value, "dtype", None)
-    if not isinstance(element_type, np.dtype):  # a typestr has no name for bfloat16, a dtype has
-        element_type = np.dtype(given["typestr"])
-    shape = tuple(given["shape"])
-    strides = given.get("strides") or _row_major(shape, element_type.itemsize)
+def _of_interface(entry: str, arg: str, value: Any) -> Operand:
+    given = cuda_array_interface.read(entry, arg, value)
     place = getattr(value, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:  # Numba's arrays live on the device that is current
@@ -152,19 +148,11 @@ def _of_interface(value: Any) -> Operand:
 
         index = runtime.cuda().current_device()
     made = Operand(
-        INTERFACE, value, given["data"][0], int(index), dtypes.from_numpy(element_type),
-        element_type.itemsize, shape, tuple(strides),
+        INTERFACE, value, given.address, int(index), dtypes.from_numpy(given.dtype),
+        given.dtype.itemsize, given.sizes, given.stride_bytes,
     )  # fmt: skip
-    made.is_writable = not given["data"][1]
+    made.is_writable = not given.is_readonly
     return made
-
-
-def _row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides, running = [], itemsize
-    for size in reversed(shape):
-        strides.append(running)
-        running *= size
-    return tuple(reversed(strides))
 
 
 def stream_of(found: Mapping[int, Operand], cuda: Any, device_index: int, own: Any) -> Any:

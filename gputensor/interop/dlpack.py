@@ -11,6 +11,7 @@ flags. The layouts of the structs are fixed by the standard (dlpack.h, versions 
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU, device
-from ..core.geometry import geometry
+from ..core.geometry import MOST_DIMS, geometry, unholdable
 from ..core.memory_format import contiguous_strides
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY
@@ -61,6 +62,7 @@ _get_pointer = _api.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _set_name = _api.PyCapsule_SetName
 _set_name.restype, _set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+_PyCapsule = type(np.empty(0).__dlpack__())  # has no name before Python 3.13
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 _STRUCTS: dict[bytes, Any] = {b"dltensor": _Managed, b"dltensor_versioned": _ManagedVersioned}
@@ -216,7 +218,7 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
         copy: True always copies, False raises where a copy is needed, None copies where needed.
     Raises: ExchangeError for devices, dtypes and negative strides that tensors do not have.
     """
-    if type(ext).__name__ == "PyCapsule":
+    if isinstance(ext, _PyCapsule):
         found = _take(ext)
     elif hasattr(ext, "__dlpack__"):
         found = _take(_ask(ext))
@@ -248,23 +250,36 @@ def _as_device(given: Any) -> device:
 def _ask(ext: Any) -> Any:
     """The capsule of `ext`, ordered before what our current stream does next."""
     keywords: dict[str, Any] = {}
-    kind, index = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
-    if int(kind) == CUDA_DEVICE:
-        # 1 stands for the legacy default stream; 0 is not allowed.
-        keywords["stream"] = _real_cuda().current_stream(int(index)).ptr or 1
+    given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
-        return ext.__dlpack__(max_version=VERSION, **keywords)
+        kind, index = map(operator.index, given)
+    except (TypeError, ValueError):
+        got = errors.Got(f"__dlpack_device__() of {errors.describe(given)}")
+        raise _refused("name its device as two ints", got) from None
+    if kind == CUDA_DEVICE:
+        # 1 stands for the legacy default stream; 0 is not allowed.
+        keywords["stream"] = _real_cuda(index).current_stream(index).ptr or 1
+    try:
+        capsule = ext.__dlpack__(max_version=VERSION, **keywords)
     except TypeError:  # a producer from before DLPack 1.0
-        return ext.__dlpack__(**keywords)
+        capsule = ext.__dlpack__(**keywords)
+    if not isinstance(capsule, _PyCapsule):
+        got = errors.Got(f"__dlpack__() of {errors.describe(capsule)}")
+        raise _refused("give a DLPack capsule", got)
+    return capsule
 
 
-def _real_cuda() -> Any:
+def _refused(rule: str, got: errors.Got, remedy: str = "") -> errors.ExchangeError:
+    return errors.not_exchangeable("from_dlpack", "ext", rule, got, remedy=remedy)
+
+
+def _real_cuda(index: int) -> Any:
     cuda = runtime.cuda()
+    remedy = "copy it to the host first"
     if cuda.is_emulated or not cuda.is_available():
-        raise errors.not_exchangeable(
-            "from_dlpack", "ext", "be on a device of this process", errors.Got("CUDA memory"),
-            remedy="copy it to the host first",
-        )  # fmt: skip
+        raise _refused("be on a device of this process", errors.Got("CUDA memory"), remedy)
+    if not 0 <= index < cuda.device_count():
+        raise _refused("be on a device of this process", errors.Got(f"CUDA device {index}"), remedy)
     return cuda
 
 
@@ -273,9 +288,14 @@ class _Owner:
 
     __slots__ = ("address", "deleter", "__weakref__")
 
-    def __init__(self, address: int, deleter: int | None) -> None:
-        self.address = address
-        self.deleter = _Deleter(deleter) if deleter else None
+    def __init__(self, address: int) -> None:
+        self.address, self.deleter = address, None
+
+    def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
+        """From here on the struct is ours to give back, and no longer the capsule's."""
+        call = _Deleter(deleter) if deleter else None
+        _set_name(capsule, _USED[name])
+        self.deleter = call
 
     def __del__(self) -> None:
         if self.deleter is not None:
@@ -293,69 +313,78 @@ class _ForeignMemory:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. It stays whole until all is checked: an error leaves it to its producer."""
+    """Consume a capsule. It stays whole until all is made: an error leaves it to its producer."""
     name = _get_name(capsule)
     if name not in _STRUCTS:
-        raise errors.not_exchangeable(
-            "from_dlpack", "ext", "be a capsule that nobody has taken",
-            errors.Got(f"a capsule named {(name or b'').decode()!r}"),
-        )  # fmt: skip
+        got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")
+        raise _refused("be a capsule that nobody has taken", got)
     address = _get_pointer(capsule, name)
     managed = _STRUCTS[name].from_address(address)
     is_versioned = name == b"dltensor_versioned"
     if is_versioned and managed.major != VERSION[0]:
-        raise errors.not_exchangeable(
-            "from_dlpack",
-            "ext",
-            "speak DLPack 1",
-            errors.Got(f"version {managed.major}.{managed.minor}"),
-        )
+        got = errors.Got(f"version {managed.major}.{managed.minor}")
+        raise _refused("speak DLPack 1", got)
     described = managed.tensor
-    shape = _geometry_of(described)
-    nbytes = shape.extent * shape.dtype.itemsize
-    pointer = (described.data or 0) + described.byte_offset
     kind, index = described.device_type, described.device_id
     if kind == CUDA_DEVICE:
-        _real_cuda()
+        _real_cuda(index)
+    elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
+        got = errors.Got(f"DLPack device type {kind}")
+        raise _refused("be on the CPU or a CUDA device", got)
+    shape = _geometry_of(described)
+    nbytes = shape.extent * shape.dtype.itemsize
+    pointer = _pointer_of(described, nbytes)
+    owner = _Owner(address)
+    if kind == CUDA_DEVICE:
         # The CPU reads elements anywhere; on a GPU the access fails, and with it the process's context.
         if nbytes and pointer % shape.dtype.itemsize:
-            raise errors.not_exchangeable(
-                "from_dlpack", "ext", f"begin at a multiple of {shape.dtype.itemsize} bytes",
-                errors.Got(f"address {pointer:#x}"), remedy="copy it in its library first",
-            )  # fmt: skip
-    elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
-        raise errors.not_exchangeable(
-            "from_dlpack",
-            "ext",
-            "be on the CPU or a CUDA device",
-            errors.Got(f"DLPack device type {kind}"),
-        )
-    is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
-    _set_name(capsule, _USED[name])
-    owner = _Owner(address, managed.deleter)
-    if kind == CUDA_DEVICE:
-        place = device("cuda", index)
+            rule, got = f"begin at a multiple of {shape.dtype.itemsize} bytes", f"address {pointer:#x}"
+            raise _refused(rule, errors.Got(got), "copy it in its library first")
+        place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
         storage = Storage(_ForeignMemory(pointer, nbytes, index, owner), nbytes, place)
-        return from_storage(storage, 0, shape, TENSOR_KEYS["cuda"])
-    storage = storage_over(pointer, nbytes, owner, is_readonly)
-    return from_storage(storage, 0, shape, CPU_KEYS)
+    else:
+        is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
+        storage, keys = storage_over(pointer, nbytes, owner, is_readonly), CPU_KEYS
+    made = from_storage(storage, 0, shape, keys)
+    owner.consume(capsule, name, managed.deleter)
+    return made
+
+
+def _pointer_of(described: Any, nbytes: int) -> int:
+    pointer = (described.data or 0) + described.byte_offset
+    if nbytes and not described.data:
+        raise _refused("have memory", errors.Got("a null pointer"))
+    if pointer + nbytes > _ADDRESSES:
+        got = errors.Got(f"{nbytes} bytes at address {pointer:#x}")
+        raise _refused("lie within the address space", got)
+    return pointer
+
+
+_ADDRESSES = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 
 
 def _geometry_of(described: Any) -> Any:
+    """The layout, each number of which is looked at before anything is read by it."""
     element = _DTYPES.get((described.code, described.bits))
     if element is None or described.lanes != 1:
-        raise errors.not_exchangeable(
-            "from_dlpack", "ext", "have a dtype that tensors have",
-            errors.Got(f"code {described.code}, {described.bits} bits, {described.lanes} lanes"),
-        )  # fmt: skip
-    sizes = tuple(described.shape[: described.ndim]) if described.ndim else ()
+        got = f"code {described.code}, {described.bits} bits, {described.lanes} lanes"
+        raise _refused("have a dtype that tensors have", errors.Got(got))
+    ndim = described.ndim
+    if not 0 <= ndim <= MOST_DIMS:
+        raise _refused(f"have 0 to {MOST_DIMS} dimensions", errors.Got(f"{ndim}"))
+    if ndim and not described.shape:
+        raise _refused("say its sizes", errors.Got(f"{ndim} dimensions and a null pointer"))
+    sizes = tuple(described.shape[:ndim]) if ndim else ()
     if not described.strides:
-        return geometry(sizes, contiguous_strides(sizes), element)
-    strides = tuple(described.strides[: described.ndim]) if described.ndim else ()
-    if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
-        raise errors.not_exchangeable(
-            "from_dlpack", "ext", "have no negative strides", errors.Got(f"strides {strides}"),
-            remedy="use .copy() first",
-        )  # fmt: skip
-    # A dimension of one element is never walked, so its sign means nothing.
-    return geometry(sizes, tuple([abs(s) for s in strides]), element)
+        strides = () if any(s < 0 for s in sizes) else contiguous_strides(sizes)
+    else:
+        strides = tuple(described.strides[:ndim]) if ndim else ()
+        if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
+            got = errors.Got(f"strides {strides}")
+            raise _refused("have no negative strides", got, "use .copy() first")
+        # A dimension of one element is never walked, so its sign means nothing.
+        strides = tuple([abs(s) for s in strides])
+    wrong = unholdable(sizes, strides or (0,) * ndim, element.itemsize)
+    if wrong:
+        raise _refused("have a layout that memory can hold", errors.Got(wrong))
+    return geometry(sizes, strides, element)

@@ -25,7 +25,7 @@ from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
 from ..dispatch.keys import LAZY
 from ..tensor import Tensor, allocate
-from . import dlpack
+from . import cuda_array_interface, dlpack
 
 
 class Seen:
@@ -97,9 +97,8 @@ def seen(op: str, arg: str, x: Any) -> Seen:
         if found is not None:
             return found
     if library == "cupy" or not hasattr(x, "__dlpack__"):
-        interface = getattr(x, "__cuda_array_interface__", None)
-        if interface is not None:
-            return _of_cuda(op, arg, x, interface, library)
+        if hasattr(x, "__cuda_array_interface__"):
+            return _of_cuda(op, arg, x, library)
     if not hasattr(x, "__dlpack__"):
         raise errors.must(
             op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
@@ -203,45 +202,35 @@ def _is_our_cuda() -> bool:
     return cuda.is_available() and not cuda.is_emulated
 
 
-def _of_cuda(op: str, arg: str, x: Any, interface: dict[str, Any], library: str) -> Seen:
+def _of_cuda(op: str, arg: str, x: Any, library: str) -> Seen:
     """From the CUDA array interface, which has negative strides and no device index."""
     cuda = runtime.cuda()
     if not _is_our_cuda():
         raise errors.must(
             op, arg, "be on a device of this process", errors.Got("CUDA memory"), kind=errors.DeviceError
         )
-    found = Seen()
-    element = dtypes.from_numpy(np.dtype(getattr(x, "dtype", None) or interface["typestr"]))
-    if element is None or interface.get("mask") is not None:
+    found, given = Seen(), cuda_array_interface.read(op, arg, x)
+    element = dtypes.from_numpy(given.dtype)
+    if element is None:
         raise errors.must(
-            op, arg, "have a dtype that tensors have and no mask", errors.Got(interface["typestr"]),
+            op, arg, "have a dtype that tensors have", errors.Got(given.dtype.str),
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
-    stream = interface.get("stream")
-    if stream == 0:
-        raise errors.must(
-            op, arg, "name its stream as the CUDA array interface does: 1, 2 or an address, or None",
-            errors.Got("stream 0"), kind=errors.ArgumentValueError,
-        )  # fmt: skip
-    found.address, found.is_readonly = interface["data"]
+    found.address, found.is_readonly = given.address, given.is_readonly
     # The interface has no device; the driver knows whose memory it is.
     index = x.device.id if library == "cupy" else cuda.device_of(found.address)
     found.library, found.owner, found.keeper, found.array = library, x, x, None
     found.place, found.dtype = device("cuda", index), element
-    found.sizes = tuple(interface["shape"])
-    strides = interface.get("strides")
-    if strides is None:
-        strides = [s * element.itemsize for s in formats.contiguous_strides(found.sizes)]
-    found.stride_bytes = tuple(strides)
-    moved = [s for s, n in zip(strides, found.sizes) if n > 1]
+    found.sizes, found.stride_bytes = given.sizes, given.stride_bytes
+    moved = [s for s, n in zip(given.stride_bytes, found.sizes) if n > 1]
     if 0 not in found.sizes and any(by % element.itemsize for by in (found.address, *moved)):
         raise errors.must(
             op, arg, f"have every element at a multiple of {element.itemsize} bytes",
-            errors.Got(f"address {found.address:#x}, strides of {strides} bytes"),
+            errors.Got(f"address {found.address:#x}, strides of {given.stride_bytes} bytes"),
             remedy="copy it in its library first",
         )  # fmt: skip
     # CuPy's current stream is ours; another producer says on which stream its elements are made.
-    found.stream = None if library == "cupy" else stream
+    found.stream = None if library == "cupy" else given.stream
     return found
 
 

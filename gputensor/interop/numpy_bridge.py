@@ -87,6 +87,25 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return from_storage(storage, 0, shape, CPU_KEYS)
 
 
+def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
+    """The ndarray that an object's buffer or array interface describes, over its memory.
+
+    Raises: ArgumentTypeError where NumPy cannot read the description, or it leads nowhere.
+    """
+    try:
+        found = np.asarray(obj)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, errors.GpuTensorError):
+            raise
+        got = errors.Got(f"{type(obj).__name__}: {str(error).partition(chr(10))[0]}")
+        rule = "be an array that NumPy can read"
+        raise errors.must(op, arg, rule, got, kind=errors.ArgumentTypeError) from error
+    if found.size and not found.__array_interface__["data"][0]:
+        got = errors.Got(f"{type(obj).__name__} with a null pointer")
+        raise errors.must(op, arg, "have memory", got, kind=errors.ArgumentTypeError)
+    return found
+
+
 def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
     """The tensor dtype of a NumPy dtype, or the sentence that there is none."""
     element = dtypes.from_numpy(np_type)
@@ -175,12 +194,14 @@ def _shared(obj: Any, dtype: dtypes.dtype | None, device: Any) -> tuple[Tensor, 
 
         return dlpack.from_dlpack(obj), False
     if hasattr(obj, "__array_interface__") or hasattr(obj, "__array__"):
-        return from_numpy(np.asarray(obj)), False
+        return from_numpy(array_of("asarray", "obj", obj)), False
     if not isinstance(obj, (bytes, str, list, tuple)):
         try:
-            return from_numpy(np.asarray(memoryview(obj))), False
+            view = memoryview(obj)
         except TypeError:
             pass
+        else:
+            return from_numpy(array_of("asarray", "obj", view)), False
     from .. import construct
 
     return construct.tensor(obj, dtype=dtype, device=device), True
