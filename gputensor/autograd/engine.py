@@ -7,6 +7,7 @@ a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush, heappushpop
 from typing import Any
@@ -16,6 +17,7 @@ from ..core import errors
 from ..core.dtype import COMPLEX
 from ..dispatch.tls import AUTOCAST
 from ..dispatch.tls import state as _state
+from ..runtime import current
 from ..tensor import Tensor
 from . import anomaly, variable
 from .accumulate import accumulate
@@ -128,6 +130,12 @@ def _input_edge(x: Tensor) -> Edge | None:
     return variable.gradient_edge(x)
 
 
+# Within so many backwards the next one goes on in a thread of its own, whose stack is empty: each takes
+# a dozen frames of ours and what user code has between them, and Python's limit is 1000. Source:
+# torch/csrc/autograd/engine.cpp, MAX_DEPTH.
+NESTED_AT_MOST = 20
+_thread = threading.local()
+
 # --- one run --------------------------------------------------------------------------------------
 
 
@@ -156,6 +164,17 @@ class _Run:
         self.leaf_streams: list[tuple[Any, Any]] = []
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
+        """The gradients of what is wanted. Within a backward, and a backward of that, on another thread's stack."""
+        depth = getattr(_thread, "depth", 0)
+        if depth >= NESTED_AT_MOST:
+            return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
+        _thread.depth = depth + 1
+        try:
+            return self._run_here(roots, grads, wanted, accumulates)
+        finally:
+            _thread.depth = depth
+
+    def _run_here(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
         nodes = list(dict.fromkeys([node for node, _ in roots]))
         order = self._count(nodes)
         if wanted is not None:
@@ -334,16 +353,18 @@ class _Run:
             raise
         if node.hooks is not None:
             for hook in list(node.hooks.after.values()):
-                changed = self._in_own_state(hook, tuple(results), tuple(grads))
-                if changed is not None:
-                    results = changed if isinstance(changed, tuple) else (changed,)
+                results = self._replaced(hook, tuple(results), tuple(results), tuple(grads))
         if not self.keep:
             node.release()
         return results
 
     def _derivative(self, node: Node, grads: Grads) -> Any:
         if node.is_users:
-            return self._in_own_state(node.backward, *grads)
+            results = self._in_own_state(node.backward, *grads)
+            for g in results:
+                if g is not None and not isinstance(g, Tensor):
+                    raise errors.not_a_gradient(g)
+            return results
         if _all_none(grads):
             return (None,) * len(node.edges)
         if node.saved and not any(node.edges):
@@ -379,20 +400,32 @@ class _Run:
                 own = variable.own_of(x)
                 own.grad = grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
         for hook in list(hooks.before.values()):
-            changed = self._in_own_state(hook, tuple(grads))
-            if changed is not None:
-                grads = list(changed) if isinstance(changed, tuple) else [changed]
+            grads = list(self._replaced(hook, tuple(grads), tuple(grads)))
         return grads
 
     def _tensor_hooks(self, hooks: Any, g: Tensor) -> Tensor:
         for hook in list(hooks.values()):
             changed = self._in_own_state(hook, g)
             if changed is not None:
-                if not isinstance(changed, Tensor):
-                    raise errors.must("hook", "result", "be a Tensor or None", changed,
-                                      kind=errors.ArgumentTypeError)  # fmt: skip
+                _check_replacement(hook, g, changed)
                 g = changed
         return g
+
+    def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
+        """What a node's hook makes of gradients: as many as there were, each like the one it replaces."""
+        changed = self._in_own_state(hook, *args)
+        if changed is None:
+            return values
+        if not isinstance(changed, tuple):
+            rule = f"must return a tuple or None (got {type(changed).__name__})"
+            raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)
+        if len(changed) != len(values):
+            rule = f"has returned an incorrect number of values (got {len(changed)}, but expected {len(values)})"
+            raise errors.wrong_hook(hook, rule)
+        for before, after in zip(values, changed):
+            if after is not None:
+                _check_replacement(hook, before, after)
+        return changed
 
     # --- the end of a path ----------------------------------------------------------------------------
 
@@ -423,7 +456,7 @@ class _Run:
                 self._in_own_state(hook, x)
         if node.hooks is not None:
             for hook in list(node.hooks.after.values()):
-                self._in_own_state(hook, (), (own.grad,))
+                self._in_own_state(hook, (), (buffer[0],))
 
     def _remember_stream(self, node: Node) -> None:
         if node.stream is not None:
@@ -435,6 +468,21 @@ class _Run:
             current = current_stream(device)
             if identity(current) != identity(stream):
                 current.wait_event(stream.record_event())
+
+
+def _check_replacement(hook: Any, before: Any, after: Any) -> None:
+    """Raises: AutogradError if a hook changed what must stay. Source: python_hook.cpp, check_single_result."""
+    if not isinstance(after, Tensor):
+        rule = f"must return Tensors or None (got {type(after).__name__})"
+        raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)
+    if before is None:
+        raise errors.wrong_hook(hook, "can't replace a None gradient with a non-None value")
+    for what, was, got in (
+        ("type", before._geometry.dtype, after._geometry.dtype), ("type", before._device, after._device),
+        ("size", list(before._geometry.sizes), list(after._geometry.sizes)),
+    ):  # fmt: skip
+        if was is not got and was != got:
+            raise errors.wrong_hook(hook, f"has changed the {what} of value (was {was} got {got})")
 
 
 def _all_none(grads: Grads) -> bool:

@@ -17,6 +17,8 @@ from ..core.arguments import NUMBERS
 from ..core.geometry import Geometry
 from ..core.memory_format import contiguous_strides
 from ..tensor import Tensor
+from . import variable
+from .node import Node
 
 __all__ = [
     "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
@@ -106,7 +108,23 @@ def scaled(grad: Tensor, factor: Any) -> Tensor:
 def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
     if self._geometry.dtype.is_complex:
         return grad * where(self == 0, 0, self / self.abs())
-    return where(self > 0, grad, where(self < 0, -grad, 0))
+    return grad * _sign(self)
+
+
+class SgnBackward0(Node):
+    """Of the sign of real numbers, which is constant but at the jump."""
+
+    __slots__ = ()
+
+    def backward(node, grad: Tensor) -> tuple[Tensor]:  # noqa: N805
+        return (zeros_like(grad),)
+
+
+def _sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1 in x's dtype; a function of x, so that what is made of it requires grad as in PyTorch."""
+    found = calls.to_dtype(where(x > 0, 1, where(x < 0, -1, 0)), x._geometry.dtype, False, False, None)
+    node = variable.record(SgnBackward0, x)
+    return found if node is None else variable.set_history(found, node)  # type: ignore[no-any-return]
 
 
 def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:

@@ -156,6 +156,8 @@ class RemovableHandle:
     __slots__ = ("_hooks", "id", "__weakref__")
 
     def __init__(self, hooks: HookDict, hook: Any) -> None:
+        if not callable(hook):
+            raise errors.must("register_hook", "hook", "be callable", hook, kind=errors.ArgumentTypeError)
         self.id = next(_numbers)
         self._hooks = ref(hooks)
         hooks[self.id] = hook

@@ -12,11 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
-from . import keys, precedence
+from . import keys, precedence, tls
 from .keys import KeySet
 
 if TYPE_CHECKING:
     from .operator import Kernel, Table
+
+
+_AD_INPLACE_OR_VIEW = keys.runtime_key("ADInplaceOrView")
+_SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
@@ -37,10 +41,37 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
     if table.definition is None:
         return _without_schema(kernel, visible)
     if convention == "boxed":
-        return _boxed(table, kernel, visible)
-    if convention in ("handler", "keyset_handler"):
-        return _handler(table, kernel, visible)
-    return _user(table, kernel, visible)
+        entry = _boxed(table, kernel, visible)
+    elif convention in ("handler", "keyset_handler"):
+        entry = _handler(table, kernel, visible)
+    else:
+        entry = _user(table, kernel, visible)
+    return _below(entry) if _has_been_recorded(table, kernel, key_set) else entry
+
+
+def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
+    """True for a user's kernel of a backend, in an operator whose writes, views and derivatives our
+    kernels at the keys above it see to."""
+    key = keys.highest(key_set)
+    if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
+        return False
+    above = table.kernels.get(_AD_INPLACE_OR_VIEW)
+    return bool(above) and above[0].convention == "native"  # type: ignore[index]
+
+
+def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
+    """The entry with what it calls below autograd and ADInplaceOrView: a write counts once."""
+    get, put = tls.state.get, tls.state.set
+
+    def below(key_set: int, *args: Any) -> Any:
+        before = get()
+        try:
+            put((before[0], before[1] & ~_SEEN_TO))
+            return entry(key_set, *args)
+        finally:
+            put(before)
+
+    return below
 
 
 def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:

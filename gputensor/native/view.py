@@ -285,6 +285,7 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
     if extra < 0:
         raise errors.must("expand", "size", f"have at least {shape.ndim} dimensions", sizes)
     out_sizes, strides = list(sizes), [0] * len(sizes)
+    is_0d = not shape.ndim
     for d in range(len(sizes) - 1, -1, -1):
         old = shape.sizes[d - extra] if d >= extra else 1
         stride = shape.strides[d - extra] if d >= extra else 0
@@ -299,8 +300,8 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
             if old != 1:
                 raise errors.must("expand", "size", f"match self's size {old} at dimension {d}", sizes)
             stride = 0
-        elif d < extra:
-            # Source: ATen/ExpandUtils.cpp: a new dimension takes the stride that keeps the view dense.
+        elif d < extra and not is_0d:
+            # Source: ATen/ExpandUtils.cpp: what is expanded from 0-d has stride 0 everywhere; else a new dimension takes the stride that keeps the view dense.
             stride = out_sizes[d + 1] * strides[d + 1] if d + 1 < len(sizes) else 1
         out_sizes[d], strides[d] = wanted, stride
     return like(shape, tuple(out_sizes), tuple(strides))

@@ -83,6 +83,12 @@ def register(device_type: str, runtime: Any) -> Callable[[], None]:
     return _further.register(device_type, runtime)
 
 
+def in_use() -> list[Any]:
+    """The runtimes that have a device and may have been used: CUDA's once it was chosen, and the further ones."""
+    chosen = [] if _chosen is None or not _chosen.is_available() else [_chosen]
+    return [*chosen, *[module for _, module in _further.items()]]
+
+
 def is_further(device_type: str) -> bool:
     """True for the type of a device that was registered from outside."""
     return device_type in _further

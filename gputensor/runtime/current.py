@@ -1,9 +1,13 @@
-"""Guards that make a device, or a stream, the current one in a thread; of CUDA and of further devices."""
+"""What is current in a thread: guards for devices and streams, of CUDA and of further devices alike."""
 
 from __future__ import annotations
 
+import contextvars
+import threading
+from collections.abc import Callable
 from typing import Any
 
+from gputensor import runtime as runtimes
 from gputensor.core import errors
 from gputensor.core.guard import Guard
 
@@ -76,3 +80,42 @@ class CurrentStream(Guard):
             self._runtime.set_stream(found[0])
             self._device._put_back(found[2])
             del self._before[found[1] :]
+
+
+# --- another thread in the place of this one --------------------------------------------------------
+
+
+def on_a_new_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function with an empty stack: in another thread, which has this one's context variables,
+    devices and streams; this one waits for it."""
+    places = [(module, module.current_device(), _streams(module)) for module in runtimes.in_use()]
+    context = contextvars.copy_context()
+    made: list[Any] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        for module, index, streams in places:
+            for stream in streams:
+                module.set_stream(stream)
+            module.exchange_device(index)
+        try:
+            made.append(context.run(function, *args))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="gputensor-nested", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:  # an interrupt: what runs there uses the caller's tensors
+        thread.join()
+        raise
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def _streams(module: Any) -> list[Any]:
+    if not hasattr(module, "set_stream"):
+        return []
+    return [module.current_stream(n) for n in range(module.device_count())]

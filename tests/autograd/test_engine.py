@@ -204,3 +204,46 @@ def test_nothing_is_recorded_by_backward_itself() -> None:
     (y * y).sum().backward(create_graph=True)
     assert y.grad.requires_grad
     y.grad = None
+
+
+def test_backward_within_backward_may_nest_as_deeply_as_it_likes() -> None:
+    """PyTorch goes on in another thread too; state of the thread and interrupts of the user's are as before."""
+    seen = []
+
+    class Nested(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, depth):
+            ctx.depth = depth
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append((gt.is_grad_enabled(), gt.is_autocast_enabled("cpu")))
+            if ctx.depth:
+                with gt.enable_grad():
+                    x = gt.ones(3, requires_grad=True)
+                    Nested.apply(x, ctx.depth - 1).sum().backward()
+                    return g + x.grad, None
+            if x_fails:
+                raise KeyError("innermost")
+            return g, None
+
+    for x_fails in (False, True):
+        with gt.autocast("cpu"):
+            x = gt.ones(3, requires_grad=True)
+            y = Nested.apply(x, 150).sum()
+        if x_fails:
+            with pytest.raises(KeyError, match="innermost"):
+                y.backward()
+        else:
+            y.backward()
+            assert x.grad.tolist() == [151.0] * 3  # type: ignore[union-attr]
+    assert set(seen) == {(False, False)} and len(seen) == 302
+
+
+def test_the_derivative_of_a_derivative_that_is_constant_almost_everywhere() -> None:
+    x = gt.tensor([-2.0, 0.0, 3.0], requires_grad=True)
+    (g,) = gt.autograd.grad(x.abs().sum(), x, create_graph=True)
+    assert g.requires_grad and g.tolist() == [-1, 0, 1]
+    g.sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]  # type: ignore[union-attr]

@@ -259,3 +259,71 @@ def test_an_operator_without_derivative_warns_in_backward() -> None:
     with pytest.warns(gt.core.errors.FallbackWarning, match="grads::f: backward came to a result"):
         (y * x).sum().backward()
     assert x.grad.tolist() == [2, 4]
+
+
+def test_gradients_that_are_none() -> None:
+    for returned in (1.5, "a", [gt.ones(3)]):
+        class Wrong(gt.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, g, returned=returned):
+                return returned
+
+        x = gt.ones(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="expected Variable or None"):
+            Wrong.apply(x).sum().backward()
+        assert x.grad is None
+
+
+class Same(gt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+def test_an_input_that_is_returned_where_nothing_is_recorded() -> None:
+    x = gt.ones(3, requires_grad=True)
+    with gt.no_grad():
+        y = Same.apply(x)
+    assert not y.requires_grad and y is not x and y.data_ptr() == x.data_ptr()
+    y = Same.apply(x)
+    assert y.requires_grad and y.grad_fn.name() == "SameBackward"
+    z = gt.ones(3)
+    assert Same.apply(z) is not z and not Same.apply(z).requires_grad
+
+
+def test_what_is_marked_dirty_is_returned() -> None:
+    class Kept(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2) * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    for x in (gt.ones(3), gt.ones(3, requires_grad=True) * 1):
+        with pytest.raises(RuntimeError, match="marked as dirty .* were not returned"):
+            Kept.apply(x)
+
+    class Two(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2), x * 1
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g
+
+    w = gt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="cannot return more than one Tensor"):
+        Two.apply((w * 1).view(3, 1))

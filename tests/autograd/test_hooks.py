@@ -128,3 +128,61 @@ def test_a_hook_that_removes_itself_keeps_nothing_alive() -> None:
         assert node() is None
     finally:
         gc.enable()
+
+
+REPLACEMENTS = {
+    "dtype": (lambda g: g.double(), RuntimeError, "has changed the type of value"),
+    "sizes": (lambda g: gt.ones(1), RuntimeError, "has changed the size of value"),
+    "device": (lambda g: g.to("meta"), RuntimeError, "has changed the type of value"),
+    "number": (lambda g: 2.0, TypeError, "must return Tensors or None"),
+}
+
+
+@pytest.mark.parametrize("name", REPLACEMENTS)
+@pytest.mark.parametrize("place", ["tensor", "leaf", "before", "after"])
+def test_what_a_hook_may_not_change(name: str, place: str) -> None:
+    replace, kind, says = REPLACEMENTS[name]
+    x = leaf(1, 2)
+    y = x * leaf(3, 4)
+    if place == "tensor":
+        y.register_hook(replace)
+    elif place == "leaf":
+        x.register_hook(replace)
+    elif place == "before":
+        y.grad_fn.register_prehook(lambda grads: (replace(grads[0]),))
+    else:
+        y.grad_fn.register_hook(lambda grads, behind: (replace(grads[0]), grads[1]))
+    with pytest.raises(kind, match=says):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_nodes_hook_returns_as_many_gradients_as_there_were() -> None:
+    for register in ("register_prehook", "register_hook"):
+        for returned, kind in (((), RuntimeError), ((None,) * 3, RuntimeError), ([], TypeError)):
+            y = leaf(1) * leaf(2)
+            getattr(y.grad_fn, register)(lambda *grads, made=returned: made)
+            with pytest.raises(kind, match="hook '<lambda>'"):
+                y.sum().backward()
+
+
+def test_a_hook_is_callable() -> None:
+    y = leaf(1) * 2
+    for register in (y.register_hook, y.grad_fn.register_hook, y.grad_fn.register_prehook,
+                     leaf(1).register_post_accumulate_grad_hook):  # fmt: skip
+        with pytest.raises(TypeError, match="'hook' must be callable"):
+            register(5)
+
+
+def test_hooks_of_a_frozen_leaf() -> None:
+    """Its hooks and its node's run, as in PyTorch; nothing is accumulated."""
+    x, log = leaf(1), []
+    x.register_hook(lambda g: log.append("tensor"))
+    x.register_post_accumulate_grad_hook(lambda x: log.append("accumulated"))
+    y = x * 2
+    node = y.grad_fn.next_functions[0][0]
+    node.register_prehook(lambda grads: log.append("before"))
+    node.register_hook(lambda grads, behind: log.append(("after", behind[0].item())))
+    x.requires_grad_(False)
+    y.sum().backward()
+    assert x.grad is None and log == ["tensor", "before", ("after", 2)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 import gputensor as gt
@@ -184,3 +186,37 @@ def test_a_leaf_that_is_a_view() -> None:
     b.mul_(2)
     (v * v).sum().backward()
     assert v.is_leaf and v.grad.tolist() == [4, 4]
+
+
+def test_views_of_a_base_that_was_frozen_or_detached() -> None:
+    """As PyTorch's: what had a history still requires grad, and leads nowhere."""
+    for freeze in (lambda x: x.requires_grad_(False), lambda x: x.detach_()):
+        x = gt.ones(4, requires_grad=True)
+        v, y = x.view(2, 2), x * 2
+        freeze(x)
+        x.mul_(3)
+        z = v * 2
+        assert v.requires_grad and v.grad_fn.name() == "AsStridedBackward0"
+        assert v.grad_fn.next_functions == ((None, 0),)
+        z.sum().backward()
+        y.sum().backward()
+        assert x.grad is None and z.tolist() == [[6, 6], [6, 6]]
+
+
+def test_a_leaf_that_became_interior_since_the_forward_call() -> None:
+    x, w = gt.ones(3, requires_grad=True), gt.ones(3, requires_grad=True)
+    y = x * 2
+    x.requires_grad_(False)
+    x.mul_(w)
+    with pytest.raises(RuntimeError, match="moved into the graph interior"):
+        y.sum().backward()
+
+
+def test_a_kernel_of_the_users_over_ours_counts_a_write_once() -> None:
+    with gt.library.Library("aten", "IMPL") as library, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library.impl("abs_", lambda x: x.mul_(-1).add_(0), "CPU")
+        library.impl("unsqueeze", lambda x, d: x.as_strided((1, *x.shape), (0, *x.stride())), "CPU")
+        x = gt.ones(2)
+        x.abs_()
+        assert x._version == 1 and x.unsqueeze(0)._base is x

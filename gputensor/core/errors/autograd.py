@@ -38,6 +38,14 @@ def view_modified(made: str, what: str) -> AutogradError:
     )
 
 
+def not_a_gradient(value: Any) -> AutogradError:
+    return AutogradError(f"expected Variable or None (got {type(value).__name__})")
+
+
+def wrong_hook(hook: Any, rule: str, *, kind: type[GpuTensorError] = AutogradError) -> GpuTensorError:
+    return kind(f"hook '{getattr(hook, '__name__', type(hook).__name__)}' {rule}")
+
+
 def leaf_in_graph() -> AutogradError:
     return AutogradError("leaf variable has been moved into the graph interior")
 
