@@ -178,15 +178,21 @@ def tensor_keys(backend: str, *, inference: bool = False) -> int:
     return key_set(names)
 
 
-def bits_of(names: Keys) -> int:
-    """The set that a caller means by a key set, a key, its name, or several of them; aliases expand."""
+def bits_of(names: Keys, expand: bool = True) -> int:
+    """The set that a caller means by a key set, a key, its name, or several of them.
+
+    expand: an alias stands for all its keys; else for none, as no call can be at an alias.
+    """
     if isinstance(names, int):
         return int(names)
     bits = 0
     for name in (names,) if isinstance(names, (str, DispatchKey, AliasKey)) else names:
         found = key(name) if isinstance(name, str) else name
-        for part in found.keys if isinstance(found, AliasKey) else (found,):
-            bits |= part.bits
+        if not isinstance(found, AliasKey):
+            bits |= found.bits
+        elif expand:
+            for part in found.keys:
+                bits |= part.bits
     return bits
 
 

@@ -77,11 +77,12 @@ class _Guard(Guard):
 class IncludeDispatchKeys(_Guard):
     """`with IncludeDispatchKeys("Meta"):` adds these keys to every call in the block.
 
-    keys: a key set, a key, its name, or several of them.
+    added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch.
+    The kernel of a backend that operands do not lie on works where they lie.
     """
 
     def __init__(self, added: keys.Keys) -> None:
-        super().__init__(include=keys.bits_of(added))
+        super().__init__(include=keys.bits_of(added, expand=False))
 
 
 class ExcludeDispatchKeys(_Guard):

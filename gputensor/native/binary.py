@@ -88,7 +88,7 @@ def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     return pointwise.binary_inplace_cpu(operator, rule(loop), with_alpha_cpu), device
 
 
-def out(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
+def out(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
     if loop not in _WITH_ALPHA:
 
@@ -96,19 +96,15 @@ def out(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
             return write(out, (self, other))  # type: ignore[no-any-return]
 
         return kernel
-    scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
+    scaled = pointwise.write(operator, rule(loop), loop + "_alpha")
 
-    def cpu(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
+    def with_alpha(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
         if alpha is _ONE:
             return write(out, (self, other))  # type: ignore[no-any-return]
         alpha = check_alpha(operator, self, other, alpha)
-        return scaled_cpu(out, (self, other), (alpha,))  # type: ignore[no-any-return]
+        return scaled(out, (self, other), (alpha,))  # type: ignore[no-any-return]
 
-    def device(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
-        alpha = check_alpha(operator, self, other, alpha)
-        return write(out, (self, other), (alpha,))  # type: ignore[no-any-return]
-
-    return cpu, device
+    return with_alpha
 
 
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:

@@ -51,7 +51,9 @@ def binary(
     check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not fit.
     """
     loop = rule.loop
-    general = pointwise.functional(operator, rule, n_params=1 if check_alpha else 0)
+    general = pointwise.functional(operator, rule)
+    # Operands may be the CPU's, where IncludeDispatchKeys brought the call here: its loops differ.
+    scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
 
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
         params: tuple[Any, ...] = ()
@@ -72,7 +74,9 @@ def binary(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
-            return errors.plainly(general, key_set, self, other, *((alpha,) if check_alpha else ()))  # type: ignore[no-any-return]
+            if alpha is _ONE:
+                return errors.plainly(general, key_set, self, other)  # type: ignore[no-any-return]
+            return errors.plainly(scaled, key_set, self, other, alpha)  # type: ignore[no-any-return]
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
@@ -92,6 +96,7 @@ def binary_inplace(
     """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
     loop = rule.loop
     write = pointwise.write(operator, rule)
+    scaled = pointwise.write(operator, rule, loop + "_alpha")
 
     def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
         params: tuple[Any, ...] = ()
@@ -112,7 +117,8 @@ def binary_inplace(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a CPU scalar; memory that may overlap
-            return errors.plainly(write, self, (self, other), params)  # type: ignore[no-any-return]
+            into = write if alpha is _ONE else scaled
+            return errors.plainly(into, self, (self, other), params)  # type: ignore[no-any-return]
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)
