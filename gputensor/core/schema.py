@@ -56,6 +56,18 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 }
 
 
+# Types without parts; those with parts are _FORMS. What begins with a small letter beside these is a
+# variable, as in `f(t x) -> t`. Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
+_TYPES = frozenset((
+    "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str", "Device",
+    "DeviceIndex", "Stream", "ScalarType", "Layout", "MemoryFormat", "Storage", "Generator", "Dimname",
+    "QScheme", "Quantizer", "ConstQuantizerPtr", "Capsule", "None", "NoneType", "Any", "AnyClassType",
+    "AnyEnumType",
+))  # fmt: skip
+_FORMS = ("Dict", "Future", "RRef", "Await", "Union")
+_CLASSES = "__torch__."
+
+
 class Frozen:
     """A value: its slots are set once by `__init__`, compared by content, hashed by its text."""
 
@@ -484,9 +496,11 @@ class _Reader:
             type = Type("tuple", self.types_until_close())
         else:
             name = self.take("name", "be a type")
-            if name in ("Dict", "Future", "RRef", "Await", "Union"):
+            if name in _FORMS:
                 self.expect("(")
                 type = Type(name, self.types_until_close())
+            elif not (name in _TYPES or name[0].islower() or name.startswith(_CLASSES)):
+                raise self.fault(_known_type(name), self.next - 1)
             else:
                 type = Type(name)
         type = self.aliased(type)
@@ -560,6 +574,16 @@ class _Reader:
             return int(text)
         except ValueError:
             return complex(text) if text.endswith("j") else float(text)
+
+
+def _known_type(name: str) -> str:
+    """The rule that a misspelt type breaks, with the type that is nearest."""
+    from difflib import get_close_matches
+
+    known = sorted((*_TYPES, *_FORMS))
+    lower = {other.lower(): other for other in known}
+    near = get_close_matches(name.lower(), lower, 1)
+    return f"be a type, such as {lower[near[0]]}" if near else f"be a type, one of {', '.join(known)}"
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}

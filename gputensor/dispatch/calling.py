@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NO_DEFAULT = object()
 # How an argument is taken; otherwise the one type that needs no conversion, or None.
-_TENSOR, _TENSORS = "one tensor", "a list of tensors"
+_TENSOR, _TENSORS, _TENSORS_AMONG = "one tensor", "a list of tensors", "a tuple or dict with tensors"
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 
 
@@ -90,6 +90,8 @@ class Signature:
                     key_set |= keys_of_list(self._converted(operator, number, value) or ())
             elif type(value) is not take and value is not self._defaults[number]:
                 arguments[number] = self._converted(operator, number, value)
+                if take is _TENSORS_AMONG and value is not None:
+                    key_set |= keys_of_list(value.values() if isinstance(value, dict) else value)
             number += 1
         return arguments, key_set
 
@@ -169,7 +171,8 @@ def keys_of_list(values: Iterable[Any]) -> int:
 
 def _how_to_take(type: Type) -> object:
     if type.has_tensor:
-        return _TENSOR if type.required.name == "Tensor" else _TENSORS
+        form = type.required
+        return _TENSOR if form.name == "Tensor" else _TENSORS if form.is_list else _TENSORS_AMONG
     return _EXACT.get(type.name)
 
 

@@ -50,6 +50,10 @@ def converter(type: Type, takes_numbers: bool) -> Converter | None:
         return _list_converter(type, takes_numbers)
     if type.name == "Tensor":
         return _tensor_or_number if takes_numbers else _tensor
+    if type.name == "tuple":
+        return _tuple_converter([converter(part, takes_numbers) for part in type.parts])
+    if type.name == "Dict":
+        return _dict_converter(*[converter(part, takes_numbers) for part in type.parts])
     return _CONVERTERS.get(type.name)
 
 
@@ -65,6 +69,26 @@ def _list_converter(type: Type, takes_numbers: bool) -> Converter:
                 raise Refused
             return (value if inner is None else inner(value),) * size
         return tuple(value) if inner is None else tuple([inner(item) for item in value])
+
+    return convert
+
+
+def _tuple_converter(parts: list[Converter | None]) -> Converter:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)) or len(value) != len(parts):
+            raise Refused
+        return tuple([v if part is None else part(v) for part, v in zip(parts, value)])
+
+    return convert
+
+
+def _dict_converter(key: Converter | None, item: Converter | None) -> Converter:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise Refused
+        return {
+            (k if key is None else key(k)): (v if item is None else item(v)) for k, v in value.items()
+        }
 
     return convert
 
@@ -153,6 +177,12 @@ def _storage(value: Any) -> Any:
     return value
 
 
+def _generator(value: Any) -> Any:
+    if not hasattr(value, "manual_seed") or not hasattr(value, "get_state"):
+        raise Refused
+    return value
+
+
 def _instance_of(kind: Any) -> Converter:
     def convert(value: Any) -> Any:
         if isinstance(value, kind):
@@ -173,7 +203,7 @@ _CONVERTERS: dict[str, Converter] = {
     "bool": _bool, "SymBool": _bool, "number": _number, "Scalar": _number,
     "str": _instance_of(str), "Device": _device, "ScalarType": _instance_of(dtypes.dtype),
     "MemoryFormat": _instance_of(formats.memory_format), "Layout": _instance_of(layouts.layout),
-    "Storage": _storage,
+    "Storage": _storage, "Generator": _generator,
 }  # fmt: skip
 
 _REDUCTIONS = {"None": 0, "Mean": 1, "Sum": 2}

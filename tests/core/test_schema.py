@@ -40,6 +40,22 @@ def test_a_schema_gives_its_text_back(text: str) -> None:
     assert str(schema.parse(text)) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("f(Itn n) -> Tensor", "column 3 must be a type, such as int .got 'Itn'"),
+        ("f(Tensor x) -> Tensr", "column 16 must be a type, such as Tensor .got 'Tensr'"),
+        ("f(Foo? x) -> ()", "must be a type, one of Any"), ("f(Dict(str, Tenosr) d) -> ()", "such as Tensor"),
+        ("f((int, Booll)[] d) -> ()", "such as bool"), ("f(_x y) -> ()", "must be a type"),
+    ],
+)  # fmt: skip
+def test_a_type_that_is_none_is_named(text: str, said: str) -> None:
+    """PyTorch: "unknown type specifier". A small letter begins a variable there and here."""
+    with pytest.raises(SchemaError, match=said):
+        schema.parse(text)
+    assert str(schema.parse("f(t x, t2[] y, __torch__.torch.classes.a.B z) -> t"))
+
+
 def test_parts_of_a_schema() -> None:
     found = schema.parse("ns::f.out(Tensor self, int[2]? dim=None, *, bool b=False, Tensor(a!) out) -> Tensor(a!)")
     assert (found.name.namespace, found.name.base, found.name.overload) == ("ns", "f", "out")

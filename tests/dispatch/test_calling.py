@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import gputensor as gt
 from gputensor import dispatch, ops
 from gputensor.core import errors
 from gputensor.core.device import device
@@ -424,6 +425,25 @@ def test_kernels_of_operators_are_given_everything(lib: Library) -> None:
     seen = Recorder()
     define(lib, "f(Tensor x, int a=1, *, int c=3) -> Tensor", CPU=seen)(CPU)
     assert (seen.args, seen.kwargs) == ((CPU, 1), {"c": 3})
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "bad"),
+    [
+        ("Dict(str, int)", {"a": 1}, [3, [1], {"a": "x"}, {1: 1}, None]),
+        ("(int, Tensor)", (1, CPU), [(1,), (CPU, 1), (CPU, CPU), 1, "ab"]),
+        ("Dict(str, Tensor)", {"a": CPU}, [{"a": 1}, {CPU: CPU}, CPU]),
+        ("Generator?", gt.Generator(), [3, "cpu", CPU]),
+        ("(int, int)[]", [(1, 2), (3, 4)], [[1, 2], (1, 2), [(1, 2, 3)]]),
+    ],
+)  # fmt: skip
+def test_every_type_of_the_grammar_is_checked(lib: Library, declared: str, good: Any, bad: list[Any]) -> None:
+    operator = define(lib, f"f(Tensor x, {declared} y) -> Tensor", CPU=lambda x, y: x)
+    operator(CPU, good)
+    for value in bad:
+        with pytest.raises(errors.ArgumentTypeError, match="'y' must be"):
+            operator(CPU, value)
+            pytest.fail(f"{declared} took {value!r}")
 
 
 # --- results ------------------------------------------------------------------------------------
