@@ -107,7 +107,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
             key_set &= _BELOW
             return operator.redispatch_table[key_set](key_set, *args)
-        shown, keywords = signature.without_defaults(signature.with_lists(args))
+        shown, keywords = signature.without_defaults(signature.for_users(args))
         given = (operator, tuple(handlers), tuple(shown), keywords)
         outer = modes[:-1]
         for who in (*modes[-1:], *handlers):

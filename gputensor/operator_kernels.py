@@ -87,7 +87,7 @@ def _general(table: Table, site: str, function: Function) -> Function:
     outputs = [n for n, t in enumerate(returns) if t.has_tensor]
 
     def general(key_set: int, *args: Any) -> Any:
-        given = signature.with_lists(args)
+        given = signature.for_users(args)
         result = function(*given[:positional], **dict(zip(keywords, given[positional:])))
         if not fits(result):
             raise errors.wrong_return(operator, site, result)

@@ -473,12 +473,12 @@ ge_Tensor_out = _define(
 )
 where_self = _define(
     "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-    ("core", "pointwise",),
+    ("core", "pointwise", "numbers_as_tensors",),
     numbers=("self", "other",),
 )
 where_self_out = _define(
     "aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",),
+    ("pointwise", "numbers_as_tensors",),
     numbers=("self", "other",),
 )
 sum = _define("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", ("reduction",))

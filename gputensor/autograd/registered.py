@@ -326,7 +326,7 @@ def _node(
 def _set_up(
     setup: Callable[..., Any], context: Context, signature: Any, args: tuple[Any, ...], output: Any
 ) -> None:
-    given = signature.with_lists(args)
+    given = signature.for_users(args)
     inputs = tuple(given[: signature.n_positional])
     if len(inputs) == len(given):
         setup(ctx=context, inputs=inputs, output=output)

@@ -84,10 +84,10 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     positional, keywords = signature.n_positional, signature.names[signature.n_positional :]
     one_keyword = keywords[0] if len(keywords) == 1 else None
     fits, form = signature.returns_fit, signature.returns_form
-    with_lists = signature.with_lists if signature.has_lists else None
+    shown = signature.for_users if signature.is_converted else None
 
     def user(key_set: int, *args: Any) -> Any:
-        given = args if with_lists is None else with_lists(args)
+        given = args if shown is None else shown(args)
         if one_keyword is not None:
             result = function(*head, *given[:-1], **{one_keyword: given[-1]})
         elif keywords:
@@ -105,10 +105,10 @@ def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Calla
     """The adapter of `Signature.is_simple`: what most kernels of users are called through."""
     assert table.definition is not None
     operator, signature = table.operator, table.definition.signature
-    with_lists = signature.with_lists if signature.has_lists else None
+    shown = signature.for_users if signature.is_converted else None
 
     def simple(key_set: int, *args: Any) -> Any:
-        result = function(*args) if with_lists is None else function(*with_lists(args))
+        result = function(*args) if shown is None else function(*shown(args))
         try:
             result._keys  # noqa: B018 - cheaper than hasattr, and this is every call
         except AttributeError:
@@ -124,7 +124,7 @@ def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Calla
             raise errors.wrong_return(operator, kernel.site, result) from None
         return result
 
-    return simple_of_two if len(signature.names) == 2 and with_lists is None else simple
+    return simple_of_two if len(signature.names) == 2 and shown is None else simple
 
 
 def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
@@ -134,7 +134,7 @@ def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any
     head = (visible, operator) if kernel.convention == "keyset_handler" else (operator,)
 
     def handler(key_set: int, *args: Any) -> Any:
-        shown, keywords = signature.without_defaults(signature.with_lists(args))
+        shown, keywords = signature.without_defaults(signature.for_users(args))
         result = function(*head, *shown, **keywords)
         if not signature.returns_fit(result):
             raise errors.wrong_return(operator, kernel.site, result)
@@ -148,10 +148,10 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     assert function is not None and table.definition is not None
     signature = table.definition.signature
     returns, fits, form = len(signature.schema.returns), signature.returns_fit, signature.returns_form
-    with_lists = signature.with_lists if signature.has_lists else None
+    shown = signature.for_users if signature.is_converted else None
 
     def boxed(key_set: int, *args: Any) -> Any:
-        stack = list(args if with_lists is None else with_lists(args))
+        stack = list(args if shown is None else shown(args))
         function(operator, visible, stack)
         if len(stack) != returns:
             raise errors.wrong_stack(operator, returns, len(stack))

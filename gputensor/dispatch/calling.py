@@ -7,7 +7,7 @@ functions do not pass here; they know their signatures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
@@ -16,6 +16,11 @@ from . import conversions
 if TYPE_CHECKING:
     from ..core.schema import Argument, FunctionSchema, Type
     from .operator import Operator
+
+# The tag of operators that take a number for a tensor, where PyTorch has overloads that make it one.
+NUMBERS_AS_TENSORS = "numbers_as_tensors"
+# arguments of such an operator -> the same with tensors without dimensions; set where tensors are known.
+tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
 # How an argument is taken; otherwise the one type that needs no conversion, or None.
@@ -27,15 +32,17 @@ class Signature:
     """One schema, ready to be called.
 
     n_tensors: the number of arguments if all are plain tensors, else -1. is_simple: a schema of
-    positional arguments that returns one tensor.
+    positional arguments that returns one tensor. is_converted: `for_users` has something to do.
     """
 
     __slots__ = (
-        "schema", "names", "n_positional", "n_tensors", "is_simple", "returns_fit", "returns_form", "has_lists",
-        "_lists", "_takes", "_convert", "_defaults",
+        "schema", "names", "n_positional", "n_tensors", "is_simple", "returns_fit", "returns_form",
+        "is_converted", "_lists", "_tensors_for_numbers", "_takes", "_convert", "_defaults",
     )  # fmt: skip
 
-    def __init__(self, schema: FunctionSchema, numbers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, schema: FunctionSchema, numbers: tuple[str, ...] = (), tags: Sequence[str] = ()
+    ) -> None:
         self.schema = schema
         declared = schema.arguments
         self.names = tuple(a.name for a in declared)
@@ -46,7 +53,8 @@ class Signature:
         self._convert = tuple(conversions.converter(a.type, a.name in numbers) for a in declared)
         self._defaults = tuple(map(_default, declared, self._convert))
         self._lists = tuple(n for n, a in enumerate(declared) if a.type.required.is_list)
-        self.has_lists = bool(self._lists)
+        self._tensors_for_numbers = NUMBERS_AS_TENSORS in tags
+        self.is_converted = bool(self._lists) or self._tensors_for_numbers
         self.returns_fit = conversions.checker_of([r.type for r in schema.returns])
         self.returns_form = conversions.form_of([r.type for r in schema.returns])
         returns = [r.type.name for r in schema.returns]
@@ -127,12 +135,29 @@ class Signature:
         n = self.n_positional
         return dict(zip(self.names[n:], arguments[n:]))
 
-    def with_lists(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | list[Any]:
-        """Tuples as lists: inside the package lists are tuples, users know them as PyTorch's lists."""
+    def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as kernels of users know them from PyTorch.
+
+        Inside the package a list is a tuple, and one number alone may stand for it; of operators with
+        the tag NUMBERS_AS_TENSORS a number may stand for a tensor.
+        """
+        if self._tensors_for_numbers:
+            arguments = tensors_for_numbers[0](arguments)
         for number in self._lists:
-            if type(arguments[number]) is tuple:
-                return [list(value) if type(value) is tuple else value for value in arguments]
-        return arguments
+            value = arguments[number]
+            if value is not None and type(value) is not list:
+                break
+        else:
+            return arguments
+        shown = list(arguments)
+        for number in self._lists:
+            value = shown[number]
+            if type(value) is tuple:
+                shown[number] = list(value)
+            elif value is not None and type(value) is not list:
+                size = self.schema.arguments[number].type.required.size
+                shown[number] = [value] * (size or 1)
+        return shown
 
     def without_defaults(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
         """(positional, keywords) without trailing arguments that equal their defaults.

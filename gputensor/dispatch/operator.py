@@ -86,7 +86,7 @@ class Definition:
         if self._signature is None:
             from .calling import Signature
 
-            self._signature = Signature(self.schema, self.numbers)
+            self._signature = Signature(self.schema, self.numbers, self.tags)
         return self._signature
 
 

@@ -8,6 +8,9 @@ from typing import Any
 from .._generated import calls
 from ..core import errors, number_range
 from ..core.dtype import bool_, uint8
+from ..core.promotion import result_type
+from ..dispatch import defaults
+from ..dispatch.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..kernels.cpu.quiet import run
@@ -33,6 +36,24 @@ def _check_numbers(entry: Any, self: Any, other: Any) -> None:
     for arg, value in (("self", self), ("other", other)):
         if type(value) in NUMBERS:
             number_range.check("where", arg, value, entry.plan.common_dtype)
+
+
+def _with_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers as tensors on the condition's device. Source: ATen/native/TensorCompare.cpp, where."""
+    operands = inputs[1:3]
+    if not any([type(x) in NUMBERS for x in operands]):
+        return inputs
+    place = inputs[0]._device
+    specs = tuple([type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in operands])
+    of = result_type("where", specs, defaults.get_default_dtype())
+    made = [
+        calls.scalar_tensor(x, of, None, place, None) if type(x) in NUMBERS else x
+        for x in operands
+    ]
+    return (inputs[0], *made, *inputs[3:])
+
+
+tensors_for_numbers.append(_with_tensors)
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -444,6 +445,55 @@ def test_every_type_of_the_grammar_is_checked(lib: Library, declared: str, good:
         with pytest.raises(errors.ArgumentTypeError, match="'y' must be"):
             operator(CPU, value)
             pytest.fail(f"{declared} took {value!r}")
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "place", "shown"),
+    [
+        ("sum.dim_IntList", lambda x: x.sum(0), 1, [0]), ("mean.dim", lambda x: x.mean(-1), 1, [-1]),
+        ("amax", lambda x: x.amax(1), 1, [1]), ("flip", lambda x: x.flip(0), 1, [0]),
+        ("permute", lambda x: x.permute(1, 0), 1, [1, 0]), ("new_zeros", lambda x: x.new_zeros(3), 1, [3]),
+        ("mul.Tensor", lambda x: x * 2.5, 1, 2.5),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("convention", ["user", "keyset", "boxed"])
+def test_kernels_of_users_get_what_pytorch_hands_them(
+    name: str, call: Any, place: int, shown: Any, convention: str
+) -> None:
+    seen: list[Any] = []
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        given = args[2] if convention == "boxed" else args[1:] if convention == "keyset" else args
+        seen.append(list(given))
+        raise errors.ArgumentError("seen")
+
+    with Library("aten", "IMPL") as lib, warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.OverrideWarning)
+        lib.impl(name, kernel, "CPU", with_keyset=convention == "keyset", boxed=convention == "boxed")
+        with pytest.raises(errors.ArgumentError, match="seen"):
+            call(gt.ones(2, 3))
+    assert type(seen[0][place]) is type(shown) and seen[0][place] == shown
+
+
+@pytest.mark.parametrize(
+    ("of", "a", "b", "dtype"),
+    [
+        (gt.float32, None, 0.5, "float32"), (gt.int32, 1.5, None, "float32"), (gt.float64, None, 0.1, "float64"),
+        (gt.uint8, 3, None, "uint8"), (gt.float16, True, None, "float16"), (gt.bool, 1, 2.5, "float32"),
+    ],
+)  # fmt: skip
+def test_numbers_of_where_are_tensors_for_kernels_of_users(of: Any, a: Any, b: Any, dtype: str) -> None:
+    """Their dtype is the result's. Source: ATen/native/TensorCompare.cpp; seen in PyTorch 2.13."""
+    x, seen = gt.ones(2, 3).to(of), []
+    a, b = x if a is None else a, x if b is None else b
+    with Library("aten", "IMPL") as lib, warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.OverrideWarning)
+        lib.impl("where.self", lambda *given: (seen.extend(given), given[0].clone())[1], "CPU")
+        gt.where(x > 0, a, b)
+    for value, given in zip(seen[1:], (a, b)):
+        assert isinstance(value, gt.Tensor)
+        if given is not x:
+            assert value.shape == () and value.dtype is getattr(gt, dtype) and value.item() == gt.tensor(given, dtype=value.dtype).item()
 
 
 # --- results ------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_calls_arrive_with_operator_and_arguments() -> None:
     find = gt.dispatch.find
     assert given[0] == (find("aten::add.Tensor"), (), (x, 2), {"alpha": 3})
     assert given[1] == (find("aten::zeros"), (), ([2],), {"device": gt.device("cpu")})
-    assert given[2] == (find("aten::sum.dim_IntList"), (), (x, 0, True), {})
+    assert given[2] == (find("aten::sum.dim_IntList"), (), (x, [0], True), {})
     assert len(given) == 3
 
 
