@@ -17,7 +17,7 @@ from typing import Any
 
 from gputensor.core import errors
 
-from . import kernel_cache, nvrtc
+from . import includes, kernel_cache, nvrtc
 from .emulator import source
 
 # Headers of the C library and of CUDA's host side that a text may name.
@@ -70,7 +70,8 @@ def compile_text(
         *(f"-I{place}" for place in _include_folders(text, own)),
     )  # fmt: skip
     title = nvrtc.title_of(text)
-    key = kernel_cache.key(text, own, given, tuple(entries), nvrtc.version(binding))
+    included = includes.digest((text, *headers.values()), given)
+    key = kernel_cache.key(text, own, given, tuple(entries), nvrtc.version(binding), included)
 
     def build() -> bytes:
         return _build(binding, text, title, own, given, defines, entries)

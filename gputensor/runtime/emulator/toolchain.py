@@ -13,7 +13,7 @@ from importlib import resources
 
 from gputensor.core import errors
 
-from .. import files, kernel_cache
+from .. import files, includes, kernel_cache
 from . import coverage, sanitizer, settings, source
 
 # -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.
@@ -137,7 +137,8 @@ def compile_kernels(
     own = {**headers(_SHIM), **(headers(coverage.HEADERS) if is_users else {}), **(included or {})}
     unit = source.translation_unit(text, variants, title, entries)
     label = f"{title} emulator {len(variants)} variants"
-    name = kernel_cache.key(unit, own, options, _version, _MACHINE)
+    others = includes.digest((text,), options) if is_users else ""
+    name = kernel_cache.key(unit, own, options, others, _version, _MACHINE)
 
     def build() -> bytes:
         defines = variants[0] if len(variants) == 1 else {}

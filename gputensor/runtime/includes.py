@@ -1,0 +1,116 @@
+"""The files that a text would include: what a compiled kernel's key has to know of them.
+
+It finds names by words, not by a preprocessor: a header behind an `#if` that is false counts too,
+which costs a build too many and never a stale kernel. It compiles nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_NAMED = re.compile(
+    r"(?:^[ \t]*#[ \t]*(?:include|include_next|import)|\b__has_include(?:_next)?\s*\()"
+    r'[ \t]*(?:<([^>\n]+)>|"([^"\n]+)"|(\w+))',
+    re.MULTILINE,
+)
+_FOLDER = ("-I", "--include-path", "-include-path")
+_FORCED = ("-include", "--pre-include", "-pre-include")
+
+# path -> (time and size, digest, names that it includes)
+_seen: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {}
+
+
+def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
+    """One name for the content of every file that the texts may include, and what those include.
+
+    options: a compiler's, of which those count that name folders or files. folders: more of them,
+    behind those. A file stands beside the one that includes it, in the current folder for a text,
+    or in a folder.
+    """
+    named, forced = _named(options)
+    places = [*named, *folders]
+    waiting = [(os.curdir, name) for text in texts for name in _names(text)]
+    waiting += [(os.curdir, f'"{name}') for name in forced]
+    done: set[tuple[str, str]] = set()
+    found: set[tuple[str, str]] = set()
+    while waiting:
+        beside, name = step = waiting.pop()
+        if step in done:
+            continue
+        done.add(step)
+        if name[0] not in '<"':  # a macro's value is the compiler's to know: any of them
+            found.update(entry for place in places for entry in _all_in(place, math.inf))
+            found.update(_all_in(beside, 0))  # which may be a home, with all that is in it
+            continue
+        for path in _paths(name, beside, places):
+            content, inner = _read(path)
+            found.add((name, content))
+            waiting += [(os.path.dirname(path), other) for other in inner]
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+def _named(options: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Folders and files that options name, in one word or in two."""
+    folders: list[str] = []
+    forced: list[str] = []
+    words = iter(options)
+    for word in words:
+        for spelt, into in (*((s, folders) for s in _FOLDER), *((s, forced) for s in _FORCED)):
+            if word.strip() == spelt:
+                into.append(next(words, "").strip())
+            elif word.startswith((f"{spelt}=", f"{spelt} ")):
+                into.append(word[len(spelt) + 1 :].strip())
+            elif spelt == "-I" and word.startswith(spelt):
+                into.append(word[len(spelt) :].strip())
+            else:
+                continue
+            break
+    return folders, forced
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """`<a`, `"b`, or `MACRO`, as the text includes them, with its comments or without."""
+    joined = text.replace("\\\n", "")
+    if "include" not in joined and "import" not in joined:
+        return ()
+    found = [m for seen in (joined, _COMMENT.sub(" ", joined)) for m in _NAMED.finditer(seen)]
+    named = [f"<{m[1]}" if m[1] else f'"{m[2]}' if m[2] else m[3] for m in found]
+    return tuple(dict.fromkeys(named))
+
+
+def _paths(name: str, beside: str, folders: Sequence[str]) -> Iterator[str]:
+    """Of all files that the name can mean; which is taken depends on who asks, and how."""
+    for place in (*([beside] if name[0] == '"' else ()), *folders):
+        path = os.path.join(place, name[1:])
+        if os.path.isfile(path):
+            yield path
+
+
+def _read(path: str) -> tuple[str, tuple[str, ...]]:
+    status = os.stat(path)
+    stamp = (status.st_mtime_ns, status.st_size)
+    known = _seen.get(path)
+    if known is None or known[0] != stamp:
+        with open(path, "rb") as file:
+            data = file.read()
+        inner = _names(data.decode("utf-8", "replace"))
+        known = _seen[path] = (stamp, hashlib.sha256(data).hexdigest(), inner)
+    return known[1:]
+
+
+def _all_in(folder: str, depth: float) -> Iterator[tuple[str, str]]:
+    """Name, time and size of every file in a folder and, so many levels deep, in those below."""
+    for place, below, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            if os.path.isfile(path):
+                status = os.stat(path)
+                yield os.path.relpath(path, folder), f"{status.st_mtime_ns} {status.st_size}"
+        depth -= 1
+        if depth < 0:
+            below.clear()
