@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--out", type=Path, help="folder for the record, the table and the plots")
     run.add_argument("--check", action="store_true", help="exit 1 where a budget is missed")
     run.add_argument("--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack)")
+    run.add_argument("--beside", type=_names, metavar="RECORD,…", help="only cases that these records have not")
     run.add_argument("--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack)")
     run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
     run.add_argument("--scale", type=int, help="divide sizes by this, to try things out (layout, pack)")
@@ -153,6 +154,11 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         return DEVICE_ABSENT
     module = importlib.import_module(f"bench.{args.benchmark}")
     given = {"rounds": args.rounds, "only": args.cases, "libraries": args.peers, "scale": args.scale}
+    if args.beside:
+        given["only"] = _not_in(args.beside, module)
+        if not given["only"]:
+            print("bench: these records have every case", file=sys.stderr)
+            return FINE
     options = {name: value for name, value in given.items() if value is not None}
     unknown = set(options) - set(inspect.signature(module.run).parameters)
     if unknown:
@@ -184,6 +190,13 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
     return MISSED if failed or impossible or missed and args.check else FINE
 
 
+def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...]:
+    """Numbers of the cases that no record has; one that is not there has none."""
+    there = [records.read(Path(path)) for path in paths if Path(path).exists()]
+    done = {case["number"] for data in there for case in data["cases"]}
+    return tuple(n for n in range(1, module.COUNT + 1) if n not in done)
+
+
 def _completed(around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     """The environment with what only a run shows: what it imported, and what its record lacks."""
     made = around | {"versions": around["versions"] | peers.versions()}  # some are imported when needed
@@ -198,7 +211,13 @@ def _completed(around: dict[str, Any], data: dict[str, Any], args: argparse.Name
 
 
 def _merge(args: argparse.Namespace) -> int:
-    parts = [records.read(path) for path in args.parts]
+    there = [path for path in args.parts if path.exists()]
+    for path in args.parts:
+        if path not in there:
+            print(f"bench merge: {path} is not there", file=sys.stderr)
+    if not there:
+        return BAD_INPUT
+    parts = [records.read(path) for path in there]
     reasons = records.not_mergeable(parts)
     if reasons:
         print(f"bench merge: not parts of one record: {'; '.join(reasons)}", file=sys.stderr)

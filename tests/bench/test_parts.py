@@ -127,6 +127,20 @@ def test_parts_of_two_machines_or_commits_are_not_merged(tmp_path, capsys, name,
     assert f"{name} differs" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+def test_what_no_record_has_is_measured_beside_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(layout, "COUNT", 3)
+    paths = ",".join(map(str, [*parts(tmp_path, "1", "3"), tmp_path / "absent.json"]))
+    assert run("--beside", paths, out=tmp_path / "rest") == command.FINE
+    rest = tmp_path / "rest" / "layout-cpu.json"
+    assert [case["number"] for case in record.read(rest)["cases"]] == [2]
+    assert run("--beside", f"{paths},{rest}", out=tmp_path / "none") == command.FINE
+    assert "these records have every case" in capsys.readouterr().err and not (tmp_path / "none").exists()
+    absent = [tmp_path / "absent.json"]
+    assert merge([rest, *absent], tmp_path / "out") == command.FINE
+    assert "absent.json is not there" in capsys.readouterr().err
+    assert merge(absent, tmp_path / "out") == command.BAD_INPUT
+
+
 # --- pairs of buffers and graphs ------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -147,10 +147,14 @@ def test_a_turned_dst_is_the_copy_of_a_turned_src() -> None:
 # --- any layout -----------------------------------------------------------------------------------
 
 
-def _fuzz(rng: random.Random, count: int, most: int, variants: int = 1 << 30) -> Counter[str]:
+def _fuzz(
+    rng: random.Random, count: int, most: int, variants: int = 1 << 30,
+    tell: Callable[[int, int], None] = lambda number, copies: None,
+) -> Counter[str]:  # fmt: skip
     """Half of them as for a GPU of one SM: small copies then get large tiles, several a block.
 
-    variants: of kernels, at most; copies that would need one more are left out.
+    variants: of kernels, at most; copies that would need one more are left out. tell: called after
+    each layout, with its number and how many copies were right so far.
     """
     ran: Counter[str] = Counter()
     built: set[object] = set()
@@ -166,6 +170,7 @@ def _fuzz(rng: random.Random, count: int, most: int, variants: int = 1 << 30) ->
             to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
             patch.setattr(copy_score, "SMS", rng.choice((1, 132)))
             ran.update(check(some_copy(rng, to, of, most), seed=number, admits=admits))
+            tell(number, sum(ran.values()))
     ran["variants"] = len(built)
     return ran
 
@@ -338,7 +343,17 @@ if __name__ == "__main__":
     given = [int(a) for a in sys.argv[1:]]
     count, seed, most, kernels = given + [100, 0, 20_000, 1 << 30][len(given) :]
     begin = time.perf_counter()
-    counted = _fuzz(random.Random(seed), count, most, kernels)
+    told = begin
+
+    def tell(number: int, copies: int) -> None:
+        """For who ends this process before its end: how far it came."""
+        global told
+        now = time.perf_counter()
+        if now - told > 2:
+            told = now
+            print(f"{copies} copies of {number + 1} layouts are equal so far, {now - begin:.0f} s", flush=True)
+
+    counted = _fuzz(random.Random(seed), count, most, kernels, tell)
     built = counted.pop("variants")
     print(
         f"{sum(counted.values())} copies equal NumPy: {dict(counted)}, {built} kernels, "

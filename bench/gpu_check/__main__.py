@@ -1,0 +1,81 @@
+"""`bench/gpu_check.sh prepare|correct|measure [--dry] [--only STEP,…] [--budget SECONDS]`.
+
+Exit status: 0 every step is fine, 1 a step failed, hung or did not begin, 2 bad input, 3 no NVRTC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import checkout
+
+from . import steps
+from .run import Run
+
+CARRIED = checkout.NOTE.parent
+CUBINS = CARRIED / "cubins"
+# Of nine minutes; what is left is for starting, packing and a slow machine.
+BUDGET_S = 525.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench/gpu_check.sh", description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("prepare", *steps.MODES))
+    parser.add_argument("--dry", action="store_true", help="on the emulator, with little of each step")
+    parser.add_argument("--only", type=lambda text: text.split(","), help="these steps alone, as a,b")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
+    parser.add_argument("--arch", default="sm_90", help="prepare: what to compile for")
+    parser.add_argument(
+        "--work", type=Path, help="folder for what steps write (default: out/gpu_check-MODE)"
+    )
+    given = parser.parse_args(argv)
+    if given.what == "prepare":
+        return prepare(given.arch)
+    work = given.work or checkout.ROOT / "out" / f"gpu_check-{given.what}"
+    wanted = steps.of(given.what, work, is_dry=given.dry)
+    unknown = set(given.only or ()) - {step.name for step in wanted}
+    if unknown:
+        names = ", ".join(step.name for step in wanted)
+        print(f"gpu_check: '--only' must be of {names} (got {', '.join(sorted(unknown))})", file=sys.stderr)
+        return 2
+    if given.only:
+        wanted = [step for step in wanted if step.name in given.only]
+    shutil.rmtree(work, ignore_errors=True)
+    out = Path(os.environ.get("OUT") or checkout.ROOT / "out")
+    return Run(given.what, wanted, work, out, given.budget, settings(given.dry)).run()
+
+
+def settings(is_dry: bool) -> dict[str, str]:
+    """What steps find in their environment."""
+    if is_dry:
+        return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
+    found = {"GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1"}
+    # Both commands compile into one cache, if one machine runs both.
+    found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(checkout.ROOT / "out" / "kernels")
+    if CUBINS.is_dir():
+        # Files of our own and in a folder that nobody else may write, as whoever loads code wants.
+        mine = checkout.ROOT / "out" / "cubins"
+        shutil.rmtree(mine, ignore_errors=True)
+        shutil.copytree(CUBINS, mine, copy_function=shutil.copyfile)
+        mine.chmod(0o700)
+        found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
+    return found
+
+
+def prepare(arch: str) -> int:
+    """Fill `.carried/` where there is git and NVRTC: cubins for a GPU, and the commit."""
+    compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", str(CUBINS)]
+    # Anew: cubins of former texts would only be carried around.
+    shutil.rmtree(CUBINS, ignore_errors=True)
+    status = subprocess.run([sys.executable, "-m", "gputensor", *compile_all], check=False).returncode
+    print(f"gpu_check: {checkout.note()}; carry the folder {CARRIED.name}/ along")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

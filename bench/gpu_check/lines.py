@@ -1,0 +1,92 @@
+"""A pytest plugin: a line of JSON when a test begins and when it ends; no test begins twice.
+
+`--lines FILE` says where. Tests that FILE knows are left out, so that another process can go on after
+one that died. After a failure the devices are asked whether they still work; if not, the session
+ends with status DEAD, since every later test would fail of it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEAD = 9
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """test -> its last line; a test that began and did not end has died."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in path.read_text().splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:  # cut off
+            continue
+        found[line["test"]] = line
+    return found
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lines", type=Path, required=True, help="where a line for each test goes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Lines(config.getoption("--lines")))
+
+
+class _Lines:
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._known = path, set(read(path))
+        self._outcome: dict[str, Any] = {}
+
+    def _add(self, test: str, **facts: Any) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"test": test} | facts) + "\n")
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        known = [item for item in items if item.nodeid in self._known]
+        if known:
+            config.hook.pytest_deselected(items=known)
+            items[:] = [item for item in items if item.nodeid not in self._known]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._outcome = {"outcome": "passed", "seconds": 0.0}
+        self._add(nodeid, outcome="died")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        now = self._outcome
+        now["seconds"] = round(now["seconds"] + report.duration, 3)
+        if report.failed:
+            now |= {"outcome": "failed", "why": str(report.longrepr)[-2000:]}
+        elif report.skipped and now["outcome"] == "passed":
+            why = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr
+            now |= {"outcome": "skipped", "why": str(why)[:300]}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._add(nodeid, **self._outcome)
+        if self._outcome["outcome"] == "failed" and (reason := dead_device()):
+            self._add(nodeid, **self._outcome | {"dead": reason})
+            pytest.exit(f"a device does not work any more: {reason}", returncode=DEAD)
+
+
+def dead_device() -> str | None:
+    """Why a device does no work any more, after a failure that it keeps reporting; None if all do."""
+    import gputensor as gt
+
+    try:
+        for index in range(gt.cuda.device_count()):
+            for _ in range(2):  # the first may report what has passed
+                try:
+                    gt.cuda.synchronize(index)
+                    break
+                except Exception as error:
+                    reason = error
+            else:
+                raise reason
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    return None

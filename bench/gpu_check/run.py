@@ -1,0 +1,205 @@
+"""Runs steps one after the other, each within its limit, and keeps what they leave as they go.
+
+After every step, and while one runs every few seconds, the results, the table and one archive of
+the working folder are written anew and whole: whenever this is killed, they are there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zlib
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from gputensor.runtime import files
+
+from bench import checkout
+
+from . import verdicts
+from .steps import SKIPPED, Step
+
+# What one command may bring back, in files of so many bytes.
+ARCHIVE_BYTES = 15 << 20
+# Of a log: its beginning and its end are packed.
+HEAD, TAIL = 64 << 10, 192 << 10
+REFRESH_S = 15.0
+# Between asking a step to end and ending it.
+GRACE_S = 3.0
+_POLL_S = 0.05
+
+
+class Stopped(BaseException):
+    """This process was asked to end."""
+
+
+class Run:
+    """One mode's run: its steps, where they work, where results go."""
+
+    def __init__(
+        self, mode: str, steps: list[Step], work: Path, out: Path, budget_s: float,
+        settings: dict[str, str],
+    ) -> None:  # fmt: skip
+        self.mode, self.steps, self.work, self.out = mode, steps, work, out
+        self.begin = time.monotonic()
+        self.deadline = self.begin + budget_s
+        self.environment = {**os.environ, **settings}
+        self.results: list[dict[str, Any]] = []
+        self.is_emulated = settings["GPUTENSOR_CUDA"] == "emulator"
+        self.status = "running"
+
+    def run(self) -> int:
+        """Exit status: 0 where every step is fine."""
+        (self.work / "logs").mkdir(parents=True, exist_ok=True)
+        self.out.mkdir(parents=True, exist_ok=True)
+        # `timeout` and a shell that goes away ask first; what was done is written then too.
+        before = [(s, signal.signal(s, _stop)) for s in (signal.SIGTERM, signal.SIGHUP)]
+        try:
+            self.keep()
+            for step in self.steps:
+                self._step(step)
+                self.keep()
+            self.status = "done"
+        except (Stopped, KeyboardInterrupt):
+            self.status = "stopped"
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+            self.keep()
+        print(verdicts.table(self.mode, self.steps, self.results, self.work, self.is_emulated))
+        fine = {result["name"] for result in self.results if result["exit"] in (0, SKIPPED)}
+        return 0 if fine == {step.name for step in self.steps} else 1
+
+    def _step(self, step: Step) -> None:
+        limit = min(step.seconds, self.deadline - time.monotonic())
+        result: dict[str, Any] = {
+            "name": step.name, "exit": None, "seconds": 0.0, "limit": round(max(0.0, limit), 1),
+            "command": step.command,
+        }  # fmt: skip
+        self.results.append(result)
+        if limit <= 0:
+            result["why"] = "no time was left"
+            print(f"== {step.name}: no time was left", flush=True)
+            return
+        print(f"== {step.name}: {' '.join(step.command[1:])}", flush=True)
+        begin = time.monotonic()
+        with open(self.work / "logs" / f"{step.name}.log", "ab") as log:
+            try:
+                process = subprocess.Popen(
+                    step.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                    env=self.environment, cwd=checkout.ROOT, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                result |= {"exit": 127, "why": f"it did not start ({error.strerror})"}
+                return
+            try:
+                self._wait(process, begin + limit, result)
+            finally:
+                _end(process)
+                result["seconds"] = round(time.monotonic() - begin, 1)
+                result["exit"] = process.returncode
+        print(f"== {step.name}: exit {result['exit']} after {result['seconds']:.1f} s", flush=True)
+
+    def _wait(self, process: subprocess.Popen[bytes], end: float, result: dict[str, Any]) -> None:
+        refreshed = time.monotonic()
+        while process.poll() is None:
+            now = time.monotonic()
+            if now > end:
+                result["why"] = f"it was ended after its {result['limit']:.0f} s"
+                return
+            if now - refreshed > REFRESH_S:
+                self.keep()
+                refreshed = time.monotonic()
+            time.sleep(_POLL_S)
+
+    def keep(self) -> None:
+        """Write results, table and archive; one that cannot be made is told and costs nothing else."""
+        stem = f"gpu_check-{self.mode}"
+        found = {
+            "mode": self.mode, "status": self.status, "commit": checkout.commit(),
+            "is_emulated": self.is_emulated, "seconds": round(time.monotonic() - self.begin, 1),
+            "steps": self.results, "not_begun": [s.name for s in self.steps[len(self.results) :]],
+        }  # fmt: skip
+        try:
+            page = verdicts.table(self.mode, self.steps, self.results, self.work, self.is_emulated)
+        except Exception as error:  # half a result is no reason to lose the others
+            page = f"No table: {type(error).__name__}: {error}\n"
+        try:
+            packed, found["left_out"] = archive(self.work)
+            text = json.dumps(found, indent=1) + "\n"
+            for place in (self.work, self.out):
+                files.write_text(place / f"{stem}.json", text)
+                files.write_text(place / f"{stem}.md", page)
+            with files.whole(self.out / f"{stem}.tar.gz") as file:
+                file.write(packed)
+        except OSError as error:
+            print(f"gpu_check: {error}", file=sys.stderr, flush=True)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a step and whatever it has started, which is in a group of its own."""
+    for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            continue
+        if number == signal.SIGTERM:
+            _let_go(process.pid)
+    process.wait()
+
+
+def _let_go(group: int) -> None:
+    """Wait for what a step has started and left behind."""
+    end = time.monotonic() + GRACE_S
+    while time.monotonic() < end:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(_POLL_S)
+
+
+def archive(work: Path) -> tuple[bytes, list[str]]:
+    """(a tar.gz of a folder in at most ARCHIVE_BYTES, what was left out for that: what takes most)."""
+    found = []
+    for path in sorted(work.rglob("*")):
+        if path.is_file() and not path.name.startswith("."):
+            try:
+                found.append((path.relative_to(work).as_posix(), _content(path)))
+            except OSError:  # it went away meanwhile
+                continue
+    found.sort(key=lambda pair: len(zlib.compress(pair[1], 1)))
+    most = len(found)
+    while True:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as tar:
+            for name, data in found[:most]:
+                entry = tarfile.TarInfo(f"{work.name}/{name}")
+                entry.size, entry.mtime = len(data), int(time.time())
+                tar.addfile(entry, io.BytesIO(data))
+        if buffer.tell() <= ARCHIVE_BYTES or most == 0:
+            return buffer.getvalue(), [name for name, _ in found[most:]]
+        most = most - 1 if most < 8 else most * 7 // 8
+
+
+def _content(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix != ".log" or len(data) <= HEAD + TAIL:
+        return data
+    left_out = len(data) - HEAD - TAIL
+    return data[:HEAD] + f"\n[… {left_out} bytes …]\n".encode() + data[-TAIL:]

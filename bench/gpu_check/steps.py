@@ -1,0 +1,113 @@
+"""The steps of `correct` and of `measure`: what runs, for how long at most, and the little of a dry run.
+
+The limits of a mode add up to less than its budget, so that a step that hangs takes no other's time.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bench import layout, layout_cases
+
+MODES = ("correct", "measure")
+# Exit status of a step that has nothing to do on this machine.
+SKIPPED = 77
+# Cases of `layout`, a part each: what hangs in one costs the others nothing.
+PARTS = {
+    "planes": (1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 38),
+    "images": (14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24),
+    "others": (4, 5, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37),
+}
+
+
+class Step:
+    """A command and its limit in seconds. kind: where its result is found (verdicts.py)."""
+
+    __slots__ = ("name", "seconds", "command", "kind")
+
+    def __init__(self, name: str, seconds: float, command: list[str], kind: str = "exit") -> None:
+        self.name, self.seconds, self.command, self.kind = name, seconds, command, kind
+
+
+def of(mode: str, work: Path, *, is_dry: bool) -> list[Step]:
+    """The steps of a mode, in order; what they write goes to `work`."""
+    return (_correct if mode == "correct" else _measure)(work, is_dry)
+
+
+def _python(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", *map(str, arguments)]
+
+
+def _first(is_dry: bool, seconds: float) -> list[Step]:
+    # On the emulator, what steps need is compiled when they come to it.
+    warm = ["cache", "list"] if is_dry else ["cache", "warm", "--all"]
+    return [
+        Step("doctor", 15, _python("gputensor", "doctor")),
+        Step("kernels", seconds, _python("gputensor", *warm)),
+    ]
+
+
+def _correct(work: Path, is_dry: bool) -> list[Step]:
+    def suite(name: str, seconds: float, *tests: str, few: str | None = None) -> Step:
+        chosen = ["-k", few] if is_dry and few else []
+        command = _python("bench.gpu_check.suite", work / f"{name}.jsonl", *tests, *chosen)
+        return Step(name, seconds, command, "tests")
+
+    where = "emulator" if is_dry else "gpu"
+    sizes = ("--dry",) if is_dry else ()
+    return [
+        *_first(is_dry, 60),
+        suite("runtime", 40, "tests/cuda/test_runtime_conformance.py", few="denormals"),
+        suite("streams", 35, "tests/device/test_streams.py"),
+        suite("allocator", 35, "tests/device/test_allocator.py"),
+        Step("copies", 80, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
+        suite("operators", 110, "tests/test_ops_cpu_vs_cuda.py", few="0-add] or 1-clone] or 0-sum]"),
+        suite("transfers", 25, "tests/test_transfers.py", "tests/test_seed_example.py"),
+        Step(
+            "examples", 35,
+            _python("gputensor", "kernel", "check", "--on", where, "--no-compile", *_examples(is_dry)),
+        ),
+        suite("interop", 35, "tests/device/test_torch_interop.py"),
+        Step("sanitizer", 50, _python("bench.gpu_check.sanitizer"), "exit"),
+    ]  # fmt: skip
+
+
+def _examples(is_dry: bool) -> list[str]:
+    found = sorted(str(path) for path in Path("examples/blur").glob("*.cu"))
+    return found[:1] if is_dry else found
+
+
+def _measure(work: Path, is_dry: bool) -> list[Step]:
+    device = "cuda:0"
+    if is_dry:
+        peers = compiled = ["--peers", "", "--rounds", "1", "--scale", "128"]
+    else:
+        peers, compiled = ["--peers", "torch,cupy"], ["--peers", "torch,torch.compile,cupy"]
+
+    def bench(name: str, seconds: float, benchmark: str, *more: object) -> Step:
+        command = ["bench", "run", benchmark, "--device", device, "--out", work / name]
+        return Step(name, seconds, _python(*command, *more), f"record {benchmark}")
+
+    parts = [
+        bench(
+            f"layout-{name}", seconds, "layout", *compiled, "--cases", ",".join(map(str, PARTS[name]))
+        )
+        for name, seconds in (("planes", 90), ("images", 75), ("others", 80))
+    ]  # fmt: skip
+    records = [work / f"layout-{name}" / "layout-cuda.json" for name in (*PARTS, "rest")]
+    return [
+        *_first(is_dry, 45),
+        bench("memcpy", 25, "memcpy", *peers),
+        *parts,
+        # What a part did not come to, without the peer that takes longest.
+        bench("layout-rest", 40, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
+        bench("pack", 75, "pack", *compiled),
+        bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),
+        bench("operators", 30, "operators", *peers),
+        Step("merge", 15, _python("bench", "merge", "--out", work / "layout", *records), "record layout"),
+    ]
+
+
+assert sorted(sum(PARTS.values(), ())) == [case.number for case in layout_cases.CASES]
+assert layout.COUNT == len(layout_cases.CASES)
