@@ -467,6 +467,10 @@ class Tensor(GeneratedMethods):
         detached._storage = detached._storage.twin()
         return detached
 
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        autograd.set_data(self, value)
+
     @property
     def _base(self) -> Tensor | None:
         return None if self._autograd is None else autograd.base(self)

@@ -8,6 +8,8 @@ native_functions.yaml call; engine.py walks the graph. The recording kernels are
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..core import lazy
 from . import variable
 from .modes import (
@@ -23,9 +25,22 @@ _HOME = {
 
 __all__ = [
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
-    "set_grad_enabled", *_HOME,
+    "set_grad_enabled", "graph", *_HOME,
 ]  # fmt: skip
 
 variable.install()
 
-__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)
+_attribute, _names = lazy.attributes(globals(), _HOME, __name__)
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `_HOME`, or the module `graph`."""
+    if name == "graph":
+        from importlib import import_module
+
+        return import_module(f"{__name__}.graph")
+    return _attribute(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_names(), "graph"})

@@ -11,7 +11,9 @@ and gets its history when it is unpacked. A leaf holds its AccumulateGrad weakly
 
 from __future__ import annotations
 
+import threading
 import warnings
+from contextvars import ContextVar
 from itertools import count
 from typing import Any
 from weakref import ref
@@ -23,7 +25,7 @@ from ..core.geometry import Geometry
 from ..dispatch import tls
 from ..tensor import Tensor, view_of
 from . import anomaly
-from .modes import DEFAULT, grad_mode
+from .modes import DEFAULT, NO_GRAD_MODE, above_autograd, grad_mode, left, set_mode
 from .streams import current_stream
 
 # (node, number of the output of its operation); None where no gradient is wanted.
@@ -289,18 +291,85 @@ def save(x: Any) -> Any:
     """An operand as a node keeps it."""
     if type(x) in _PLAIN:
         return SavedNumber(x)
-    if not x._keys & tls.AD_INPLACE_OR_VIEW:
-        raise errors.inference_tensor_saved()
+    if not x._keys & _plain:
+        if not x._keys & tls.AD_INPLACE_OR_VIEW:
+            raise errors.inference_tensor_saved()
+        if saved_hooks.get():
+            return _packed(x, None)
     saved = _new(SavedTensor)
     storage = x._storage
     saved.tensor, saved.version = x, 0 if storage is None else storage.version
     return saved
 
 
-def save_result(x: Tensor, number: int = 0) -> SavedResult:
+def save_result(x: Tensor, number: int = 0) -> Any:
     """An output as the node that made it keeps it."""
+    kept = view_of(x, x._geometry, x._offset)
+    if not _plain and saved_hooks.get():
+        return _packed(kept, number)
     saved = _new(SavedResult)
-    saved.tensor, saved.version, saved.number = view_of(x, x._geometry, x._offset), version_of(x), number
+    saved.tensor, saved.version, saved.number = kept, kept._storage.version, number  # type: ignore[union-attr]
+    return saved
+
+
+# --- hooks of saved tensors, see graph.py ---------------------------------------------------------
+
+# (pack, unpack, whose), innermost last.
+saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
+# The key that tensors must have to be saved as they are: none has it while any thread has hooks.
+_plain = tls.AD_INPLACE_OR_VIEW
+_watching = 0
+
+
+def watch_saved(more: int) -> None:
+    """Look for hooks whenever a tensor is saved, while somebody has any."""
+    global _plain, _watching
+    with _watch:
+        _watching += more
+        _plain = 0 if _watching else tls.AD_INPLACE_OR_VIEW
+
+
+_watch = threading.Lock()
+
+
+class PackedTensor:
+    """What a user's pack hook made of a saved tensor, and what the tensor's history was."""
+
+    __slots__ = ("packed", "unpack_hook", "edge", "number", "tensor")
+
+    def unpack(self, node: Node) -> Any:
+        from .variable import with_edge
+
+        before = tls.state.get()
+        try:
+            tls.state.set(above_autograd[before])  # user code counts writes and tracks views
+            x = self.unpack_hook(self.packed)
+        finally:
+            tls.state.set(before)
+        if not isinstance(x, Tensor):
+            raise errors.must("unpack_hook", "result", "be a Tensor", x, kind=errors.ArgumentTypeError)
+        edge = self.edge if self.number is None else (node, self.number)
+        if edge is None or grad_mode.get() != DEFAULT:
+            return x
+        return with_edge(view_of(x, x._geometry, x._offset), edge)
+
+
+def _packed(x: Tensor, number: int | None) -> PackedTensor:
+    """number: of the output that x is; None for an operand, which keeps its own history."""
+    from .variable import gradient_edge
+
+    pack, unpack, _ = saved_hooks.get()[-1]
+    saved = PackedTensor()
+    saved.unpack_hook, saved.number = unpack, number
+    saved.edge = gradient_edge(x) if number is None else None
+    version, mode = version_of(x), grad_mode.get()
+    try:
+        set_mode(NO_GRAD_MODE)
+        saved.packed = pack(x)
+    finally:
+        left(grad_mode.set(mode))
+    if version_of(x) != version:
+        raise errors.pack_hook_wrote()
     return saved
 
 

@@ -16,7 +16,7 @@ from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.device import CPU
 from ..core.dtype import FLOATING
-from ..dispatch import tls
+from ..dispatch import keys, tls
 from ..tensor import Tensor
 from . import anomaly, inplace_or_view
 from .modes import DEFAULT, grad_mode
@@ -386,6 +386,31 @@ def hooks_on(x: Tensor) -> list[Any]:
     meta = x._autograd
     own = meta.own if type(meta) is AutogradMeta else None
     return [] if own is None else [*(own.hooks or {}).values(), *(own.after_accumulate or {}).values()]
+
+
+def set_data(x: Tensor, value: Any) -> None:
+    """Let x have the elements, sizes and dtype of another tensor; its history and its version stay.
+
+    Source: torch/csrc/autograd/variable.cpp, VariableHooks::set_data.
+    """
+    if not isinstance(value, Tensor):
+        raise errors.must("data", "value", "be a Tensor", value, kind=errors.ArgumentTypeError)
+    if requires_grad(x) and value._geometry.dtype.category < FLOATING:
+        raise errors.data_not_differentiable(value)
+    is_tracked, version = x._keys & tls.AD_INPLACE_OR_VIEW, version_of(x)
+    storage = value._get_storage().twin()
+    storage.version = version
+    meta = x._autograd
+    own = meta.own if type(meta) is AutogradMeta else None
+    is_other = value._device is not x._device or value._geometry.dtype is not x._geometry.dtype
+    if own is not None and is_other:
+        own.accumulator = None  # what it knows of the leaf is out of date
+    kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
+    x._keys = value._keys & ~kept | x._keys & kept
+    if not is_tracked:
+        x._keys &= ~(tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD)
+    x._geometry, x._device, x._offset = value._geometry, value._device, value._offset
+    x._storage, x._array = storage, None
 
 
 def detach_(x: Tensor) -> Tensor:

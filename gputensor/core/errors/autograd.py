@@ -46,6 +46,13 @@ def wrong_hook(hook: Any, rule: str, *, kind: type[GpuTensorError] = AutogradErr
     return kind(f"hook '{getattr(hook, '__name__', type(hook).__name__)}' {rule}")
 
 
+def data_not_differentiable(x: Any) -> AutogradError:
+    return AutogradError(
+        "data set to a tensor that requires gradients must be floating point or complex dtype "
+        f"(got {describe(x)})"
+    )
+
+
 def leaf_in_graph() -> AutogradError:
     return AutogradError("leaf variable has been moved into the graph interior")
 
@@ -74,6 +81,13 @@ def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> 
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{describe(x)}]{which} is at version {version}; expected version {expected} instead. Hint: "
         "gputensor.autograd.detect_anomaly() names the operation that failed to compute its gradient"
+    )
+
+
+def pack_hook_wrote() -> AutogradError:
+    return AutogradError(
+        "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+        "not be modified by in-place operations"
     )
 
 

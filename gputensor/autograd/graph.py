@@ -1,0 +1,116 @@
+"""`gt.autograd.graph`: what happens to the tensors that a recorded operation saves for its derivative.
+
+    with gt.autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = model(x)             # pack(tensor) is kept in each saved tensor's place
+    y.backward()                 # unpack(packed) gives the tensor back
+
+The hooks are of the thread or task that records; backward calls `unpack` wherever it runs. While
+nobody uses them they cost nothing: node.py looks whether there are any where it looks for tensors of
+inference mode. Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from .._generated.calls import contiguous
+from ..core import errors
+from ..core.guard import Guard
+from ..native.transfer import land_on_host
+from ..tensor import Tensor
+from . import node
+from .node import Node
+
+__all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
+
+# Why there may be no hooks now, or None.
+_forbidden: ContextVar[str | None] = ContextVar("gputensor_saved_tensors_hooks_forbidden", default=None)
+
+
+class saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
+    """Keep `pack_hook(tensor)` instead of each tensor saved in the block, and get it by `unpack_hook`.
+
+    pack_hook must not write to the tensor; unpack_hook returns a tensor of the same elements. Blocks
+    nest, and the innermost serves; a write after the saving is no longer noticed.
+    """
+
+    __slots__ = ("pack_hook", "unpack_hook")
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
+            if not callable(hook):
+                raise errors.must("saved_tensors_hooks", name, "be callable", hook, kind=errors.ArgumentTypeError)
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def _enter(self) -> None:
+        message = _forbidden.get()
+        if message is not None:
+            raise errors.AutogradError(message)
+        before = node.saved_hooks.get()
+        node.watch_saved(1)
+        try:
+            node.saved_hooks.set((*before, (self.pack_hook, self.unpack_hook, self)))
+        except BaseException:
+            node.saved_hooks.set(before)
+            raise
+
+    def _found(self) -> Any:
+        stack = node.saved_hooks.get()
+        at = max(n for n, entry in enumerate(stack) if entry[2] is self)
+        return stack[:at] + stack[at + 1 :]
+
+    def _put_back(self, found: Any) -> None:
+        node.saved_hooks.set(found)
+
+    def _count(self, found: Any) -> None:
+        node.watch_saved(-1)
+
+
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's spelling
+    """Keep the tensors saved in the block on the CPU, and bring each back when its derivative runs.
+
+    pin_memory: in page-locked memory, from which they come back without a wait.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(x: Tensor) -> Any:
+            if pin_memory and x.device.type == device_type:
+                return x.device, land_on_host(contiguous(x))
+            return x.device, x.cpu()
+
+        def unpack(packed: Any) -> Tensor:
+            place, kept = packed
+            return kept.to(place, non_blocking=pin_memory)  # type: ignore[no-any-return]
+
+        super().__init__(pack, unpack)
+
+
+class disable_saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
+    """Within the block `saved_tensors_hooks` raises `error_message`."""
+
+    __slots__ = ("_message", "_before")
+
+    def __init__(self, error_message: str) -> None:
+        self._message = error_message
+        self._before: list[str | None] = []
+
+    def _enter(self) -> None:
+        if node.saved_hooks.get():
+            raise errors.AutogradError(self._message)
+        self._before.append(_forbidden.get())
+        try:
+            _forbidden.set(self._message)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _found(self) -> Any:
+        return self._before[-1], len(self._before) - 1
+
+    def _put_back(self, found: Any) -> None:
+        _forbidden.set(found[0])
+        del self._before[found[1] :]

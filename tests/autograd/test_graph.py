@@ -1,0 +1,169 @@
+"""gt.autograd.graph: hooks of saved tensors; and `x.data = y`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.autograd import graph, node
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    yield
+    assert not node.saved_hooks.get() and not node._watching and node._plain
+
+
+def cube(x: Any) -> Any:
+    return (x * x * x.exp()).sum()
+
+
+def test_what_is_saved_goes_through_the_hooks() -> None:
+    log: list[Any] = []
+
+    def pack(x: Any) -> Any:
+        log.append(("pack", gt.is_grad_enabled()))
+        return x.numpy().copy()
+
+    def unpack(packed: Any) -> Any:
+        log.append("unpack")
+        return gt.from_numpy(packed)
+
+    x = gt.full((3,), 2.0, requires_grad=True)
+    with graph.saved_tensors_hooks(pack, unpack):
+        y = cube(x)
+    assert log == [("pack", False)] * 5
+    expected = gt.full((3,), 2.0, requires_grad=True)
+    cube(expected).backward()
+    y.backward()
+    assert x.grad.tolist() == expected.grad.tolist() and log.count("unpack") == 5
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.backward()
+
+
+def test_derivatives_of_derivatives_reach_what_was_saved() -> None:
+    found = []
+    for hooks in (graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x), gt.enable_grad()):
+        x = gt.full((3,), 2.0, requires_grad=True)
+        with hooks:
+            y = cube(x)
+        (g,) = gt.autograd.grad(y, x, create_graph=True)
+        g.sum().backward()
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_a_function_saves_through_the_hooks() -> None:
+    class Square(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0] * g * 2
+
+    log: list[Any] = []
+    x = gt.full((1,), 3.0, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda x: log.append(x.item()) or x, lambda x: log.append("back") or x):
+        Square.apply(x).backward()
+    assert log == [3.0, "back"] and x.grad.tolist() == [6.0]
+
+
+def test_hooks_nest_and_are_of_their_thread() -> None:
+    log: list[str] = []
+
+    def named(name: str) -> Any:
+        return graph.saved_tensors_hooks(lambda x: log.append(name) or x, lambda x: x)
+
+    x = gt.ones(1, requires_grad=True)
+    with named("outer"):
+        with named("inner"):
+            x * x  # noqa: B018
+        thread = threading.Thread(target=lambda: x * x)
+        thread.start()
+        thread.join()
+        x.exp()
+    x * x  # noqa: B018
+    assert log == ["inner", "inner", "outer"]
+
+
+def test_what_hooks_must_not_do() -> None:
+    x = gt.ones(1, requires_grad=True)
+    for hook in ("pack_hook", "unpack_hook"):
+        with pytest.raises(TypeError, match=f"'{hook}' must be callable"):
+            graph.saved_tensors_hooks(**{"pack_hook": print, "unpack_hook": print, hook: 3})
+    with graph.saved_tensors_hooks(lambda x: x.add_(1), lambda x: x), pytest.raises(RuntimeError, match="in place"):
+        (x * 1).exp()
+    with graph.saved_tensors_hooks(lambda x: x, lambda x: 3):
+        y = x * x
+    with pytest.raises(TypeError, match="unpack_hook: 'result' must be a Tensor"):
+        y.backward()
+    with graph.disable_saved_tensors_hooks("not here"):
+        with pytest.raises(RuntimeError, match="not here"), graph.save_on_cpu():
+            pass
+        with gt.inference_mode():
+            inferred = gt.ones(1)
+    with graph.save_on_cpu(), pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+        inferred * x  # noqa: B018
+
+
+def test_save_on_cpu() -> None:
+    from ..backend.devices import Runtime
+
+    x = gt.full((3,), 2.0, requires_grad=True)
+    with gt.autograd.graph.save_on_cpu():
+        y = cube(x)
+    y.backward()
+    assert x.grad.isfinite().all() if hasattr(x.grad, "isfinite") else x.grad is not None
+    with gt.backend.register("kept", "PrivateUse2", runtime=Runtime()) as device:
+        device.register_stub("copy", _copied)
+        there = gt.full((2,), 2.0).to("kept")
+        with graph.save_on_cpu(pin_memory=True, device_type="kept"):
+            saved = node.save(there)
+        assert saved.packed[1].device.type == "cpu" and saved.unpack(None).device == there.device
+
+
+def _copied(op: str, plan: Any) -> Any:
+    return lambda index, operands, scalars=(): None
+
+
+# --- x.data = y ---------------------------------------------------------------------------------------
+
+
+def test_the_elements_of_another_tensor() -> None:
+    x, y = gt.ones(3, requires_grad=True), gt.arange(3.0)
+    version = x._version
+    x.data = y
+    assert x.tolist() == [0, 1, 2] and x.data_ptr() == y.data_ptr()
+    assert x.requires_grad and x.is_leaf and x._version == version
+    y.add_(1)
+    assert x.tolist() == [1, 2, 3] and x._version == version
+    x.data = gt.ones(2, 2)
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [[2, 2], [2, 2]]
+
+
+def test_a_graph_computes_with_what_the_leaf_has_now() -> None:
+    x = gt.ones(3, requires_grad=True)
+    y = x * x
+    x.data = gt.full((3,), 5.0)
+    y.sum().backward()
+    assert x.grad.tolist() == [10, 10, 10]
+
+
+def test_another_dtype() -> None:
+    x = gt.ones(3, requires_grad=True)
+    y = x * 2
+    x.data = gt.ones(3, dtype=gt.float64)
+    (x * 3).sum().backward()
+    assert x.grad.dtype is gt.float64 and y.grad_fn is not None
+    with pytest.raises(RuntimeError, match="must be floating point or complex"):
+        x.data = gt.ones(3, dtype=gt.int64)
+    with pytest.raises(TypeError, match="'value' must be a Tensor"):
+        x.data = 3
+    assert x.dtype is gt.float64 and x.tolist() == [1, 1, 1]
