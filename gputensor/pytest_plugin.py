@@ -2,11 +2,14 @@
 
     pytest --gputensor=auto|emulator|required|off     where kernels run; the header says so
            --gputensor-sanitize[=memory,init,race]    check each access of memory on the emulator
+           --gputensor-limit=60                       seconds that a kernel may run there
            --gputensor-order=reversed|random          another order of blocks and threads
 
 A test asks for the fixture `gputensor_cuda`, or carries `@pytest.mark.gputensor_cuda(devices=2,
 real=False)`; without such a device it is skipped, with the reason. `auto` takes a GPU, else the
-emulator; `required` ends the run where no GPU answers. Nothing is chosen, and nothing printed, in a
+emulator, where each write of a kernel is checked and its time is limited unless the options or
+`GPUTENSOR_EMULATOR_SANITIZE` and `GPUTENSOR_EMULATOR_LIMIT` say otherwise, so that a kernel fails
+its test and never ends the run; `required` ends the run where no GPU answers. Nothing is chosen, and nothing printed, in a
 run that neither gives the option (or `gputensor = …` in the ini file) nor uses the fixture.
 """
 
@@ -21,6 +24,9 @@ import pytest
 MODES = ("auto", "emulator", "required", "off")
 MARKER = "gputensor_cuda(devices=1, real=False): needs CUDA devices, real or emulated"
 
+# A launch that takes longer waits for something that does not come.
+LIMIT_S = 60
+
 _chosen = pytest.StashKey[str]()
 
 
@@ -33,7 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--gputensor-sanitize", nargs="?", const="all", default=None, metavar="CHECKS",
-        help="check memory, init, race and overflow (all where no list is given) on the emulator",
+        help="check memory, init, race and overflow (all where no list is given) on the emulator; "
+        "writes is the default, 0 checks nothing",
+    )  # fmt: skip
+    group.addoption(
+        "--gputensor-limit", default=None, metavar="SECONDS",
+        help=f"how long a kernel may run on the emulator: {LIMIT_S} by default, 0 for ever",
     )  # fmt: skip
     group.addoption(
         "--gputensor-order", choices=("forward", "reversed", "random"), default=None,
@@ -52,7 +63,11 @@ def pytest_load_initial_conftests(args: list[str]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     mode = _mode_given(config)
-    for option, setting in (("gputensor_sanitize", "SANITIZE"), ("gputensor_order", "SCHEDULE")):
+    for option, setting in (
+        ("gputensor_sanitize", "SANITIZE"),
+        ("gputensor_order", "SCHEDULE"),
+        ("gputensor_limit", "LIMIT"),
+    ):
         value = config.getoption(option)
         if value:
             os.environ[f"GPUTENSOR_EMULATOR_{setting}"] = value
@@ -84,12 +99,23 @@ def _choose(config: pytest.Config, mode: str) -> str:
         if mode == "auto" and not cuda.is_available() and not os.environ.get("GPUTENSOR_CUDA"):
             os.environ["GPUTENSOR_CUDA"] = "emulator"
             cuda = runtime.choose_again()
+        if cuda.is_available() and cuda.is_emulated:
+            _protect_the_run()
         line = config.stash[_chosen] = _described(cuda)
     except GpuTensorError as error:
         raise pytest.UsageError(f"gputensor: {error}") from None
     if mode == "emulator" and not cuda.is_available():
         raise pytest.UsageError(f"gputensor: --gputensor=emulator, but {cuda.unavailable_reason()}")
     return line
+
+
+def _protect_the_run() -> None:
+    """What is on by default here, since one kernel must not end the tests of the others."""
+    from gputensor.runtime.emulator import settings
+
+    os.environ.setdefault("GPUTENSOR_EMULATOR_SANITIZE", settings.WRITES)
+    os.environ.setdefault("GPUTENSOR_EMULATOR_LIMIT", str(LIMIT_S))
+    settings.forget()
 
 
 def _described(cuda: Any) -> str:
@@ -106,6 +132,8 @@ def _described(cuda: Any) -> str:
     parts = [devices, toolchain.compiler_name()]
     if now.checks:
         parts.append(f"checks {', '.join(sorted(now.checks))}")
+    if now.limit_s is not None:
+        parts.append(f"limit {now.limit_s:g} s")
     if now.schedule != "forward":
         parts.append(f"order {now.schedule}")
     return f"gputensor: cuda EMULATED ({', '.join(parts)}; no GPU code ran)"

@@ -9,12 +9,17 @@ from ..runtime.emulator import settings
 
 
 def emulator_settings(
-    sanitize: str | None = None, schedule: str | None = None, seed: int | None = None
+    sanitize: str | None = None,
+    schedule: str | None = None,
+    seed: int | None = None,
+    limit_s: float | None = None,
 ) -> AbstractContextManager[Any]:
     """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` for its block.
 
-    sanitize: `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for none.
+    sanitize: `writes`, `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for
+    none.
     schedule: `forward`, `reversed` or `random`, the order of blocks and of threads between barriers.
+    limit_s: for how many seconds a kernel may run; 0 for any time.
     None keeps what is set. On a real GPU it changes nothing.
     """
-    return settings.using(sanitize, schedule, seed)
+    return settings.using(sanitize, schedule, seed, limit_s)

@@ -273,7 +273,7 @@ class Kernel:
                     )
             parameter.offset, parameter.size = offset, size
         loaded.arguments = tuple(
-            (p.name, p.offset, p.element.size)
+            (p.name, p.offset, p.element.size, not p.is_const)
             for p in parameters
             if p.kind == POINTER and p.element
         )

@@ -6,11 +6,12 @@ allocation stands alone between guard bytes. What a kernel does wrong is a Kerne
 synchronisation, or at the launch itself where the order is eager. `GPUTENSOR_EMULATOR_DEVICES` and
 `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) say what there is; `GPUTENSOR_EMULATOR_CHECK=0`
 leaves out guards and poison; emulator/settings.py says what else can be checked, and in which order
-threads run. It shows no memory model, no timing and not libdevice's last bits.
+threads run and for how long. It shows no memory model, no timing and not libdevice's last bits.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import itertools
 import os
@@ -24,7 +25,7 @@ from gputensor.core import errors
 
 from . import kernel_cache
 from .allocator import Allocator, Memory
-from .emulator import settings, toolchain
+from .emulator import findings, settings, toolchain
 from .emulator.machine import MAX_SHARED, Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
@@ -70,6 +71,13 @@ def start() -> None:
     _default_streams.extend(Stream(i, ptr=0) for i in range(count))
     _peers.extend(1 << i for i in range(count))
     _allocators.extend(Allocator(i, _Backend(i), keeps_blocks=False) for i in range(count))
+    atexit.register(_stop_at_exit)
+
+
+def _stop_at_exit() -> None:
+    """A kernel that a daemon thread runs for ever must not keep the process: it holds the locks."""
+    if not _machine.stop(wait_s=2.0):
+        reset_after_fork()
 
 
 def _positive(setting: str, default: int) -> int:
@@ -401,7 +409,7 @@ class Function:
     """One kernel of one variant, for one device.
 
     places: offset and size of each parameter. arguments: what a finding needs to name a pointer
-    parameter, (name, offset, bytes of an element); whoever knows the signature may set it.
+    parameter (findings.Arguments); whoever knows the signature may set it.
     """
 
     __slots__ = ("arguments", "device_index", "loaded", "name", "places")
@@ -411,7 +419,7 @@ class Function:
         self.device_index = device_index
         self.name = loaded.name
         self.places = loaded.places
-        self.arguments: tuple[tuple[str, int, int], ...] = ()
+        self.arguments: findings.Arguments = ()
 
     def symbol(self, name: str) -> tuple[int, int]:
         """Address and bytes of a __constant__ or __device__ variable."""

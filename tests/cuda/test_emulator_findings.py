@@ -82,12 +82,12 @@ FINDINGS = {
     "far away": (
         "p.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"wrong\.cu:4: illegal address 0x[0-9a-f]+ \(block \(0,0,0\), thread \(3,0,0\)",
+        r"wrong\.cu:4: illegal address(?: 0x[0-9a-f]+|, of more bits than addresses have) \(block \(0,0,0\), thread \(3,0,0\)",
     ),
     "far away in a fiber": (
         "__syncthreads();\np.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"wrong\.cu:5: illegal address 0x[0-9a-f]+ \(block \(0,0,0\), thread \(3,0,0\)",
+        r"wrong\.cu:5: illegal address(?: 0x[0-9a-f]+|, of more bits than addresses have) \(block \(0,0,0\), thread \(3,0,0\)",
     ),
     "trap": (
         "if (threadIdx.x == 2) __trap();",

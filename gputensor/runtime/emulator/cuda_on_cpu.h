@@ -6,6 +6,9 @@
 #include "engine.h"
 
 #define GPUTENSOR_EMULATOR 1
+#if defined(__SANITIZE_THREAD__) || defined(GPUTENSOR_CHECK_WRITES)
+#define GPUTENSOR_INSTRUMENTED 1
+#endif
 #define __global__
 #define __device__
 #define __host__
@@ -27,7 +30,7 @@
 #endif
 
 extern "C" {
-int printf(const char*, ...);
+int vsnprintf(char*, __SIZE_TYPE__, const char*, __builtin_va_list);
 void* memcpy(void*, const void*, __SIZE_TYPE__);
 void* memset(void*, int, __SIZE_TYPE__);
 }
@@ -50,28 +53,32 @@ static engine engine_here;  // a copy, so that an instrumented kernel reads its 
 static const engine* the_engine;
 static entry* entries;
 static constexpr unsigned MAX_SHARED = 227 * 1024;
-alignas(1024) static unsigned char dynamic_shared[MAX_SHARED + 1024];
+static unsigned char* dynamic_shared;  // the engine's
 #ifdef GPUTENSOR_USERS
 static __thread unsigned char anchor __attribute__((aligned(16)));
 static void* shared_anchor() { return &anchor; }
 #else
 static void* (*const shared_anchor)() = nullptr;
 #endif
-#ifdef __SANITIZE_THREAD__
+#ifdef GPUTENSOR_INSTRUMENTED
 extern "C" const unsigned char __start_gputensor_hooks[] __attribute__((visibility("hidden")));
 extern "C" const unsigned char __stop_gputensor_hooks[] __attribute__((visibility("hidden")));
 #else
 constexpr const unsigned char *__start_gputensor_hooks = nullptr, *__stop_gputensor_hooks = nullptr;
 #endif
 static module this_module = {&threadIdx, &blockIdx, &blockDim, &gridDim,
-                             dynamic_shared, MAX_SHARED, nullptr, nullptr, shared_anchor,
+                             nullptr, MAX_SHARED, nullptr, nullptr, shared_anchor,
                              __start_gputensor_hooks, __stop_gputensor_hooks};
 static symbol* symbols;
 
 constexpr unsigned first_of(unsigned first = 0, ...) { return first; }
 
 // Runs code of a kernel's text without instrumenting the reads of its parameters.
+#ifdef GPUTENSOR_CHECK_WRITES
+#define GPUTENSOR_UNCHECKED __attribute__((no_sanitize("kernel-address")))
+#else
 #define GPUTENSOR_UNCHECKED __attribute__((no_sanitize("thread")))
+#endif
 
 template <class T> struct plain { typedef T type; };
 template <class T> struct plain<const T> { typedef T type; };
@@ -137,6 +144,17 @@ struct registered_symbol {
   }
 };
 
+// Not the C library's, whose lock a kernel that fails within it would keep.
+__attribute__((format(printf, 1, 2))) inline int print(const char* format, ...) {
+  char text[2048];
+  __builtin_va_list values;
+  __builtin_va_start(values, format);
+  const int n = vsnprintf(text, sizeof text, format, values);
+  __builtin_va_end(values);
+  if (n > 0) the_engine->print(text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+  return n;
+}
+
 [[noreturn]] inline void fail(const char* what, const char* file, unsigned line) {
   the_engine->fail(what, file, line);
   __builtin_unreachable();
@@ -176,6 +194,7 @@ inline void check_aligned(const void* pointer, unsigned alignment, const char* f
 
 }  // namespace gputensor
 
+#define printf ::gputensor::print
 #define GPUTENSOR_CHECK_ALIGNED(pointer, alignment) \
   ::gputensor::check_aligned(pointer, alignment, __FILE__, __LINE__)
 
@@ -200,6 +219,7 @@ extern "C" GPUTENSOR_UNCHECKED __attribute__((visibility("default"))) gputensor:
     const gputensor::engine* engine) {
   gputensor::engine_here = *engine;
   gputensor::the_engine = &gputensor::engine_here;
+  gputensor::this_module.dynamic_shared = gputensor::dynamic_shared = engine->dynamic_shared;
   gputensor::this_module.first = gputensor::entries;
   gputensor::this_module.first_symbol = gputensor::symbols;
   return &gputensor::this_module;
@@ -221,6 +241,6 @@ extern "C" GPUTENSOR_UNCHECKED __attribute__((visibility("default"))) gputensor:
 #include "intrinsics.h"
 #include "floating_point.h"
 #include "findings.h"
-#ifdef __SANITIZE_THREAD__
+#ifdef GPUTENSOR_INSTRUMENTED
 #include "instrumented.h"
 #endif

@@ -49,6 +49,14 @@ struct symbol {
 // What an instrumented kernel does to memory.
 enum access_kind : int { READ, WRITE, ATOMIC };
 
+// Memory that was looked at before and may be used, where nothing but that is asked: the thread's
+// stack, what the kernel touched last, and, for reads alone, the kernel's own variables.
+struct known_range {
+  const unsigned char* begin;
+  unsigned long long nbytes;
+};
+enum : int { OWN_STACK = 3, READABLE = 4, KNOWN_RANGES = 5 };
+
 // What the engine lends to a kernel. `fail` does not return.
 struct engine {
   unsigned long long (*meet)(collective what, unsigned mask, unsigned long long value, int argument,
@@ -57,6 +65,9 @@ struct engine {
   void (*access)(const void* address, unsigned long long size, access_kind kind, void* pc);
   void (*fence)(int is_of_block);
   unsigned long long (*clock)();
+  void (*print)(const char* text, unsigned long long size);
+  const known_range* known;  // KNOWN_RANGES of them
+  unsigned char* dynamic_shared;
 };
 
 // What a kernel's shared object lends to the engine.

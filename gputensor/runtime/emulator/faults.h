@@ -4,14 +4,16 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 #include "memory_check.h"
 
 namespace {
 
-constexpr int WATCHED = 4;
+constexpr int WATCHED = 5;
 struct sigaction old_actions[WATCHED];
-const int watched[WATCHED] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+const int watched[WATCHED] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 #if defined(__x86_64__)
 // CUDA's integer division by zero has an unspecified result and does not trap; neither does the
@@ -57,35 +59,100 @@ void* instruction_of(const ucontext_t* u) {
 #endif
 }
 
+// The size of an access that a signal tells of, which is not known.
+constexpr unsigned long long SOME_BYTES = ~0ull;
+
+int kind_of(const ucontext_t* u) {
+#if defined(__x86_64__)
+  return u->uc_mcontext.gregs[REG_ERR] & 2 ? WRITE : READ;
+#else
+  return -1;
+#endif
+}
+
+bool on_guard_of(const unsigned char* p, const unsigned char* low, size_t nbytes) {
+  return low && p < low + nbytes && p + GAP >= low;
+}
+
 void on_signal(int number, siginfo_t* info, void* raw) {
   if (!inside) {  // not ours: let the previous handler see the fault when it happens again
     for (int i = 0; i < WATCHED; ++i)
       if (watched[i] == number) sigaction(number, &old_actions[i], nullptr);
+    if (number == SIGABRT) raise(number);
     return;
   }
 #if defined(__x86_64__)
   if (number == SIGFPE && skip_division((ucontext_t*)raw)) return;
 #endif
   char what[600];
+  const unsigned char* address = (const unsigned char*)info->si_addr;
+  bool is_access = false;
   if (number == SIGFPE) snprintf(what, sizeof what, "arithmetic trap");
+  else if (number == SIGABRT) snprintf(what, sizeof what, "abort()");
   else if (number == SIGILL) snprintf(what, sizeof what, "undefined behaviour, a trap by g++");
-  else if ((unsigned char*)info->si_addr >= stacks &&
-           (unsigned char*)info->si_addr < stacks + MAX_THREADS * stack_size)
+  else if (running && on_guard_of(address, stacks, MAX_THREADS * stack_size))
     snprintf(what, sizeof what, "the thread's stack of %zu KiB is full", stack_size >> 10);
-  else if ((uintptr_t)info->si_addr < 1 << 16)
+  else if (!running && on_guard_of(address, grid_stack, GRID_STACK))
+    snprintf(what, sizeof what, "the thread's stack of %zu KiB is full", GRID_STACK >> 10);
+#if defined(__x86_64__)
+  else if (info->si_code == SI_KERNEL)
+    snprintf(what, sizeof what, "illegal address, of more bits than addresses have");
+#endif
+  else if ((uintptr_t)address < 1 << 16)
     snprintf(what, sizeof what, "null pointer");
-  else
-    snprintf(what, sizeof what, "illegal address %p", info->si_addr);
+  else {
+    snprintf(what, sizeof what, "illegal address %p", (const void*)address);
+    is_access = true;
+  }
   write_report(what, nullptr, 0, *now.m->thread_index);
   // addr2line takes an address for one behind a call, so this one is moved likewise
   fault.pc = (char*)instruction_of((ucontext_t*)raw) + 1;
+  if (is_access) {
+    fault.address = address;
+    fault.size = SOME_BYTES;
+    fault.kind = kind_of((ucontext_t*)raw);
+  }
   siglongjmp(escape, 1);
 }
 
 // SIGINT and SIGALRM end a kernel that runs on for ever; what they mean to Python comes after it.
-constexpr int STOPS = 2;
+// SIGURG, which does nothing where it is not expected, is the limit of its time, another thread's
+// SIGINT, or a second look where the first found the thread in a library.
+constexpr int STOPS = 3;
 struct sigaction old_stops[STOPS];
-const int stops[STOPS] = {SIGINT, SIGALRM};
+const int stops[STOPS] = {SIGINT, SIGALRM, SIGURG};
+constexpr long long LOOK_AGAIN_NS = 10000000;
+
+volatile pid_t running_thread;  // 0 while no kernel runs
+volatile bool looks_again;
+int timer_id;
+pid_t timer_thread, timer_process;
+
+pid_t this_thread() { return (pid_t)syscall(SYS_gettid); }
+
+// One timer is enough, since one kernel runs at a time: it is made anew for another thread.
+bool get_timer() {
+  const pid_t thread = running_thread, process = getpid();
+  if (timer_thread == thread && timer_process == process) return true;
+  if (timer_thread && timer_process == process) syscall(SYS_timer_delete, timer_id);
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGURG;
+  event.sigev_value.sival_ptr = &timer_id;
+  event._sigev_un._tid = thread;
+  timer_thread = syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer_id) ? 0 : thread;
+  timer_process = process;
+  return timer_thread != 0;
+}
+
+// Sends this thread SIGURG after some time, and again and again from then on; 0: not any more.
+void set_timer(long long first_ns) {
+  if (!get_timer()) return;
+  itimerspec when = {};
+  when.it_value = {first_ns / 1000000000, first_ns % 1000000000};
+  if (first_ns) when.it_interval = {0, LOOK_AGAIN_NS};
+  syscall(SYS_timer_settime, timer_id, 0, &when, nullptr);
+}
 
 // Where the kernel is that was stopped at `pc`, as an address behind a call. The linker's stubs, by
 // which a kernel calls the engine, have no line: then it is the call's.
@@ -101,17 +168,29 @@ void* behind(const unsigned char* pc, ucontext_t* u) {
 
 void on_stop(int number, siginfo_t* info, void* raw) {
   if (!inside) {  // another thread got it
-    const struct sigaction& old = old_stops[number == stops[1]];
+    const struct sigaction& old = old_stops[number == stops[1] ? 1 : number == stops[2] ? 2 : 0];
+    const pid_t thread = running_thread;
+    if (number == SIGINT && thread) {
+      stop_asked = SIGURG;
+      syscall(SYS_tgkill, getpid(), thread, SIGURG);
+    }
     if (old.sa_flags & SA_SIGINFO) old.sa_sigaction(number, info, raw);
     else if (old.sa_handler != SIG_IGN && old.sa_handler != SIG_DFL) old.sa_handler(number);
     return;
+  }
+  if (number == SIGURG) {
+    if (!stop_asked && info->si_code != SI_TIMER) return;
+    number = stop_asked ? stop_asked : OUT_OF_TIME;
   }
   const unsigned char* pc = (const unsigned char*)instruction_of((ucontext_t*)raw);
   // In a hook the kernel is on its way to the engine, which knows its line.
   const bool in_hook = pc >= now.m->hooks_begin && pc < now.m->hooks_end;
   if (!in_hook && pc >= now.image_begin && pc < now.image_end)
     stop_here(number, behind(pc, (ucontext_t*)raw));
+  if (!looks_again) set_timer(LOOK_AGAIN_NS);  // it may be in a library, and never at the engine
+  looks_again = true;
   stop_asked = number;
+  forget_known();
 }
 
 alignas(64) unsigned char signal_stack[64 << 10];
@@ -125,6 +204,8 @@ void watch_signals() {
   own.ss_sp = signal_stack;
   own.ss_size = sizeof signal_stack;
   sigaltstack(&own, &old_signal_stack);
+  running_thread = this_thread();
+  looks_again = false;
   struct sigaction action = {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
@@ -132,14 +213,25 @@ void watch_signals() {
     if (ours(watched[i])) sigaction(watched[i], &action, &old_actions[i]);
   action.sa_sigaction = on_stop;
   for (int i = 0; i < STOPS; ++i) sigaction(stops[i], &action, &old_stops[i]);
+  if (chosen.limit_ms) set_timer((long long)chosen.limit_ms * 1000000);
   inside = 1;
+}
+
+// Puts a handler back, unless the program has set another one meanwhile.
+void put_back(int number, const struct sigaction& old) {
+  struct sigaction present;
+  sigaction(number, &old, &present);
+  const bool was_ours = present.sa_sigaction == on_signal || present.sa_sigaction == on_stop;
+  if (!was_ours) sigaction(number, &present, nullptr);
 }
 
 void unwatch_signals() {
   inside = 0;
+  if (timer_thread == running_thread && timer_process == getpid()) set_timer(0);
+  running_thread = 0;
   for (int i = 0; i < WATCHED; ++i)
-    if (ours(watched[i])) sigaction(watched[i], &old_actions[i], nullptr);
-  for (int i = 0; i < STOPS; ++i) sigaction(stops[i], &old_stops[i], nullptr);
+    if (ours(watched[i])) put_back(watched[i], old_actions[i]);
+  for (int i = 0; i < STOPS; ++i) put_back(stops[i], old_stops[i]);
   sigaltstack(&old_signal_stack, nullptr);
 }
 

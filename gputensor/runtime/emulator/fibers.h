@@ -62,6 +62,9 @@ fiber fibers[MAX_THREADS];
 unsigned char* stacks;
 size_t stack_size;
 context scheduler;
+context caller, grid;       // of a launch: the C library's stack, and the one its kernel runs on
+unsigned char *grid_stack;
+constexpr size_t GRID_STACK = 1 << 20;
 void* scheduler_fake_stack;
 const void* scheduler_stack;
 size_t scheduler_stack_size;
@@ -72,6 +75,7 @@ bool aborted;
 finding fault;
 sigjmp_buf escape;
 thread_local volatile sig_atomic_t inside;  // this thread runs a kernel
+known_range known_ranges[KNOWN_RANGES];
 
 void write_report(const char* what, const char* file, unsigned line, index3 thread) {
   if (fault.what[0]) return;
@@ -137,6 +141,9 @@ void fail_here(const char* what, const char* file, unsigned line) {
   leave();
 }
 
+// Stands for a signal where the limit of time is over.
+constexpr int OUT_OF_TIME = -1;
+
 [[noreturn]] void stop_here(int number, void* pc, const char* file = nullptr, unsigned line = 0) {
   stop_asked = 0;
   write_report("interrupted", file, line, *now.m->thread_index);
@@ -181,6 +188,7 @@ void fiber_main() {
 
 void resume(fiber& f) {
   running = &f;
+  known_ranges[OWN_STACK].begin = stacks + (&f - fibers) * stack_size;
   *now.m->thread_index = f.index;
   if (__sanitizer_start_switch_fiber)
     __sanitizer_start_switch_fiber(&scheduler_fake_stack, stacks + (&f - fibers) * stack_size,
@@ -369,8 +377,10 @@ bool get_stacks() {
   if (stacks) return true;
   const size_t guard = 4096;
   stack_size = sanitized ? 256 << 10 : (64 << 10) + COLOURED;
-  void* p = mmap(nullptr, MAX_THREADS * stack_size, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = carve(MAX_THREADS * stack_size);
+  if (!p || mprotect(p, MAX_THREADS * stack_size, PROT_READ | PROT_WRITE))
+    p = mmap(nullptr, MAX_THREADS * stack_size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return false;
   stacks = (unsigned char*)p;
   for (unsigned i = 0; i < MAX_THREADS; ++i) mprotect(stacks + i * stack_size, guard, PROT_NONE);

@@ -12,13 +12,13 @@ import ctypes
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-# (name, offset in the parameter bytes, bytes of an element) of each pointer parameter.
-Arguments = tuple[tuple[str, int, int], ...]
+# (name, offset in the parameter bytes, bytes of an element, may be written) of each pointer.
+Arguments = tuple[tuple[str, int, int, bool], ...]
 
 # Our own headers, which a place in a user's text is never in.
 SHIM_FILES = (
@@ -28,6 +28,10 @@ SHIM_FILES = (
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
+_SOME_BYTES = 2**64 - 1  # of an access that a signal told of
+_GAP = 4 << 20  # between allocations (arena.h)
+_CLEAR = 1 << 16  # bytes within which an overrun is told from one of another argument
+_REACH = 1 << 34  # of an index of 32 bits
 _NO_THREAD = 2**32 - 1
 
 
@@ -96,8 +100,8 @@ def _access(
     machine: Machine, what: str, found: Finding, params: bytes, arguments: Arguments
 ) -> tuple[str, list[str]]:
     address, size = found.address or 0, found.size
-    did = "wrote" if found.kind == 1 else _KINDS[found.kind]
-    amount = "" if found.kind == 2 else f" {size} B"
+    did = "accessed" if found.kind < 0 else "wrote" if found.kind == 1 else _KINDS[found.kind]
+    amount = "" if found.kind == 2 or size == _SOME_BYTES else f" {size} B"
     near = None if "shared" in what else machine.nearest(address)
     name, index = _argument(near, address, params, arguments)
     if what == "race":
@@ -121,20 +125,70 @@ def _access(
             f"{did}{amount} of {name or 'memory'} on {device}, which this kernel may not use",
             index,
         )
-    if what != "out of bounds":
+    is_signal = size == _SOME_BYTES
+    if what != "out of bounds" and not is_signal:
         return f"{did}{amount} of {what}", index
     if address < 1 << 16:
         return f"{did}{amount} through a null pointer", []
-    if near is None or not _close(near, address):
-        wrapped = _wrapped(machine, address, params, arguments)
+    if not is_signal or arguments:
+        may_be_const = found.kind not in (1, 2)
+        meant = _meant(machine, address, params, arguments, may_be_const)
+        is_clear = bool(meant) and meant[0].distance <= _CLEAR
+        wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
         if wrapped is not None:
             return f"{did}{amount} far from {wrapped[0]}", wrapped[1:]
+        if is_clear or (len(meant) == 1 and meant[0].distance <= _GAP // 2):
+            one = meant[0]
+            return f"{did}{amount} {one.side} '{one.name}'", [f"index {one.index} of {one.count}"]
+        if meant:
+            indices = [f"index {m.index} of {m.count} of '{m.name}'" for m in meant[:3]]
+            return f"{did}{amount} outside of its arguments", [" or ".join(indices)]
+    if is_signal:
+        return what, []
+    if near is None or not _close(near, address):
         return f"{did}{amount} at {address:#x}, which lies in no memory of the device", []
+    if _inside(near, address):
+        return f"{did}{amount} of memory that the kernel was not given", [f"at {address:#x}"]
     side = "before" if address < (near.begin or 0) else "past"
-    if name is not None:
-        return f"{did}{amount} {side} {name}", index
     at = address - (near.begin or 0)
     return f"{did}{amount} {side} an allocation of {near.nbytes} bytes", [f"byte {at}"]
+
+
+class _Meant(NamedTuple):
+    """An argument that an address outside of it may have been meant for."""
+
+    distance: int  # bytes from its memory
+    name: str
+    side: str
+    index: int
+    count: int
+
+
+def _meant(
+    machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
+) -> list[_Meant]:
+    """The arguments that an address may have been meant for, the nearest first.
+
+    A write is meant for a pointer that may be written, and an element begins at a multiple of its
+    size, where any argument fits that.
+    """
+    found: list[tuple[bool, _Meant]] = []
+    for name, offset, itemsize, is_written in arguments:
+        pointer = int.from_bytes(params[offset : offset + 8], "little")
+        own = machine.nearest(pointer) if pointer else None
+        if own is None or not _close(own, pointer):
+            continue
+        begin, end = own.begin or 0, (own.begin or 0) + own.nbytes
+        distance = begin - address if address < begin else address - end + 1
+        if abs(address - pointer) > _REACH:
+            continue
+        fits = (may_be_const or is_written) and (address - pointer) % itemsize == 0
+        side = "before" if address < begin else "past"
+        index, count = (address - pointer) // itemsize, (end - pointer) // itemsize
+        found.append((fits, _Meant(distance, name, side, index, count)))
+    near = [one for _, one in found if one.distance <= _CLEAR]
+    fitting = [one for fits, one in found if fits]
+    return sorted(near or fitting or [one for _, one in found])
 
 
 def _inside(near: Found, address: int) -> bool:
@@ -151,7 +205,7 @@ def _argument(
 ) -> tuple[str | None, list[str]]:
     """The argument that an address was meant for, quoted, and which of its elements."""
     best: tuple[int, str, list[str]] | None = None
-    for name, offset, itemsize in arguments:
+    for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
         if near is None or not pointer or not _inside(near, pointer):
             continue
@@ -168,7 +222,7 @@ def _wrapped(
 ) -> list[str] | None:
     """The one argument, and its index, that an address was meant for if 32 bits were too few."""
     meant = []
-    for name, offset, itemsize in arguments:
+    for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
         own = machine.find(pointer) if pointer else None
         if own is None or (address - pointer) % itemsize:
@@ -178,7 +232,7 @@ def _wrapped(
             ((own.begin or 0) + own.nbytes - pointer) // itemsize,
         )
         low = (index + (1 << 31)) % (1 << 32) - (1 << 31)
-        if abs(index) < 1 << 33 and -count <= low < 2 * count:
+        if index != low and abs(index) < 1 << 33 and -count <= low < 2 * count:
             meant.append([f"'{name}'", f"index {index} of {count}, which is {low} in 32 bits"])
     return meant[0] if len(meant) == 1 else None
 
@@ -196,7 +250,7 @@ def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
         return text
     begin, nbytes, past = int(match[4], 16), int(match[3]), match[2].startswith("past")
     address = begin + nbytes + int(match[1]) if past else begin - int(match[1])
-    for name, offset, itemsize in arguments:
+    for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
         if begin <= pointer < begin + nbytes:
             index, count = (address - pointer) // itemsize, (begin + nbytes - pointer) // itemsize
@@ -233,5 +287,5 @@ def _line_of(path: str, offset: int) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     places = [row.split(" ")[0] for row in answer.splitlines()]
-    own = [p for p in places if p.partition(":")[0] not in SHIM_FILES and not p.startswith("?")]
+    own = [p for p in places if p.partition(":")[0] not in SHIM_FILES and "?" not in p]
     return own[0] if own else None

@@ -49,6 +49,7 @@ void run_grid(const index3& grid) {
     if (thread_order == REVERSED) i = total - 1 - k;
     else if (thread_order == RANDOM) i = (k * step + start) % total;
     b = {(unsigned)(i % grid.x), (unsigned)(i / grid.x % grid.y), (unsigned)(i / grid.x / grid.y)};
+    if (stop_asked) stop_here(stop_asked, nullptr);
     poison_shared();
     begin_checked_block((unsigned)i);
     if (now.e->has_collectives) run_block_in_fibers();
@@ -98,11 +99,66 @@ int find_shared(dl_phdr_info* info, size_t, void* raw) {
   return 0;
 }
 
-const engine the_engine = {meet, fail_here, access, fence, clock_now};
+// What kernels print, written when there is much of it and at the end of a launch.
+char printed[1 << 14];
+size_t printed_bytes;
+
+void write_printed() {
+  fwrite(printed, 1, printed_bytes, stdout);
+  printed_bytes = 0;
+  fflush(stdout);
+}
+
+void print(const char* text, unsigned long long size) {
+  if (stop_asked) stop_here(stop_asked, __builtin_return_address(0));
+  if (size > sizeof printed - printed_bytes) write_printed();
+  memcpy(printed + printed_bytes, text, size);
+  printed_bytes += size;
+}
+
+engine the_engine = {meet, fail_here, access, fence, clock_now, print, known_ranges, nullptr};
+
+constexpr size_t MAX_SHARED = 227 * 1024;
+
+unsigned char* get_shared() {
+  const size_t nbytes = 256 * 1024;
+  unsigned char* p = carve(nbytes);
+  if (p && mprotect(p, nbytes, PROT_READ | PROT_WRITE) == 0) return p;
+  alignas(1024) static unsigned char own[MAX_SHARED + 1024];
+  return own;
+}
+
+void on_grid_stack() {
+  run_grid(*now.m->grid_dim);
+  switch_context(grid, caller);
+}
+
+// On a stack of its own, so that neither a full one nor a wild local array is the process's.
+void run_on_grid_stack() {
+  begin_context(grid, grid_stack, GRID_STACK, on_grid_stack);
+  switch_context(caller, grid);
+}
+
+void get_grid_stack() {
+  if (grid_stack || sanitized) return;
+  unsigned char* p = carve(GRID_STACK);
+  if (p && mprotect(p, GRID_STACK, PROT_READ | PROT_WRITE) == 0) grid_stack = p;
+}
 
 }  // namespace
 
-EXPORT const engine* engine_table() { return &the_engine; }
+EXPORT const engine* engine_table() {
+  if (!the_engine.dynamic_shared) the_engine.dynamic_shared = get_shared();
+  return &the_engine;
+}
+
+// Ends the kernel that runs, as Ctrl-C in another thread does.
+EXPORT void engine_stop() {
+  const pid_t thread = running_thread;
+  if (!thread) return;
+  stop_asked = SIGURG;
+  syscall(SYS_tgkill, getpid(), thread, SIGURG);
+}
 
 // Bounds of the shared object of a module, for engine_launch.
 EXPORT void engine_image(const gputensor::module* m, const void** begin, const void** end) {
@@ -153,13 +209,24 @@ EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void*
     __asan_poison_memory_region(m->dynamic_shared + shared_bytes,
                                 m->dynamic_shared_size - shared_bytes);
   }
-  begin_checked_launch(grid->x * grid->y * grid->z);
+  get_grid_stack();
+  *result = {};
+  result->thread.x = ~0u;
+  if (!begin_checked_launch(1ull * grid->x * grid->y * grid->z)) {
+    snprintf(result->what, sizeof result->what,
+             "the check 'race' has no memory for %llu blocks; a smaller grid, or another check",
+             1ull * grid->x * grid->y * grid->z);
+    return 1;
+  }
   watch_signals();
-  if (!sigsetjmp(escape, 1)) run_grid(*grid);
+  if (!sigsetjmp(escape, 1)) {
+    if (grid_stack) run_on_grid_stack();
+    else run_grid(*grid);
+  }
   unwatch_signals();
   running = nullptr;
   if (sanitized) __asan_unpoison_memory_region(m->dynamic_shared, m->dynamic_shared_size);
-  fflush(stdout);  // what printf wrote
+  if (printed_bytes) write_printed();
   if (!fault.what[0]) return 0;
   *result = fault;
   return 1;

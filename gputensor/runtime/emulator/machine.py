@@ -18,6 +18,7 @@ from .findings import Finding, Found, Index3
 
 MAX_THREADS = 1024
 MAX_SHARED = 227 * 1024
+_OUT_OF_TIME = -1
 
 
 class _Place(ctypes.Structure):
@@ -114,10 +115,12 @@ class Loaded:
 
 
 def _pass_on(number: int, sentence: str) -> None:
-    """Give a signal that ended a launch to Python's own handler."""
-    if number == signal.SIGINT:
+    """Give a signal that ended a launch to Python's own handler, which the main thread runs."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if number == signal.SIGINT and is_main:
         raise KeyboardInterrupt(sentence)
-    signal.raise_signal(number)
+    if number in (signal.SIGINT, signal.SIGALRM):  # not SIGURG: the main thread has had its own
+        signal.raise_signal(number)
 
 
 class Machine:
@@ -146,6 +149,7 @@ class Machine:
         for name, result, arguments in (
             ("configure", None, (number,)),
             ("table", pointer, ()),
+            ("stop", None, ()),
             ("allocate", pointer, (size, number)),
             ("drop", None, (pointer,)),
             ("free", number, (pointer, *text)),
@@ -275,9 +279,20 @@ class Machine:
             if wrong:
                 sentence = findings.sentence(self, kernel.name, finding, params, arguments)
                 if finding.what == b"interrupted":
+                    if finding.kind == _OUT_OF_TIME:
+                        limit = f"ran longer than its limit of {options.limit_ms / 1000:g} s"
+                        return sentence.replace("interrupted", limit, 1)
                     _pass_on(finding.kind, sentence)
                 return sentence
             return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
+
+    def stop(self, wait_s: float) -> bool:
+        """End the kernel that another thread runs; whether it has ended."""
+        self._engine.engine_stop()
+        has_ended = self.lock.acquire(timeout=wait_s)
+        if has_ended:
+            self.lock.release()
+        return has_ended
 
     def place_of(self, pc: int | None) -> tuple[str, int] | None:
         """The shared object of an instruction, and its offset in it."""

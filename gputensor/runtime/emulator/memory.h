@@ -1,5 +1,6 @@
-// Device memory of the emulator: every allocation on its own, between guard bytes, tagged with its
-// device. Freed memory is filled and kept for a while, so that a late write to it is seen.
+// Device memory of the emulator: every allocation on pages of its own (arena.h), the rest of which
+// are guard bytes, tagged with its device. Freed memory is filled and kept for a while, so that a
+// late write to it is seen.
 #pragma once
 
 #include <stdint.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
 #include "sanitizer.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -14,9 +16,9 @@
 namespace {
 
 constexpr size_t ALIGNMENT = 512;        // as cudaMalloc
-constexpr size_t GUARD = 512;            // bytes watched on either side
-constexpr size_t NEAR = 64;              // of which these are looked at after every launch
-constexpr size_t QUARANTINE = 32 << 20;  // bytes of freed memory kept to catch late writes
+constexpr size_t GUARD = 512;            // bytes watched on either side, without pages of its own
+constexpr size_t NEAR = 64;              // of a guard, what is looked at after every launch
+constexpr size_t QUARANTINE = 32 << 20;  // bytes of freed memory, guards too, kept for a while
 constexpr unsigned char FRESH = 0xff, GUARDED = 0xbd, FREED = 0xdd;
 
 enum state : int { LIVE, DROPPED };  // dropped: no tensor holds it, queued work may still use it
@@ -25,9 +27,14 @@ struct allocation {
   unsigned char* begin;
   size_t nbytes;
   unsigned char* raw;
+  size_t pages;       // 0: raw is from the C library
+  size_t head, tail;  // bytes of the guards
   int device;
   int state;
-  void* shadow;  // of the race check, made when a kernel first touches the memory
+  void* shadow;   // of the race check, made when a kernel first touches the memory
+  unsigned used;  // by the launch of this number, which may reach it from its parameters
+
+  size_t room() const { return head + nbytes + tail; }
 };
 
 // Sorted by address.
@@ -63,20 +70,21 @@ bool filled(const unsigned char* p, size_t n, unsigned char value) {
   return p[0] == value && memcmp(p, p + 1, n - 1) == 0;
 }
 
-// Writes a sentence about a guard that was written to; false if both are whole.
+// Writes a sentence about a guard that was written to; false if both are whole, as far as `width`.
 bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
-  const unsigned char* end = a.begin + a.nbytes;
-  if (!filled(end, width, GUARDED)) {
+  unsigned char* end = a.begin + a.nbytes;
+  const size_t behind = a.tail < width ? a.tail : width, before = a.head < width ? a.head : width;
+  if (!filled(end, behind, GUARDED)) {
     size_t i = 0;
     while (end[i] == GUARDED) ++i;
     snprintf(error, room,
              "wrote out of bounds: %zu bytes past the end of an allocation of %zu bytes at %p on "
              "device %d",
              i, a.nbytes, (void*)a.begin, a.device);
-    memset((void*)end, GUARDED, GUARD);  // all of it: the same kernel is not accused twice
+    memset(end, GUARDED, a.tail);  // all of it: the same kernel is not accused twice
     return true;
   }
-  if (!filled(a.begin - width, width, GUARDED)) {
+  if (!filled(a.begin - before, before, GUARDED)) {
     const unsigned char* p = a.begin - 1;
     while (*p == GUARDED) --p;
     const size_t i = (size_t)(a.begin - p);
@@ -84,7 +92,7 @@ bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
              "wrote out of bounds: %zu bytes before the begin of an allocation of %zu bytes at %p "
              "on device %d",
              i, a.nbytes, (void*)a.begin, a.device);
-    memset(a.begin - GUARD, GUARDED, GUARD);
+    memset(a.begin - a.head, GUARDED, a.head);
     return true;
   }
   return false;
@@ -106,22 +114,47 @@ void make_room(T*& items, size_t used, size_t& room) {
   items = (T*)realloc((void*)items, room * sizeof(T));
 }
 
+// Finds a place: the end as close to the end of a page as the alignment lets it, so that what lies
+// behind it is a page that nobody may touch.
+bool place(allocation& a, size_t nbytes) {
+  const size_t span = (nbytes + (nbytes == 0) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  const size_t pages = sanitized ? 0 : (span + page_size - 1) / page_size;
+  if (unsigned char* raw = pages ? take_pages(pages) : nullptr) {
+    a.raw = raw;
+    a.pages = pages;
+    a.head = pages * page_size - span;
+    a.tail = span - nbytes;
+  } else {
+    void* p;
+    a.head = a.tail = sanitized ? 0 : GUARD;  // libasan has red zones of its own
+    if (posix_memalign(&p, ALIGNMENT, nbytes + a.head + a.tail)) return false;
+    a.raw = (unsigned char*)p;
+    a.pages = 0;
+  }
+  a.begin = a.raw + a.head;
+  a.nbytes = nbytes;
+  return true;
+}
+
+void give_back(const allocation& a) {
+  if (a.pages) give_pages(a.raw, a.pages);
+  else free(a.raw);
+}
+
 }  // namespace
 
 EXPORT void engine_configure(int with_checks) {
   sanitized = __asan_unpoison_memory_region != nullptr;
   checks = with_checks && !sanitized;
+  if (!sanitized && !arena_begin) reserve_arena();
 }
 
 EXPORT void* engine_allocate(size_t nbytes, int device) {
-  void* raw;
-  const size_t guard = sanitized ? 0 : GUARD;  // libasan has red zones of its own
-  if (posix_memalign(&raw, ALIGNMENT, nbytes + 2 * guard)) return nullptr;
-  allocation a = {(unsigned char*)raw + guard, nbytes, (unsigned char*)raw, device, LIVE, nullptr};
-  if (!sanitized) {
-    memset(raw, GUARDED, guard);
-    memset(a.begin + nbytes, GUARDED, guard);
-  }
+  allocation a = {};
+  if (!place(a, nbytes)) return nullptr;
+  a.device = device;
+  memset(a.raw, GUARDED, a.head);
+  memset(a.begin + nbytes, GUARDED, a.tail);
   if (checks || sanitized) memset(a.begin, FRESH, nbytes);
   make_room(table, table_size, table_room);
   size_t at = position(a.begin);
@@ -140,12 +173,12 @@ EXPORT void engine_drop(void* p) {
 EXPORT int engine_free(void* p, char* error, size_t room) {
   size_t at = position(p) - 1;
   allocation a = table[at];
-  int wrong = checks && guard_broken(a, GUARD, error, room);
+  int wrong = checks && guard_broken(a, ~(size_t)0, error, room);
   free_shadow(a);
   memmove(table + at, table + at + 1, (table_size - at - 1) * sizeof(allocation));
   --table_size;
   if (!checks) {
-    free(a.raw);
+    give_back(a);
     return 0;
   }
   memset(a.begin, FREED, a.nbytes);
@@ -157,15 +190,15 @@ EXPORT int engine_free(void* p, char* error, size_t room) {
   }
   make_room(quarantine, quarantine_end, quarantine_room);
   quarantine[quarantine_end++] = a;
-  quarantine_bytes += a.nbytes;
+  quarantine_bytes += a.room();
   while (quarantine_bytes > QUARANTINE) {
     allocation old = quarantine[quarantine_first++];
-    quarantine_bytes -= old.nbytes;
+    quarantine_bytes -= old.room();
     if (!wrong && !filled(old.begin, old.nbytes, FREED)) {
       describe_late_write(old, error, room);
       wrong = 1;
     }
-    free(old.raw);
+    give_back(old);
   }
   return wrong;
 }
@@ -177,7 +210,7 @@ EXPORT int engine_check(const void* params, size_t size, char* error, size_t roo
     void* p;
     memcpy(&p, (const char*)params + at, 8);
     const allocation* a = table_size && p >= table[0].begin ? find(p) : nullptr;
-    if (a && guard_broken(*a, GUARD, error, room)) return 1;
+    if (a && guard_broken(*a, ~(size_t)0, error, room)) return 1;
   }
   if (checks)
     for (size_t i = 0; i < table_size; ++i)

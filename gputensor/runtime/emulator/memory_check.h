@@ -5,9 +5,10 @@
 // nothing orders: no barrier of the block, no __syncwarp of both lanes, and no __threadfence and
 // atomic operation of the first followed by an atomic operation of the second. Two writes of the
 // same value are let pass. Of many readers of a word the first and the last are remembered.
+//
+// Memory that a kernel may use is what its parameters and its variables point to, and what is
+// pointed to from there; another tensor's is out of bounds.
 #pragma once
-
-#include <sys/mman.h>
 
 #include "fibers.h"
 
@@ -18,7 +19,8 @@ struct options {
   unsigned reachable;   // a bit for each device whose memory may be used
   int order;            // of blocks and of threads between barriers
   unsigned long long seed;
-  int check_memory, check_fresh, check_races;
+  unsigned long long limit_ms;  // 0: a kernel may run for ever
+  int check_writes, check_memory, check_fresh, check_races;
 };
 options chosen;
 
@@ -45,6 +47,7 @@ struct publication {
 };
 publication of_thread[MAX_THREADS];
 publication* of_block;              // by linear index of the block, in this launch
+size_t of_block_bytes;
 unsigned linear_block;
 cells shared_cells[2];              // dynamic, static
 unsigned char* fresh_bytes[2];      // 0 where shared memory was not written
@@ -58,7 +61,9 @@ unsigned symbol_count;
 
 const unsigned char *cached_begin, *cached_end;
 cells* cached_cells;
-const unsigned char* stack_top;     // of the thread that runs plain kernels
+const unsigned char* stack_top;     // of the thread that runs plain kernels, without one of ours
+unsigned oldest_known;              // of the ranges that the next one replaces
+bool traced;                        // what this launch may reach has been looked for
 
 struct {
   bool active;
@@ -198,6 +203,65 @@ void check_race(cells& c, size_t offset, const unsigned char* address, unsigned 
   }
 }
 
+// Whether each access is asked something else than whether it may be there.
+bool asks_each() { return chosen.check_races || chosen.check_fresh; }
+
+size_t image_bytes() { return (size_t)(now.image_end - now.image_begin); }
+
+void remember(const unsigned char* begin, size_t nbytes) {
+  if (!asks_each()) known_ranges[oldest_known++ % OWN_STACK] = {begin, nbytes};
+}
+
+void forget_known() {
+  for (known_range& range : known_ranges) range.nbytes = 0;
+}
+
+// The allocation that a pointer given to a kernel is meant for: also one past the end, or one of an
+// array that is counted from 1.
+allocation* meant(const void* raw) {
+  const unsigned char* p = (const unsigned char*)raw;
+  if (table_size == 0 || p + 64 < table[0].begin) return nullptr;
+  const size_t after = position(p);
+  if (after && p <= table[after - 1].begin + table[after - 1].nbytes) return &table[after - 1];
+  if (after < table_size && table[after].begin - p <= 64) return &table[after];
+  return nullptr;
+}
+
+// Marks the memory that words between two addresses point to; true if some was not marked before.
+bool mark_from(const void* begin, size_t nbytes) {
+  bool grew = false;
+  for (size_t at = 0; at + 8 <= nbytes; at += 8) {
+    void* p;
+    memcpy(&p, (const char*)begin + at, 8);
+    allocation* a = meant(p);
+    if (!a || a->used == launch_stamp) continue;
+    a->used = launch_stamp;
+    grew = true;
+  }
+  return grew;
+}
+
+// Whether the launch's parameters lead to an allocation: by themselves, or through the kernel's
+// variables and the memory that they lead to.
+bool may_reach(const allocation& a) {
+  if (a.used == launch_stamp) return true;
+  if (traced) return false;
+  traced = true;
+  for (const symbol* s = now.m->first_symbol; s; s = s->next) mark_from(s->address, s->nbytes);
+  unsigned char* seen = (unsigned char*)calloc(table_size, 1);
+  for (bool grew = seen != nullptr; grew;) {
+    grew = false;
+    for (size_t i = 0; i < table_size; ++i) {
+      if (table[i].used != launch_stamp || seen[i]) continue;
+      seen[i] = 1;
+      grew |= mark_from(table[i].begin, table[i].nbytes);
+    }
+  }
+  if (!seen) return true;
+  free(seen);
+  return a.used == launch_stamp;
+}
+
 // A part of shared memory; `part` is 0 for dynamic, 1 for static.
 void access_shared(int part, size_t offset, const unsigned char* address, unsigned long long size,
                    access_kind kind, void* pc) {
@@ -242,10 +306,12 @@ void access(const void* raw, unsigned long long size, access_kind kind, void* pc
       fail_access(what, raw, size, kind, pc);
     }
     access_shared(0, (size_t)(p - dynamic), p, size, kind, pc);
+    remember(dynamic, now.shared_bytes);
     return;
   }
   if (p >= now.shared_begin && p + size <= now.shared_end) {
     access_shared(1, (size_t)(p - now.shared_begin), p, size, kind, pc);
+    remember(now.shared_begin, (size_t)(now.shared_end - now.shared_begin));
     return;
   }
   if (running) {
@@ -253,26 +319,32 @@ void access(const void* raw, unsigned long long size, access_kind kind, void* pc
     if (p >= low && p < low + stack_size) return;
     if (p >= stacks && p < stacks + MAX_THREADS * stack_size)
       fail_access("local memory of another thread", raw, size, kind, pc);
-  } else if (p >= (const unsigned char*)__builtin_frame_address(0) && p < stack_top) {
+  } else if (grid_stack ? p >= grid_stack && p < grid_stack + GRID_STACK
+                        : p >= (const unsigned char*)__builtin_frame_address(0) && p < stack_top) {
     return;
   }
   if (p >= now.image_begin && p < now.image_end) {
     for (const symbol* s = now.m->first_symbol; s; s = s->next) {
       const unsigned char* begin = (const unsigned char*)s->address;
       if (p < begin || p + size > begin + s->nbytes) continue;
+      remember(begin, s->nbytes);
       for (unsigned i = 0; chosen.check_races && i < symbol_count; ++i)
         if (of_symbols[i].of == s && of_symbols[i].c.first)
           check_race(of_symbols[i].c, (size_t)(p - begin), p, size, kind, pc, false);
       return;
     }
-    if (kind == READ) return;
+    if (kind == READ) {
+      if (!asks_each()) known_ranges[READABLE] = {now.image_begin, image_bytes()};
+      return;
+    }
     fail_access("past static shared memory", raw, size, kind, pc);
   }
   allocation* a = find(p);
-  if (!a || p + size > a->begin + a->nbytes)
+  if (!a || p + size > a->begin + a->nbytes || !may_reach(*a))
     fail_access("out of bounds", raw, size, kind, pc);
   if (a->device >= 0 && a->device != chosen.device && !(chosen.reachable >> a->device & 1))
     fail_access("memory of another device", raw, size, kind, pc);
+  remember(a->begin, a->nbytes);
   cached_begin = a->begin;
   cached_end = a->begin + a->nbytes;
   cached_cells = nullptr;
@@ -292,13 +364,21 @@ void fence(int is_of_block) {
   if (of_block && !is_of_block) of_block[linear_block].fenced = tick;
 }
 
-void begin_checked_launch(unsigned blocks) {
+// False: there is no memory for the checks that were asked for.
+bool begin_checked_launch(unsigned long long blocks) {
+  forget_known();
+  traced = false;
+  if (grid_stack && !asks_each()) {
+    known_ranges[OWN_STACK] = {grid_stack, now.e->has_collectives ? stack_size : GRID_STACK};
+  }
   cached_begin = cached_end = nullptr;
   cached_cells = nullptr;
   pending.active = false;
   ++launch_stamp;
   tick = 0;
-  free(of_block);
+  if (chosen.check_writes || chosen.check_memory || asks_each())
+    mark_from(now.params, now.e->params_size);
+  if (of_block) munmap(of_block, of_block_bytes);
   of_block = nullptr;
   const size_t sizes[2] = {now.shared_bytes, (size_t)(now.shared_end - now.shared_begin)};
   for (int part = 0; part < 2; ++part)
@@ -306,8 +386,14 @@ void begin_checked_launch(unsigned blocks) {
       fresh_bytes[part] = (unsigned char*)realloc(fresh_bytes[part], sizes[part]);
       fresh_room[part] = sizes[part];
     }
-  if (!chosen.check_races) return;
-  of_block = (publication*)calloc(blocks, sizeof(publication));
+  if (!chosen.check_races) return true;
+  // of which only what is touched takes memory
+  of_block_bytes = (size_t)blocks * sizeof(publication);
+  void* room = blocks > ~0u ? MAP_FAILED
+                            : mmap(nullptr, of_block_bytes, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return false;
+  of_block = (publication*)room;
   for (int part = 0; part < 2; ++part)
     if (sizes[part]) make_cells(shared_cells[part], sizes[part]);
   for (unsigned i = 0; i < symbol_count; ++i) free_cells(of_symbols[i].c);
@@ -316,6 +402,7 @@ void begin_checked_launch(unsigned blocks) {
     of_symbols[symbol_count] = {s, {0, nullptr}};
     make_cells(of_symbols[symbol_count++].c, s->nbytes);
   }
+  return true;
 }
 
 void begin_checked_block(unsigned number) {

@@ -1,8 +1,10 @@
 """How kernels of the emulator are built and run: their checks, and the order of their threads.
 
 `GPUTENSOR_EMULATOR_SANITIZE` names what is checked at each access of memory, in a build of its own:
-`memory` (bounds of arguments and of shared memory), `init` (shared memory is read before it is
-written), `race`, `overflow` (of signed integers), or `all`; `1` is libasan (sanitizer.py).
+`writes` (nothing but a kernel's own arguments is written), `memory` (that, and reads; of shared
+memory too), `init` (shared memory is read before it is written), `race`, `overflow` (of signed
+integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
+`GPUTENSOR_EMULATOR_LIMIT` is for how many seconds a kernel may run (no limit is the default).
 `GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
 `reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU would show some day.
 """
@@ -16,9 +18,12 @@ from contextlib import contextmanager
 
 from gputensor.core import errors
 
-CHECKS = ("memory", "init", "race", "overflow")
-_BY_THE_ENGINE = CHECKS[:3]  # the compiler puts in the last one
+CHECKS = ("memory", "init", "race", "overflow")  # `all`; with `memory`, `writes` adds nothing
+WRITES = "writes"
+_BY_THE_ENGINE = (WRITES, *CHECKS[:3])  # the compiler puts in the last one
+_EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
+_LONGEST = 10**6  # seconds
 
 
 class Options(ctypes.Structure):
@@ -29,19 +34,24 @@ class Options(ctypes.Structure):
         ("reachable", ctypes.c_uint),
         ("order", ctypes.c_int),
         ("seed", ctypes.c_ulonglong),
-        *((f"check_{name}", ctypes.c_int) for name in ("memory", "fresh", "races")),
+        ("limit_ms", ctypes.c_ulonglong),
+        *((f"check_{name}", ctypes.c_int) for name in ("writes", "memory", "fresh", "races")),
     )
 
 
 class Settings:
     """What holds for launches from now on. Immutable: a launch that waits keeps its own."""
 
-    __slots__ = ("_options", "build", "checks", "schedule", "seed")
+    __slots__ = ("_options", "build", "checks", "limit_s", "schedule", "seed")
 
-    def __init__(self, checks: frozenset[str], schedule: str, seed: int) -> None:
-        self.checks, self.schedule, self.seed = checks, schedule, seed
-        # how kernels are built: with a call at each access, with a test of each sum and product
-        self.build = not checks.isdisjoint(_BY_THE_ENGINE), "overflow" in checks
+    def __init__(
+        self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
+    ) -> None:
+        self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
+        # how kernels are built: with a call at each access, with a test of each sum and product,
+        # with a call at each write
+        each = not checks.isdisjoint(_EACH_ACCESS)
+        self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}
 
     def options(self, device_index: int, reachable: int) -> Options:
@@ -50,6 +60,7 @@ class Settings:
         if known is None:
             known = self._options[device_index, reachable] = Options(
                 device_index, reachable, SCHEDULES.index(self.schedule), self.seed,
+                int((self.limit_s or 0) * 1000),
                 *(int(name in self.checks) for name in _BY_THE_ENGINE),
             )  # fmt: skip
         return known
@@ -68,9 +79,25 @@ def current() -> Settings:
 def from_environment() -> Settings:
     schedule = os.environ.get("GPUTENSOR_EMULATOR_SCHEDULE") or "forward"
     seed = os.environ.get("GPUTENSOR_EMULATOR_SEED") or "0"
+    limit = os.environ.get("GPUTENSOR_EMULATOR_LIMIT") or ""
     return _made(
-        parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""), schedule, int(seed)
+        parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""),
+        schedule,
+        int(seed),
+        parse_limit(limit),
     )
+
+
+def parse_limit(text: str) -> float | None:
+    """Seconds; None for no limit, which an empty text or 0 stands for."""
+    try:
+        limit = float(text or 0)
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit <= _LONGEST:
+        rule = f"be a number of seconds in [0, {_LONGEST}]"
+        raise errors.wrong_setting("GPUTENSOR_EMULATOR_LIMIT", rule, text)
+    return limit or None
 
 
 def parse_checks(text: str) -> frozenset[str]:
@@ -78,23 +105,26 @@ def parse_checks(text: str) -> frozenset[str]:
     names = [name for name in text.replace(" ", "").split(",") if name not in ("", "0", "1")]
     if names == ["all"]:
         return frozenset(CHECKS)
-    unknown = next((name for name in names if name not in CHECKS), None)
+    unknown = next((name for name in names if name not in (WRITES, *CHECKS)), None)
     if unknown is not None:
-        rule = f"be all, or of {', '.join(CHECKS)} (or 1, for libasan)"
+        rule = f"be all, or of {', '.join((*CHECKS, WRITES))} (or 1, for libasan)"
         raise errors.wrong_setting("GPUTENSOR_EMULATOR_SANITIZE", rule, text)
     return frozenset(names)
 
 
-def _made(checks: frozenset[str], schedule: str, seed: int) -> Settings:
+def _made(checks: frozenset[str], schedule: str, seed: int, limit_s: float | None) -> Settings:
     if schedule not in SCHEDULES:
         rule = f"be one of {', '.join(SCHEDULES)}"
         raise errors.wrong_setting("GPUTENSOR_EMULATOR_SCHEDULE", rule, schedule)
-    return Settings(checks, schedule, seed)
+    return Settings(checks, schedule, seed, limit_s)
 
 
 @contextmanager
 def using(
-    checks: str | None = None, schedule: str | None = None, seed: int | None = None
+    checks: str | None = None,
+    schedule: str | None = None,
+    seed: int | None = None,
+    limit_s: float | None = None,
 ) -> Iterator[Settings]:
     """Other settings inside the block, for the whole process; None keeps what is set."""
     global _now
@@ -103,6 +133,7 @@ def using(
         before.checks if checks is None else parse_checks(checks),
         before.schedule if schedule is None else schedule,
         before.seed if seed is None else seed,
+        before.limit_s if limit_s is None else parse_limit(str(limit_s)),
     )
     try:
         yield _now

@@ -27,10 +27,16 @@ _CHECKED = "-O1 -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=
 _INSTRUMENTED = (
     "-Og -g -gdwarf-4 -fsanitize=thread,alignment,bounds -fno-sanitize-recover=all"
 ).split()
+# The same of -fsanitize=kernel-address, of stores alone: what may do harm to the process.
+_WRITES_CHECKED = (
+    "-DGPUTENSOR_CHECK_WRITES -fsanitize=kernel-address -fno-sanitize-recover=kernel-address "
+    "--param asan-instrumentation-with-call-threshold=0 --param asan-instrument-reads=0 "
+    "--param asan-stack=0 --param asan-globals=0"
+).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
 # What C++ leaves undefined and a GPU does in a way of its own: said, not imitated.
 _USERS = (
-    "-ftrack-macro-expansion=0 -fsigned-char -fsanitize=shift-exponent,float-cast-overflow "
+    "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection -fsanitize=shift-exponent,float-cast-overflow "
     "-fno-sanitize-recover=shift-exponent,float-cast-overflow"
 ).split()
 _OVERFLOW = (
@@ -52,7 +58,7 @@ _SHIM = (
     "instrumented.h"
 ).split()
 _ENGINE = (
-    "engine.h sanitizer.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
+    "engine.h sanitizer.h arena.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
 ).split()
 
 # g++ says the same of itself on machines that share a home and no instruction.
@@ -111,9 +117,11 @@ def _build_options(is_users: bool) -> list[str]:
     if not is_users:
         return [*_LANGUAGE, *kind]
     garbage = [_GARBAGE] if _major_version() >= 12 else []
+    writes = _WRITES_CHECKED if kind is _CHECKED and settings.current().build[2] else ()
     return [
         *_LANGUAGE,
         *kind,
+        *writes,
         *_USERS,
         *garbage,
         *(_OVERFLOW if settings.current().build[1] else ()),
@@ -160,7 +168,7 @@ _copies = itertools.count()
 def compile_engine() -> str:
     """The path of the engine's shared object."""
     own = headers(_ENGINE)
-    options = [*_LANGUAGE, "-O2"]
+    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # it jumps between stacks
     name = kernel_cache.key(own, options, _version, _MACHINE)
 
     def build() -> bytes:

@@ -1,0 +1,102 @@
+// Where device memory lies: every allocation on pages of its own in one reserved range of
+// addresses, far from the next one. What a kernel's index reaches from there by mistake is a page
+// that nobody may touch, not the process's own memory: an index of 32 bits never leaves the range.
+#pragma once
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr size_t GAP = 4 << 20;          // between allocations; half of it counts as near either
+constexpr size_t REACH = 16ull << 30;    // on either side: 2^31 elements of 8 bytes
+constexpr size_t RANGE = 1ull << 40;
+constexpr unsigned MAX_SLOTS = 20000;    // each splits a mapping; Linux allows 65530 a process
+constexpr size_t SMALL = 16;             // pages: such a slot stays accessible once it was used
+
+struct free_slots {
+  unsigned char** items;
+  size_t count, room;
+};
+free_slots free_by_class[160];
+unsigned char *arena_begin, *arena_next, *arena_end;  // begin is null where nothing was reserved
+size_t page_size;
+unsigned slot_count;
+
+// Pages up to SMALL are classes of their own; beyond, four classes for each power of two.
+unsigned class_of(size_t pages) {
+  if (pages <= SMALL) return (unsigned)pages;
+  const unsigned log2 = 63 - (unsigned)__builtin_clzll(pages - 1);
+  const size_t step = (size_t)1 << (log2 - 2);
+  return (unsigned)(SMALL + (log2 - 4) * 4 + (pages - 1 - ((size_t)1 << log2)) / step + 1);
+}
+
+size_t pages_of(unsigned of_class) {
+  if (of_class <= SMALL) return of_class;
+  const unsigned log2 = (of_class - SMALL - 1) / 4 + 4, quarter = (of_class - SMALL - 1) % 4 + 1;
+  return ((size_t)1 << log2) + ((size_t)quarter << (log2 - 2));
+}
+
+void reserve_arena() {
+  page_size = (size_t)sysconf(_SC_PAGESIZE);
+  for (size_t range = RANGE; range >= RANGE >> 8 && !arena_begin; range >>= 4) {
+    void* p = mmap(nullptr, range + 2 * REACH, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) continue;
+    madvise(p, range + 2 * REACH, MADV_DONTDUMP);
+    arena_begin = (unsigned char*)p;
+    arena_next = arena_begin + REACH;
+    arena_end = arena_next + range;
+  }
+}
+
+bool in_arena(const void* p) {
+  const unsigned char* at = (const unsigned char*)p;
+  return arena_begin && at >= arena_begin && at < arena_end + REACH;
+}
+
+// Addresses that stay inaccessible until someone asks the system for them. Null: none are left.
+unsigned char* carve(size_t nbytes) {
+  if (!arena_begin || nbytes + GAP > (size_t)(arena_end - arena_next)) return nullptr;
+  unsigned char* p = arena_next;
+  arena_next += (nbytes + GAP + page_size - 1) / page_size * page_size;
+  return p;
+}
+
+// Memory of whole pages, of which the last ends where a page follows that nobody may touch.
+unsigned char* take_pages(size_t pages) {
+  const unsigned c = class_of(pages);
+  const size_t nbytes = pages_of(c) * page_size, wanted = pages * page_size;
+  free_slots& known = free_by_class[c];
+  const bool is_new = known.count == 0;
+  if (is_new && slot_count >= MAX_SLOTS) return nullptr;
+  unsigned char* slot = is_new ? carve(nbytes) : known.items[--known.count];
+  if (!slot) return nullptr;
+  slot_count += is_new;
+  unsigned char* begin = slot + nbytes - wanted;
+  if ((is_new || pages > SMALL) && mprotect(begin, wanted, PROT_READ | PROT_WRITE)) {
+    known.items[known.count++] = slot;
+    return nullptr;
+  }
+  return begin;
+}
+
+void give_pages(unsigned char* begin, size_t pages) {
+  const unsigned c = class_of(pages);
+  const size_t nbytes = pages_of(c) * page_size;
+  unsigned char* slot = begin + pages * page_size - nbytes;
+  if (pages > SMALL) {
+    madvise(slot, nbytes, MADV_DONTNEED);
+    mprotect(slot, nbytes, PROT_NONE);
+  }
+  free_slots& known = free_by_class[c];
+  if (known.count == known.room) {
+    known.room = known.room ? known.room * 2 : 16;
+    known.items = (unsigned char**)realloc((void*)known.items, known.room * sizeof *known.items);
+  }
+  known.items[known.count++] = slot;
+}
+
+}  // namespace

@@ -1,0 +1,148 @@
+"""Whatever a kernel does, its launch ends with a sentence and the process goes on.
+
+Every kernel of hostile.py runs in this very process, plainly and with checks, in the main thread and
+in another, in each order of the queues; after each a good kernel runs, and memory is as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.cuda import Kernel, emulator_settings
+
+from .hostile import KERNELS, N, address_for, name_of, text
+from .support import requires_emulator
+
+pytestmark = [requires_emulator, pytest.mark.emulator]
+MODES = ("", "writes", "memory", "all")
+GOOD = 'extern "C" __global__ void good(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }'
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    file = tmp_path_factory.mktemp("hostile") / "hostile.cu"
+    file.write_text(text())
+    return file
+
+
+def attempt(path: Path, case: str, mode: str, in_fibers: bool) -> str:
+    """Launch it; returns what was said, "" for nothing."""
+    x, y, other = (gt.ones(N, device="cuda") for _ in range(3))
+    own = np.ones(64, np.float32)
+    at = address_for(case, other.data_ptr(), own)
+    said = ""
+    with emulator_settings(sanitize=mode, limit_s=0.05):
+        try:
+            Kernel(path, name_of(case, in_fibers))[2, 64, 64](x, y, at, N)
+            gt.cuda.synchronize()
+        except errors.KernelError as error:
+            said = str(error)
+        Kernel(GOOD, "good")[1, 64](y, 40)
+        gt.cuda.synchronize()
+    assert y.cpu().numpy()[:41].tolist() == [40.0] * 40 + [1.0]
+    assert not mode or (other.cpu().numpy() == 1).all()
+    assert (own == 1).all()
+    return said
+
+
+def attempt_all(path: Path, mode: str, wrong: list[str]) -> None:
+    for case, kernel in KERNELS.items():
+        if mode == "" and case == "write to the process's memory":
+            continue  # guarded by `writes` only
+        for in_fibers in (False, True):
+            said = attempt(path, case, mode, in_fibers)
+            if mode in kernel.modes and not re.search(kernel.said, said):
+                wrong.append(f"{case} ({mode}, {'fibers' if in_fibers else 'plain'}): {said!r}")
+
+
+RUNS = [
+    *((mode, "main", "eager") for mode in MODES),
+    ("", "worker", "lazy"), ("all", "worker", "eager"), ("writes", "main", "random"),
+]  # fmt: skip
+if os.environ.get("GPUTENSOR_TEST_LONG") == "1":
+    ORDERS = ("eager", "lazy", "random")
+    RUNS = [(m, w, o) for m in MODES for w in ("main", "worker") for o in ORDERS]
+
+
+@pytest.mark.parametrize(("mode", "where", "order"), RUNS)
+def test_every_launch_ends_with_a_sentence(emulated, monkeypatch, path, mode, where, order):
+    from gputensor.runtime import cuda_emulator
+
+    monkeypatch.setattr(cuda_emulator._scheduler, "order", order)
+    wrong: list[str] = []
+    if where == "main":
+        attempt_all(path, mode, wrong)
+    else:
+        ended = threading.Event()
+        worker = threading.Thread(
+            target=lambda: (attempt_all(path, mode, wrong), ended.set())  # type: ignore[func-returns-value]
+        )
+        worker.start()
+        worker.join()
+        assert ended.is_set()
+    assert not wrong, "\n".join(wrong)
+
+
+# --- a run of pytest with the plugin --------------------------------------------------------------
+
+TESTS = """
+import pytest
+import gputensor as gt
+TEXT = '''
+extern "C" __global__ void put(float* x, long long at) { x[at] = 1; }
+extern "C" __global__ void wait(float* x) { while (((volatile float*)x)[0] != 7) {} }
+extern "C" __global__ void axpy(float* x, float* y, float a, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  y[i] = a * x[i] + y[i];
+}
+'''
+@pytest.mark.parametrize("at", [0, 1000, 1126, 1127, 1999, 100_999, 10**9, -1, -1000, -10**6])
+def test_put(gputensor_cuda, at):
+    x = gt.zeros(1000, device="cuda")
+    gputensor_cuda.Kernel(TEXT, "put")[1, 1](x, at)
+def test_axpy_without_its_if(gputensor_cuda):
+    x, y = gt.ones(1000, device="cuda"), gt.ones(1000, device="cuda")
+    gputensor_cuda.Kernel(TEXT, "axpy")[4, 512](x, y, 2.0, 1000)
+def test_wait(gputensor_cuda):
+    gputensor_cuda.Kernel(TEXT, "wait")[1, 1](gt.zeros(1, device="cuda"))
+def test_good(gputensor_cuda):
+    x = gt.zeros(1000, device="cuda")
+    gputensor_cuda.Kernel(TEXT, "put")[1, 1](x, 999)
+    assert x.sum().item() == 1
+"""
+PUTS = (1000, 1126, 1127, 1999, 100_999, 10**9, -1, -1000, -(10**6))
+
+
+@pytest.mark.parametrize("order", ["eager", "random"])
+def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
+    (tmp_path / "test_kernels.py").write_text(TESTS)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUTENSOR_") or "CACHE" in k}
+    environment = kept | {
+        "PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "GPUTENSOR_EMULATOR_ORDER": order,
+    }  # fmt: skip
+    options = "-rfE -p gputensor.pytest_plugin -p no:cacheprovider --gputensor=emulator".split()
+    command = [sys.executable, "-m", "pytest", *options, "--gputensor-limit=1", "."]
+    answer = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    said = answer.stdout + answer.stderr
+    assert answer.returncode == 1, said
+    assert "checks writes, limit 1 s" in said
+    # where the order is not eager, a kernel fails at the end of its test, which is an error there
+    bad = re.findall(r"^(?:FAILED|ERROR) test_kernels.py::(\S+)", said, re.MULTILINE)
+    assert set(bad) == {f"test_put[{at}]" for at in PUTS} | {"test_axpy_without_its_if", "test_wait"}
+    for index in PUTS[:5]:
+        assert f"wrote 4 B past 'x' (block (0,0,0), thread (0,0,0), index {index} of 1000)" in said
+
+
+def test_every_table_has_rows():
+    assert KERNELS
