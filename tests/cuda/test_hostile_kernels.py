@@ -144,5 +144,48 @@ def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
         assert f"wrote 4 B past 'x' (block (0,0,0), thread (0,0,0), index {index} of 1000)" in said
 
 
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import gputensor as gt
+ENDLESS = '''extern "C" __global__ void wait(float* x) { while (((volatile float*)x)[0] != 7) {} }'''
+said = []
+def work():
+    try:
+        gt.cuda.Kernel(ENDLESS, "wait")[1, 1](gt.zeros(1, device="cuda"))
+    except BaseException as error:
+        said.append(f"{type(error).__name__}: {error}")
+worker = threading.Thread(target=work, daemon="daemon" in sys.argv)
+x = gt.ones(4, device="cuda")
+gt.cuda.Kernel(ENDLESS, "wait")._function(gt.runtime.cuda(), 0)  # compiled before the clock runs
+worker.start()
+time.sleep(0.3)
+if "ctrl-c" in sys.argv:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        (x + 1).cpu() if "waits" in sys.argv else worker.join()
+    except KeyboardInterrupt:
+        said.append("KeyboardInterrupt")
+    worker.join()
+    assert (x + 1).cpu().numpy().tolist() == [2.0] * 4  # the machine is free again
+    print(sorted(said))
+"""
+
+
+@pytest.mark.parametrize("what", ["ctrl-c", "ctrl-c waits", "ctrl-c daemon", "daemon"])
+@pytest.mark.parametrize("sanitize", ["", "all"])
+def test_an_endless_kernel_in_another_thread_ends(sanitize, what):
+    settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": sanitize}
+    answer = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *what.split()],
+        env={**os.environ, **settings, "GPUTENSOR_EMULATOR_LIMIT": ""}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    if "ctrl-c" in what:
+        place = "KernelError: wait.cu:1: interrupted (block (0,0,0), thread (0,0,0))"
+        assert answer.stdout == f"{['KernelError: PLACE', 'KeyboardInterrupt']}\n".replace("KernelError: PLACE", place)
+
+
 def test_every_table_has_rows():
     assert KERNELS
