@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..core import errors
-from ..runtime.emulator import settings
+from ..runtime.emulator import nvrtc_options, settings
 from . import declaration, host_memory, operands, packing, text
 from .declaration import LAYOUT, POINTER, STRUCT
 
@@ -38,7 +38,8 @@ class Kernel:
         entry: the function; `scale<float, 4>` for an instance of a template.
         defines: preprocessor definitions.
         signature: parameters to use instead of the declared ones, `const float*, float*, int`.
-        options: more options for NVRTC; the emulator has no use for them.
+        options: more options for NVRTC; of these the emulator knows -I, -D, -U and -std, and
+            refuses those that would change a result.
     Raises: KernelError where the text has no such kernel.
     """
 
@@ -55,11 +56,17 @@ class Kernel:
         signature: str | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        self.source = text.load(text_or_path, entry)
+        if isinstance(options, str) or not all(isinstance(one, str) for one in options):
+            raise errors.must(
+                entry, "options", "be a list of str", options, kind=errors.ArgumentTypeError
+            )
+        self.options = tuple(options)
+        asked = nvrtc_options.parse(self.options)
+        self.source = text.load(text_or_path, entry, asked.folders)
         self.entry = entry
         self.defines = dict(defines or {})
-        self.options = tuple(options)
-        self.declaration = declaration.read(self.source.text, entry, self.defines, signature)
+        macros = nvrtc_options.with_macros(self.defines, asked)
+        self.declaration = declaration.read(self.source.text, entry, macros, signature)
         self._functions: dict[tuple[Any, ...], Any] = {}
         self._symbols: tuple[str, ...] = ()
         self._packers = [

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
 from ..core import errors
+from ..runtime.emulator import coverage, source
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"')
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 # What compilers know by themselves, or find on their own path.
 OWN_HEADERS = ("gputensor/layout.cuh",)
@@ -34,17 +36,30 @@ def headers() -> dict[str, str]:
     return {name: folder.joinpath(*name.split("/")).read_text() for name in OWN_HEADERS}
 
 
-def load(text_or_path: str | os.PathLike[str], entry: str) -> Source:
-    """The text itself, or that of a file: a path object, or one line that ends in .cu."""
+def load(
+    text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()
+) -> Source:
+    """The text itself, or that of a file: a path object, or one line that ends in .cu.
+
+    folders: where else the files lie that it includes.
+    """
+    if not isinstance(entry, str):
+        raise errors.must("Kernel", "entry", "be a str", entry, kind=errors.ArgumentTypeError)
+    if not isinstance(text_or_path, (str, os.PathLike)):
+        raise errors.must(
+            entry, "text_or_path", "be a str or a path", text_or_path, kind=errors.ArgumentTypeError
+        )
+    places = _Places(tuple(os.path.abspath(folder) for folder in folders))
     is_path = isinstance(text_or_path, os.PathLike) or (
         "\n" not in text_or_path and text_or_path.rstrip().endswith((".cu", ".cuh"))
     )
     if not is_path:
         title = re.sub(r"\W+", "_", entry.partition("<")[0]).strip("_") + ".cu"
-        return Source(f'#line 1 "{title}"\n{text_or_path}', title, None)
+        lines = places.inlined(str(text_or_path), None, title)
+        return Source("\n".join(lines) + "\n" * str(text_or_path).endswith("\n"), title, None)
     path = os.path.abspath(os.fspath(text_or_path))
     try:
-        lines = _inlined(path, _label(path), set())
+        lines = places.inlined(_read(path), path, _label(path))
     except OSError as error:
         raise errors.cannot_launch(
             entry, "text_or_path", "be CUDA C text or a file", f"{text_or_path}: {error.strerror}"
@@ -57,20 +72,46 @@ def _label(path: str) -> str:
     return path if os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1" else os.path.basename(path)
 
 
-def _inlined(path: str, label: str, once: set[str]) -> list[str]:
+def _read(path: str) -> str:
     with open(path, encoding="utf-8") as file:
-        text = file.read()
-    if _ONCE.search(text):
-        if path in once:
-            return []
-        once.add(path)
-    lines = [f'#line 1 "{label}"']
-    for number, line in enumerate(text.splitlines(), 1):
+        return file.read()
+
+
+class _Places:
+    """Where included files lie, and which of them are in place and say `#pragma once`."""
+
+    __slots__ = ("folders", "once")
+
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        self.folders = folders
+        self.once: set[str] = set()
+
+    def inlined(self, text: str, path: str | None, label: str) -> list[str]:
+        """The lines of a text with what it includes in place. path: of its file."""
+        if path is not None and _ONCE.search(text):
+            if path in self.once:
+                return []
+            self.once.add(path)
+        lines = [f'#line 1 "{label}"']
+        for number, line in enumerate(text.splitlines(), 1):
+            inner = self._included(line, path)
+            if inner is not None:
+                lines += self.inlined(_read(inner), inner, _label(inner))
+                lines.append(f'#line {number + 1} "{label}"')
+            else:  # a compiler's own header, or one that is missing: the compiler says so
+                lines.append("" if path is not None and _ONCE.match(line) else line)
+        return lines
+
+    def _included(self, line: str, path: str | None) -> str | None:
+        """The file that a line includes; None where a compiler has it, or nobody."""
         match = _INCLUDE.match(line)
-        inner = match and os.path.normpath(os.path.join(os.path.dirname(path), match[1]))
-        if inner and os.path.isfile(inner):
-            lines += _inlined(inner, _label(inner), once)
-            lines.append(f'#line {number + 1} "{label}"')
-        else:  # a compiler's own header, or one that is missing: the compiler says so at its line
-            lines.append("" if _ONCE.match(line) else line)
-    return lines
+        if match is None:
+            return None
+        name = match[1] or match[2]
+        beside = [os.path.dirname(path)] if match[1] and path is not None else []
+        is_known = name in source.KNOWN_HEADERS or coverage.named(name) is not None
+        for folder in (*beside, *(() if is_known else self.folders)):
+            inner = os.path.normpath(os.path.join(folder, name))
+            if os.path.isfile(inner):
+                return inner
+        return None

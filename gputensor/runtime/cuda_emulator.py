@@ -25,7 +25,7 @@ from gputensor.core import errors
 
 from . import kernel_cache
 from .allocator import Allocator, Memory
-from .emulator import findings, settings, toolchain
+from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import MAX_SHARED, Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
@@ -448,11 +448,16 @@ def compile(
     """One shared object with every variant of a `.cu` text.
 
     entries, headers: for a text of a user, the kernels wanted and what it may include. options are
-    NVRTC's; g++ has no use for them.
+    NVRTC's, of which some mean something here (emulator/nvrtc_options.py).
     """
     given = re.search(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', text, re.MULTILINE)
     title = given[1] if given else "kernel.cu"
-    image, path = toolchain.compile_kernels(text, variants, title, entries, headers)
+    asked = nvrtc_options.parse(options)
+    nvrtc_options.check(asked, entries[0] if entries else title)
+    defines = [nvrtc_options.with_macros(dict(one), asked) for one in variants]
+    image, path = toolchain.compile_kernels(
+        text, defines, title, entries, headers, asked.folders, asked.standard
+    )
     _paths[image] = path
     return image
 

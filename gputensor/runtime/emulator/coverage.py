@@ -139,6 +139,9 @@ def named(word: str) -> tuple[str, str] | None:
 
 def explain(log: str, unit: str) -> str:
     """g++'s log under one sentence about the first construct that the emulator does not cover."""
+    unlinked = _unlinked(log)
+    if unlinked is not None:
+        return f"{unlinked}\n{log}"
     for match in _ERROR.finditer(log):
         file, line, message = match[1], int(match[2]), _SUGGESTION.sub("", match[4])
         words = [a or b for a, b in _QUOTED.findall(message)]
@@ -150,6 +153,19 @@ def explain(log: str, unit: str) -> str:
                 file, line = _place_of_use(log, match)
                 return f"{file}:{line}: '{found[0]}' is not covered by the emulator ({found[1]})\n{log}"
     return log
+
+
+_UNDEFINED = re.compile(r"([^\s:]+):(\d+): undefined reference to `([^']+)'")
+
+
+def _unlinked(log: str) -> str | None:
+    """A sentence about a function or variable that is declared and that no line defines."""
+    match = _UNDEFINED.search(log)
+    if match is None:
+        return None
+    name = re.sub(r"\(anonymous namespace\)::|\bv\d+::|\bc_linkage::", "", match[3])
+    place = f"{os.path.basename(match[1])}:{match[2]}"
+    return f"{place}: '{name}' is declared and not defined; one text is all that is linked"
 
 
 def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:

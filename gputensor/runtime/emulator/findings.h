@@ -60,7 +60,12 @@ struct overflow {
 GPUTENSOR_OVERFLOW(add, "+")
 GPUTENSOR_OVERFLOW(sub, "-")
 GPUTENSOR_OVERFLOW(mul, "*")
-GPUTENSOR_OVERFLOW(divrem, "/")
+GPUTENSOR_HANDLER void
+__ubsan_handle_divrem_overflow_abort(const gputensor::overflow* at, __UINTPTR_TYPE__ a,
+                                     __UINTPTR_TYPE__ b) {
+  if (b == 0) gputensor::fail("integer division by zero", at->place.file, at->place.line);
+  gputensor::fail_overflow(*at, "/", a, b);
+}
 GPUTENSOR_HANDLER void
 __ubsan_handle_negate_overflow_abort(const gputensor::overflow* at, __UINTPTR_TYPE__ a) {
   gputensor::fail_overflow(*at, "-", 0, a);

@@ -79,6 +79,7 @@ OUR_HEADERS = frozenset(
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
     "cooperative_groups/scan.h gputensor/layout.cuh gputensor/standard.h".split()
 )
+KNOWN_HEADERS = COVERED_HEADERS | C_HEADERS | OUR_HEADERS
 
 
 def translation_unit(

@@ -40,10 +40,12 @@ _USERS = (
     "-fno-sanitize-recover=shift-exponent,float-cast-overflow"
 ).split()
 _OVERFLOW = (
-    "-fno-wrapv -fsanitize=signed-integer-overflow -fno-sanitize-recover=signed-integer-overflow"
+    "-fno-wrapv -fsanitize=signed-integer-overflow,integer-divide-by-zero "
+    "-fno-sanitize-recover=signed-integer-overflow,integer-divide-by-zero"
 ).split()
-# Local variables start as garbage, as registers do.
-_GARBAGE = "-ftrivial-auto-var-init=pattern"
+# Local variables start as garbage, as registers do; else one that is set on some paths only would
+# be taken for set on all.
+_GARBAGE = ("-ftrivial-auto-var-init=pattern", "-fno-tree-fre")
 _SANITIZED = (
     "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
     "-fsanitize-recover=address -fsanitize-sections=gts* "
@@ -116,7 +118,7 @@ def _build_options(is_users: bool) -> list[str]:
         kind = _INSTRUMENTED if settings.current().build[0] else _CHECKED
     if not is_users:
         return [*_LANGUAGE, *kind]
-    garbage = [_GARBAGE] if _major_version() >= 12 else []
+    garbage = _GARBAGE if _major_version() >= 12 else ()
     writes = _WRITES_CHECKED if kind is _CHECKED and settings.current().build[2] else ()
     return [
         *_LANGUAGE,
@@ -134,14 +136,21 @@ def compile_kernels(
     title: str,
     entries: Sequence[str] | None = None,
     included: Mapping[str, str] | None = None,
+    folders: Sequence[str] = (),
+    standard: str | None = None,
 ) -> tuple[bytes, str]:
     """The shared object with all variants of a `.cu` text, and the file it lies in.
 
     entries: for a text of a user, the kernels that are wanted, `scale<float>` for an instance of a
-    template. included: headers by the name that `#include` gives.
+    template. included: headers by the name that `#include` gives; others may lie in the folders.
+    standard: the language, `c++20`.
     """
     is_users = entries is not None
-    options = _build_options(is_users)
+    options = [
+        *_build_options(is_users),
+        *(f"-I{os.path.abspath(folder)}" for folder in folders),
+        *((f"-std={standard}",) if standard else ()),
+    ]
     own = {**headers(_SHIM), **(headers(coverage.HEADERS) if is_users else {}), **(included or {})}
     unit = source.translation_unit(text, variants, title, entries)
     label = f"{title} emulator {len(variants)} variants"
@@ -192,7 +201,9 @@ def _build(
             with open(place, "w") as file:
                 file.write(content)
         path = os.path.join(folder, "kernel.so")
-        command = [compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK]
+        # a name that nothing defines is an error now, not when the object is loaded
+        defined = ["-Wl,-z,defs"] if is_users and not sanitizer.is_active() else []
+        command = [compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK, *defined]
         answer = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
         if answer.returncode:
             log = answer.stderr.replace(f"{folder}/", "")

@@ -155,3 +155,19 @@ typedef long ptrdiff_t;
 #ifndef M_LOG2E
 #define M_LOG2E 1.4426950408889634074
 #endif
+
+// <cstdint> and its like say the same in namespace std.
+namespace std {
+using ::int8_t;
+using ::uint8_t;
+using ::int16_t;
+using ::uint16_t;
+using ::int32_t;
+using ::uint32_t;
+using ::int64_t;
+using ::uint64_t;
+using ::intptr_t;
+using ::uintptr_t;
+using ::ptrdiff_t;
+using ::size_t;
+}  // namespace std
