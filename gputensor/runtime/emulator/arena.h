@@ -52,17 +52,21 @@ void reserve_arena() {
   }
 }
 
-bool in_arena(const void* p) {
-  const unsigned char* at = (const unsigned char*)p;
-  return arena_begin && at >= arena_begin && at < arena_end + REACH;
-}
-
 // Addresses that stay inaccessible until someone asks the system for them. Null: none are left.
 unsigned char* carve(size_t nbytes) {
   if (!arena_begin || nbytes + GAP > (size_t)(arena_end - arena_next)) return nullptr;
   unsigned char* p = arena_next;
   arena_next += (nbytes + GAP + page_size - 1) / page_size * page_size;
   return p;
+}
+
+// Accessible memory for the machine itself, at the other end of the range: an index that leaves a
+// tensor does not come there. Null: there is none.
+unsigned char* carve_far(size_t nbytes) {
+  const size_t room = (nbytes + GAP + page_size - 1) / page_size * page_size;
+  if (!arena_begin || room > (size_t)(arena_end - arena_next)) return nullptr;
+  arena_end -= room;
+  return mprotect(arena_end, nbytes, PROT_READ | PROT_WRITE) ? nullptr : arena_end;
 }
 
 // Memory of whole pages, of which the last ends where a page follows that nobody may touch.

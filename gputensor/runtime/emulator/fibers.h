@@ -377,8 +377,8 @@ bool get_stacks() {
   if (stacks) return true;
   const size_t guard = 4096;
   stack_size = sanitized ? 256 << 10 : (64 << 10) + COLOURED;
-  void* p = carve(MAX_THREADS * stack_size);
-  if (!p || mprotect(p, MAX_THREADS * stack_size, PROT_READ | PROT_WRITE))
+  void* p = carve_far(MAX_THREADS * stack_size);
+  if (!p)
     p = mmap(nullptr, MAX_THREADS * stack_size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return false;

@@ -121,11 +121,9 @@ engine the_engine = {meet, fail_here, access, fence, clock_now, print, known_ran
 constexpr size_t MAX_SHARED = 227 * 1024;
 
 unsigned char* get_shared() {
-  const size_t nbytes = 256 * 1024;
-  unsigned char* p = carve(nbytes);
-  if (p && mprotect(p, nbytes, PROT_READ | PROT_WRITE) == 0) return p;
   alignas(1024) static unsigned char own[MAX_SHARED + 1024];
-  return own;
+  unsigned char* p = carve_far(256 * 1024);
+  return p ? p : own;
 }
 
 void on_grid_stack() {
@@ -141,8 +139,7 @@ void run_on_grid_stack() {
 
 void get_grid_stack() {
   if (grid_stack || sanitized) return;
-  unsigned char* p = carve(GRID_STACK);
-  if (p && mprotect(p, GRID_STACK, PROT_READ | PROT_WRITE) == 0) grid_stack = p;
+  grid_stack = carve_far(GRID_STACK);
 }
 
 }  // namespace
