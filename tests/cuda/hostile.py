@@ -57,7 +57,7 @@ KERNELS = {
         "volatile char own[1 << 26]; own[at] = 1; x[t] = own[at + 5];", r"the thread's stack of \d+ KiB is full"
     ),
     "a write through a local array": Hostile(
-        "float own[4]; float* p = own; p[at] = 1; x[t] = own[0];", "illegal address|wrote|stack", -(2**22)
+        "float own[4]; float* p = own; p[at] = 1; x[t] = own[0];", "illegal address|wrote|stack", -(2**22), CHECKED
     ),
     "endless": Hostile("while (((volatile float*)x)[0] != 7) {}", "ran longer than its limit of 0.05 s"),
     "endless arithmetic": Hostile("float v = n; while (v != 7) v = sinf(v) + 1; x[0] = v;", "ran longer than its limit"),
