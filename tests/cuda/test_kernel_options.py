@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import gputensor as gt
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 from gputensor.runtime.emulator import nvrtc_options
