@@ -111,6 +111,38 @@ def test_pack_without_numbers_is_a_cast_and_one_image_needs_no_batch():
     assert (out == image * np.float32(2)).all()
 
 
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("given", [{"mean": MEAN, "std": STD}, {"mean": 0.5}, {"std": STD}, {"mean": MEAN, "std": 2}], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pack_normalizes_as_torchvision(library, given, dtype):
+    pixels = values((2, 3, 40, 50), np.uint8)
+    mean, std = [np.float64(given.get(n, d)).reshape(-1, 1, 1) for n, d in (("mean", 0), ("std", 1))]
+    expected = (pixels / 255 - mean) / std
+    made = back(gt.layout.pack(library(pixels), dtype=dtype, scale=1 / 255, **given))
+    assert np.abs(made - expected).max() < 1e-6  # the numbers are f32
+    assert (made == back(gt.layout.pack(library(pixels), dtype, 1 / 255 / std, -mean / std))).all()
+
+
+def test_images_of_pil_are_channels_first():
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    pixels = values((4, 5, 3), np.uint8)
+    image = images.fromarray(pixels)
+    made = gt.layout.pack(image, dtype="float32", scale=1 / 255, mean=MEAN, std=STD)
+    expected = gt.layout.pack(pixels.transpose(2, 0, 1), dtype="float32", scale=1 / 255, mean=MEAN, std=STD)
+    assert isinstance(made, gt.Tensor) and (made.numpy() == expected).all()
+    assert (gt.layout.contiguous(image).numpy() == pixels.transpose(2, 0, 1)).all()
+    gray = gt.layout.pack(image.convert("L"), dtype="float32", scale=2)
+    assert gray.shape == (1, 4, 5) and (gray[0].numpy() == 2.0 * np.asarray(image.convert("L"))).all()
+    assert (gt.layout.contiguous(image.convert("L")).numpy() == np.asarray(image.convert("L"))).all()
+    out = np.empty((3, 4, 5), np.uint8)
+    assert gt.layout.copy(out, image) is out and (out == pixels.transpose(2, 0, 1)).all()
+    with pytest.raises(gt.GpuTensorError, match="'dst' must be writable"):
+        gt.layout.copy(image, out)
+
+
 def test_negative_strides_broadcasts_and_overlap_of_numpy_arrays():
     x = values((6, 7, 8))
     assert (gt.layout.contiguous(x[::-1, :, ::-2]) == x[::-1, :, ::-2]).all()
@@ -162,6 +194,12 @@ WRONG = [
     (lambda: gt.layout.pack(values((2, 3)), scale=2), "'x' must have dimensions"),
     (lambda: gt.layout.pack(values((1, 3, 2, 2)), scale=[1, 2]), "'scale' must be a number, or 3"),
     (lambda: gt.layout.pack(values((1, 3, 2, 2)), dtype="text"), "'dtype' must be"),
+    (lambda: gt.layout.pack(values((1, 3, 2, 2)), std=[1, 0, 1]), "'std' must not be 0"),
+    (lambda: gt.layout.pack(values((1, 3, 2, 2)), bias=1, mean=1), "'bias' must not be given beside"),
+    (lambda: gt.layout.pack(values((2, 3)), mean=1), r"use x\[None\] for one channel"),
+    (lambda: gt.layout.pack(values((2, 5, 6, 3)), mean=MEAN), r"dimension 1: use x.transpose\(0, 3, 1, 2\) for"),
+    (lambda: gt.layout.pack(values((5, 6, 3)), std=STD), r"dimension 0: use x.transpose\(2, 0, 1\) for pixels"),
+    (lambda: gt.layout.pack(gt.ones(5, 6, 3), scale=STD), r"dimension 0: use x.permute\(2, 0, 1\) for pixels"),
     (lambda: gt.layout.pack(values((1, 3, 2, 2), np.complex64), scale=2), "'x' must be real"),
 ]
 
@@ -203,6 +241,19 @@ def test_tensors_of_a_device_stay_there():
         gt.layout.copy(out, np.zeros(out.shape, np.float32))
     with pytest.raises(gt.GpuTensorError, match="overlap"):
         gt.layout.copy(x[:, :2], x[:, 1:])
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("channels", [3, 20])
+def test_pack_normalizes_on_a_device_with_the_bits_of_the_cpu(channels):
+    requires_emulator()
+    view = gt.from_numpy(values((2, 9, 40, channels), np.uint8)).permute(0, 3, 1, 2)
+    kinds = {
+        "dtype": "float32", "scale": 1 / 255, "mean": np.linspace(0.4, 0.5, channels),
+        "std": np.linspace(0.2, 0.3, channels),
+    }  # fmt: skip
+    made, expected = gt.layout.pack(view.to("cuda"), **kinds), gt.layout.pack(view, **kinds)
+    assert made.is_cuda and (made.cpu().numpy().view(np.uint32) == expected.numpy().view(np.uint32)).all()
 
 
 @pytest.mark.emulator

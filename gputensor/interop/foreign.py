@@ -26,6 +26,7 @@ from ..core.memory_format import memory_format
 from ..dispatch.keys import LAZY
 from ..tensor import Tensor, allocate
 from . import cuda_array_interface, dlpack
+from .numpy_bridge import array_of
 
 
 class Seen:
@@ -73,7 +74,7 @@ class Seen:
 
 
 def library_of(x: Any) -> str:
-    """numpy, gputensor, torch, cupy or jax; "" for any other."""
+    """numpy, gputensor, torch, cupy, jax or pil (an image, not an array); "" for any other."""
     if isinstance(x, np.ndarray):
         return "numpy"
     if isinstance(x, Tensor):
@@ -82,7 +83,8 @@ def library_of(x: Any) -> str:
         module = sys.modules.get(name)
         if module is not None and isinstance(x, getattr(module, kind, ())):
             return name
-    return ""
+    images = sys.modules.get("PIL.Image")
+    return "pil" if images is not None and isinstance(x, images.Image) else ""
 
 
 def seen(op: str, arg: str, x: Any) -> Seen:
@@ -96,6 +98,8 @@ def seen(op: str, arg: str, x: Any) -> Seen:
         found = _of_torch(op, arg, x)
         if found is not None:
             return found
+    if library == "pil":
+        return _of_image(op, arg, x)
     if library == "cupy" or not hasattr(x, "__dlpack__"):
         if hasattr(x, "__cuda_array_interface__"):
             return _of_cuda(op, arg, x, library)
@@ -125,6 +129,14 @@ def _of_numpy(op: str, arg: str, x: np.ndarray) -> Seen:
     found.place, found.dtype, found.stream = CPU, element, None
     found.sizes, found.stride_bytes = x.shape, x.strides
     found.address = x.__array_interface__["data"][0]
+    return found
+
+
+def _of_image(op: str, arg: str, x: Any) -> Seen:
+    """A copy of PIL's pixels, as (C, H, W), which is torchvision's order too."""
+    pixels = array_of(op, arg, x)
+    found = _of_numpy(op, arg, pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None])
+    found.library, found.owner, found.is_readonly = "pil", x, True
     return found
 
 
@@ -262,8 +274,8 @@ def on_stream(index: int, address: int | None) -> Iterator[None]:
 def empty(like: Seen, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
     """An uninitialised array of the same library and device, dense in a memory format.
 
-    A library that offers no way to make one, or whose arrays do not change, gets a tensor; `given`
-    turns it into theirs when it is written.
+    A library that offers no way to make one, or whose arrays do not change, gets a tensor, as an
+    image does; `given` turns it into theirs when it is written.
     """
     order = range(len(sizes)) if form.order is None else form.order[::-1]
     strides = formats.strides_for("empty", sizes, form)

@@ -50,7 +50,7 @@ def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any 
         _check_out(op, to, source.sizes, source.dtype)
         _move(op, to, source)
         return out
-    if _is_dense(source, form):
+    if _is_dense(source, form) and source.library != "pil":
         return x
     made = foreign.empty(source, source.sizes, source.dtype, form)
     _move(op, foreign.seen(op, "out", made), source)
@@ -70,21 +70,28 @@ def copy(dst: Any, src: Any) -> Any:
 
 def pack(
     x: Any, dtype: Any = None, scale: Any = None, bias: Any = None,
-    memory_format: Any = formats.contiguous_format, out: Any = None,
+    memory_format: Any = formats.contiguous_format, out: Any = None, *,
+    mean: Any = None, std: Any = None,
 ) -> Any:  # fmt: skip
-    """`(x * scale + bias)` in another dtype and memory format, in one read and one write.
+    """`x * scale + bias` in another dtype and memory format, in one read and one write.
 
     Args:
         x: (N, C, …), or (C, H, W) for a single image; any strides, so NHWC pixels are given as
-            `pixels.permute(0, 3, 1, 2)`.
+            `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor.
         dtype: of the result; None for x's.
         scale, bias: a number, or one per channel; numbers, a list or an array on the host.
+        mean, std: the same, instead of bias: `(x * scale - mean) / std`, as torchvision normalizes
+            what it has scaled to [0, 1] (scale=1 / 255). The two steps are one product and one
+            sum, so the last bit may differ.
         memory_format: of the result: contiguous_format is NCHW, channels_last is NHWC.
         out: where to write instead.
     Returns: an array of x's type on x's device, or `out`. Computed in f32, or f64 where x or the
         result is; integers are rounded to nearest even and saturated, NaN gives 0.
     """
     op = "layout.pack"
+    normal = mean is not None or std is not None
+    if normal and bias is not None:
+        raise errors.must(op, "bias", "not be given beside mean or std", bias)
     source = foreign.seen(op, "x", x)
     form = foreign.as_format(op, memory_format)
     element = source.dtype if dtype is None else foreign.as_dtype(op, dtype)
@@ -94,10 +101,10 @@ def pack(
     else:
         made, to = out, foreign.seen(op, "out", out)
         _check_out(op, to, source.sizes, None if dtype is None else element)
-    if scale is None and bias is None:
+    if scale is None and bias is None and not normal:
         _move(op, to, source)
     else:
-        _scale(op, to, source, scale, bias)
+        _scale(op, to, source, *_factors(op, source, to, scale, bias, mean, std))
     return out if out is not None else foreign.given(source, made)
 
 
@@ -211,16 +218,29 @@ def _range(x: Seen) -> tuple[int, int]:
 # --- pack -----------------------------------------------------------------------------------------
 
 
-def _scale(op: str, dst: Seen, src: Seen, scale: Any, bias: Any) -> None:
+def _factors(
+    op: str, src: Seen, dst: Seen, scale: Any, bias: Any, mean: Any, std: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """What x is multiplied by and what is added, one f64 number per channel each."""
     if dst.place is not src.place:
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
-        raise errors.must(op, "x", "have dimensions (N, C, …) or (C, H, W)", src, kind=errors.ShapeError)
+        remedy = "use x[None] for one channel" if len(src.sizes) == 2 else ""
+        raise errors.must(
+            op, "x", "have dimensions (N, C, …) or (C, H, W)", src, kind=errors.ShapeError, remedy=remedy
+        )
     if src.dtype.is_complex or dst.dtype.is_complex:
         raise errors.must(op, "x", "be real, and dtype too", src, kind=errors.DtypeError)
-    channels = src.sizes[1] if len(src.sizes) > 3 else src.sizes[0]
-    by = _per_channel(op, "scale", scale, channels, 1.0)
-    plus = _per_channel(op, "bias", bias, channels, 0.0)
+    by, plus = _per_channel(op, "scale", scale, src, 1.0), _per_channel(op, "bias", bias, src, 0.0)
+    if mean is None and std is None:
+        return by, plus
+    below, over = _per_channel(op, "mean", mean, src, 0.0), _per_channel(op, "std", std, src, 1.0)
+    if not over.all():
+        raise errors.must(op, "std", "not be 0", std, kind=errors.ArgumentValueError)
+    return by / over, -below / over
+
+
+def _scale(op: str, dst: Seen, src: Seen, by: np.ndarray, plus: np.ndarray) -> None:
     if 0 in dst.sizes:
         return
     _check_writable(op, dst)
@@ -267,16 +287,24 @@ def _tables(dst: Seen, *tables: np.ndarray) -> Iterator[Any]:
             yield table._address()
 
 
-def _per_channel(op: str, arg: str, given: Any, channels: int, default: float) -> np.ndarray:
+def _per_channel(op: str, arg: str, given: Any, src: Seen, default: float) -> np.ndarray:
     """One f64 number per channel."""
+    dim = 1 if len(src.sizes) > 3 else 0
+    channels = src.sizes[dim]
     if given is None:
         return np.full(channels, default)
     try:
         values = np.asarray(given, np.float64).reshape(-1)
     except (TypeError, ValueError, RuntimeError):
         values = np.empty(0)
-    if values.size not in (1, channels):
-        raise errors.must(
-            op, arg, f"be a number, or {channels} on the host", given, kind=errors.ArgumentValueError
-        )
-    return np.broadcast_to(values, channels)
+    if values.size in (1, channels):
+        return np.broadcast_to(values, channels)
+    remedy = ""
+    if values.size == src.sizes[-1]:  # pixels, most likely
+        order = ", ".join(map(str, (*range(dim), len(src.sizes) - 1, *range(dim, len(src.sizes) - 1))))
+        method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"
+        remedy = f"channels are dimension {dim}: use x.{method}({order}) for pixels"
+    raise errors.must(
+        op, arg, f"be a number, or {channels} on the host", given, kind=errors.ArgumentValueError,
+        remedy=remedy,
+    )  # fmt: skip

@@ -108,3 +108,33 @@ def test_refusals(data, options, error, says):
         gt.tensor(data, **options)
     assert says in str(caught.value) and isinstance(caught.value, errors.GpuTensorError)
     assert "\n" not in str(caught.value)
+
+
+class Column:
+    """As a column of a table: an array, a sequence and a mapping at once, counted from 5."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+        self.values.flags.writeable = False
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, key):
+        return self.values[key - 5]
+
+    def keys(self):
+        return range(5, 5 + len(self.values))
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [1.5, 2.5], [True, False], [[1, 2], [3, 4]]], ids=str)
+def test_what_has_an_array_is_copied(values):
+    made = gt.tensor(Column(values))
+    assert made.tolist() == values and made.dtype == gt.asarray(np.asarray(values)).dtype
+    made.fill_(1)  # is no view of what may be read-only
+    assert gt.tensor(Column(values), dtype=gt.float16).dtype is gt.float16
+    assert gt.as_tensor(Column(values)).tolist() == values
+    assert gt.tensor(Column(values), device="meta").is_meta
