@@ -127,3 +127,17 @@ def test_a_quotient_by_what_wraps_to_zero() -> None:
     for mode in ("floor", "trunc"):
         with pytest.raises(ZeroDivisionError):
             gt.div(gt.tensor([1], dtype=gt.int8), 256, rounding_mode=mode)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_sums_in_bool_and_integers(device: str, request: pytest.FixtureRequest) -> None:
+    if device == "cuda":
+        request.getfixturevalue("cuda")
+    for values, truth in (([0.5], True), ([0.5, -0.5], True), ([float("nan")], True), ([1j], True), ([0.0], False), ([], False)):
+        x = gt.tensor(values, device=device)
+        assert x.sum(dtype=gt.bool).item() is truth
+        assert x.sum(0, dtype=gt.bool).item() is truth
+        assert gt.sum(x, (0,), out=gt.empty((), dtype=gt.bool, device=device)).item() is truth
+    wide = gt.tensor([float("nan"), 0.5, -1.5, 3e9], device=device)
+    assert wide.sum(dtype=gt.int64).item() == 3 * 10**9 - 1
+    assert wide.sum(dtype=gt.uint8).item() == (3 * 10**9 - 1) % 256

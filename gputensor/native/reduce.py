@@ -92,6 +92,9 @@ def _make_entry(
     if op in _NO_IDENTITY and given.numel == 0:
         _check_not_empty(op, given.sizes, dims, dim)
     compute, result = _DTYPES[op](op, given.dtype, _wanted(op, wanted, out))
+    loop_name = op
+    if op == "sum" and compute is dtypes.bool_:
+        loop_name, compute = "any", given.dtype  # elements are made bool before they are added
     if out is not None and op in _EMPTY_MEANS_NONE and out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
         result = out._geometry.dtype
     out_spec = None if out is None else (out._geometry, out._device)
@@ -99,9 +102,9 @@ def _make_entry(
     if self._device is CPU:
         # In f16 and bf16 themselves every addition would round, and large sums would stand still.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
-        loop = stub.cpu("reduce").bind(op, given.dtype, combine, result, given.numel)
+        loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
         return _Entry(plan, loop, None if len(dims) == given.ndim else dims, keepdim)
-    return _Entry(plan, stub.bind("reduce", op, self._device.type, plan), dims, keepdim)
+    return _Entry(plan, stub.bind("reduce", loop_name, self._device.type, plan), dims, keepdim)
 
 
 def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import COMPLEX, dtype
+from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype
+from . import cast
 
 # (array, axes, dtype, out, keepdims), as np.ufunc.reduce, so that a bare one can be a loop.
 Loop = Callable[..., Any]
@@ -45,6 +46,9 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if given.category == COMPLEX and compute.category != COMPLEX:
         loop = bind(op, given.to_real, compute, out, numel)  # NumPy would warn at each call
         return lambda array, *args: loop(array.real, *args)
+    if given.category == FLOATING and compute.category == INTEGER:
+        whole = bind(op, compute, compute, out, numel)  # C's cast says nothing of NaN
+        return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
         return _mean(compute.np, out.np)
     assert op == "sum", op
