@@ -88,6 +88,9 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
+    storage = view._storage
+    if value._geometry.numel < view._geometry.numel and storage is not None and storage.is_twin(value._storage):
+        value = calls.clone(value)  # what is repeated is read after some of it was written
     calls.copy_(view, value, False)
 
 

@@ -9,6 +9,7 @@ import gc
 import sys
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -25,7 +26,9 @@ class Storage:
     nbytes: size in bytes. version: how often an operator wrote into it; all views share it.
     """
 
-    __slots__ = ("_data", "_array", "nbytes", "device", "version", "__weakref__")
+    # _twins: of a SharedStorage alone, see there.
+    __slots__ = ("_data", "_array", "nbytes", "device", "version", "_twins", "__weakref__")
+    is_shared = False  # whether another storage may look at these bytes
 
     def __init__(self, data: Any, nbytes: int, place: device) -> None:
         self._data, self._array, self.nbytes, self.device = data, None, nbytes, place
@@ -66,8 +69,18 @@ class Storage:
         return f"<Storage {self.nbytes} bytes on {self.device}>"
 
     def twin(self) -> Storage:
-        """Another storage over the same bytes, which counts its own versions."""
-        return Storage(self.data, self.nbytes, self.device)
+        """Another storage over the same bytes, also after a resize, which counts its own versions."""
+        made = SharedStorage(self.data, self.nbytes, self.device)
+        if not hasattr(self, "_twins"):
+            self.__class__ = SharedStorage
+            self._twins = [ref(self)]
+        made._twins = self._twins
+        made._twins[:] = [x for x in made._twins if x() is not None] + [ref(made)]
+        return made
+
+    def is_twin(self, other: Any) -> bool:
+        """True if both are over the same bytes, also where there are none, as on meta."""
+        return other is not None and getattr(self, "_twins", self) is getattr(other, "_twins", other)
 
     def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
         """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.
@@ -81,6 +94,21 @@ class Storage:
         if sys.getrefcount(self) > _REFERENCES_OF_ONE:
             _forget_arrays(self)
         self.data, self.nbytes = fresh.data, nbytes
+        if hasattr(self, "_twins"):
+            for twin in [x() for x in self._twins]:
+                if twin is not None and twin is not self:
+                    _forget_arrays(twin)
+                    twin.data, twin.nbytes = self.data, nbytes
+
+
+class SharedStorage(Storage):
+    """A storage whose bytes another one may look at too: a twin, or memory that someone else owns.
+
+    _twins, where it has any: a list of weak references to all of them, and one list for all.
+    """
+
+    __slots__ = ()
+    is_shared = True
 
 
 def _forget_arrays(storage: Storage) -> None:
@@ -111,9 +139,9 @@ def _references_of_one() -> int:
 _REFERENCES_OF_ONE = _references_of_one()
 
 
-def storage_of_array(array: Any) -> Storage:
+def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
     """A Storage over a dense ndarray; its bytes are looked at when someone needs them."""
-    storage = _new(Storage)
+    storage = _new(kind)
     storage._data, storage._array, storage.nbytes, storage.device = None, array, array.nbytes, CPU
     storage.version = 0
     return storage
@@ -165,4 +193,4 @@ class _Region:
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
     """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
     data = np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
-    return Storage(data, nbytes, CPU)
+    return SharedStorage(data, nbytes, CPU)

@@ -25,7 +25,7 @@ from ..core.geometry import MOST_DIMS, geometry, unholdable
 from ..core.memory_format import contiguous_strides
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY
-from ..storage import Storage, storage_over
+from ..storage import SharedStorage, storage_over
 from ..tensor import CPU_KEYS, Tensor, from_storage
 
 # Device types and flags of dlpack.h.
@@ -341,7 +341,7 @@ def _take(capsule: Any) -> Tensor:
             rule, got = f"begin at a multiple of {shape.dtype.itemsize} bytes", f"address {pointer:#x}"
             raise _refused(rule, errors.Got(got), "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        storage = Storage(_ForeignMemory(pointer, nbytes, index, owner), nbytes, place)
+        storage = SharedStorage(_ForeignMemory(pointer, nbytes, index, owner), nbytes, place)
     else:
         is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
         storage, keys = storage_over(pointer, nbytes, owner, is_readonly), CPU_KEYS

@@ -17,7 +17,7 @@ from ..core.device import CPU, device
 from ..core.geometry import geometry
 from ..dispatch import backend_select
 from ..dispatch.keys import LAZY
-from ..storage import storage_over
+from ..storage import SharedStorage, storage_of_array, storage_over
 from ..tensor import CPU_KEYS, Tensor, from_array, from_storage, materialised
 
 
@@ -80,8 +80,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     strides = element_strides("from_numpy", "array", array.shape, array.strides, element.itemsize)
     shape = geometry(array.shape, strides, element)
     if shape.is_contiguous and shape.numel:
-        # The tensor makes a storage over it when one is asked for; this is half the time.
-        return from_array(array.view(np.ndarray), shape)
+        made = from_array(array.view(np.ndarray), shape)
+        made._storage = storage_of_array(made._array, SharedStorage)
+        return made
     interface = array.__array_interface__["data"]
     storage = storage_over(interface[0], shape.extent * element.itemsize, array, interface[1])
     return from_storage(storage, 0, shape, CPU_KEYS)

@@ -1,6 +1,8 @@
 """Memory overlap: may an output be written while it, or an input, is read.
 
 What follows from a geometry alone belongs to the plan; what needs addresses is checked per call.
+Memory is compared, not Storage objects: the twin that `.data` has, and memory of others that was
+imported twice, have a storage each. Tensors are known here by their slots.
 Source: ATen/MemoryOverlap.cpp.
 """
 
@@ -8,10 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core import errors
 
 NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
+
+# How long NumPy may search for a shared byte of two layouts with gaps, in candidate solutions.
+_MAX_WORK = 1000
+# Offsets within one storage stand for addresses there; NumPy takes 0 for no memory.
+_BASE = 1 << 12
 
 
 def internal_overlap(geometry: Any) -> int:
@@ -25,36 +34,94 @@ def internal_overlap(geometry: Any) -> int:
 
 
 def pair_overlap(a: Any, a_begin: int, b: Any, b_begin: int) -> int:
-    """How two geometries overlap that begin at these bytes of one storage.
+    """How two geometries overlap that begin at these bytes of one memory.
 
     NO, FULL (the same elements in the same places), PARTIAL, or TOO_HARD where either has gaps.
+    Dimensions of size 1 make no difference.
     """
     if a.numel == 0 or b.numel == 0:
         return NO
+    a_end = a_begin + a.extent * a.dtype.itemsize
+    b_end = b_begin + b.extent * b.dtype.itemsize
+    if a_begin >= b_end or b_begin >= a_end:
+        return NO
     if not (a.is_non_overlapping_and_dense and b.is_non_overlapping_and_dense):
         return TOO_HARD
-    a_end, b_end = a_begin + a.nbytes, b_begin + b.nbytes
-    if a_begin == b_begin and a_end == b_end:
-        return FULL if a.strides == b.strides else PARTIAL
-    return PARTIAL if a_begin < b_end and b_begin < a_end else NO
+    if a_begin == b_begin and a_end == b_end and _walk(a) == _walk(b):
+        return FULL
+    return PARTIAL
 
 
-def check(
-    op: str,
-    out_storage: Any,
-    out_offset: int,
-    out: Any,
-    storage: Any,
-    offset: int,
-    geometry: Any,
-    arg: str = "other",
-) -> None:
-    """Raise if an output and an input share part of their memory.
+def _walk(geometry: Any) -> list[tuple[int, int]]:
+    return [(n, s) for n, s in zip(geometry.sizes, geometry.strides) if n != 1]
 
-    Storages are compared by identity, offsets count elements. An output that *is* the input passes.
+
+def relation(out: Any, x: Any, shape: Any = None) -> int:
+    """How a tensor `out` overlaps with a tensor `x`, as pair_overlap.
+
+    shape: the geometry that `out` is about to have; the one it has if not given.
     """
-    if storage is not out_storage or storage is None:
-        return
-    begin, out_begin = offset * geometry.dtype.itemsize, out_offset * out.dtype.itemsize
-    if pair_overlap(out, out_begin, geometry, begin) == PARTIAL:
+    shape = shape or out._geometry
+    begins = _begins(out, x, shape)
+    return NO if begins is None else pair_overlap(shape, begins[0], x._geometry, begins[1])
+
+
+def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
+    """Where two tensors begin in one memory, in bytes; None where they have none in common.
+
+    An `a` that outgrows its storage with geometry `shape` is moved, and all its twins with it.
+    """
+    first, second = a._storage, b._storage
+    if first is not None and first.is_twin(second):
+        return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
+    if not (first is not None and first.is_shared or second is not None and second.is_shared):
+        return None
+    if a._device is not b._device or a._device.type == "meta":
+        return None
+    begin = a._offset * a._geometry.dtype.itemsize
+    if begin + shape.extent * shape.dtype.itemsize > a._get_storage().nbytes:
+        return None
+    return a._get_storage().ptr + begin, b._get_storage().ptr + b._offset * b._geometry.dtype.itemsize
+
+
+def check(op: str, out: Any, x: Any, arg: str = "other", shape: Any = None) -> None:
+    """Raise if a tensor `out` shares part of its memory with an input; all of it, in place, passes."""
+    if relation(out, x, shape) == PARTIAL:
         raise errors.partial_overlap(op, arg)
+
+
+def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
+    """Raise if a tensor `out` shares memory with an input that is read after `out` is written."""
+    if out is not x:
+        kind = relation(out, x, shape)
+        if kind == NO or kind == TOO_HARD and not _share_bytes(out, x, shape):
+            return
+    raise errors.must(op, "out", f"not share memory with '{arg}'", out)
+
+
+def check_itself(op: str, out: Any, arg: str = "out") -> None:
+    """Raise if `out` holds one memory location more than once."""
+    if internal_overlap(out._geometry) == YES:
+        raise errors.internal_overlap(op, arg, (out._geometry, out._device))
+
+
+def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
+    """Whether two layouts with gaps have a byte in common; True where that takes long to find out."""
+    shape = shape or out._geometry
+    begins = _begins(out, x, shape)
+    assert begins is not None
+    a, b = _Bytes(shape, begins[0]), _Bytes(x._geometry, begins[1])
+    try:
+        return bool(np.shares_memory(np.asarray(a), np.asarray(b), max_work=_MAX_WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _Bytes:
+    """A layout at an address, for NumPy to reckon with; nothing is ever read there."""
+
+    def __init__(self, geometry: Any, begin: int) -> None:
+        self.__array_interface__ = {
+            "data": (_BASE + begin, True), "shape": geometry.sizes, "strides": geometry.stride_bytes,
+            "typestr": f"|V{geometry.dtype.itemsize}", "version": 3,
+        }  # fmt: skip

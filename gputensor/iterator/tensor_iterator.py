@@ -164,10 +164,7 @@ class TensorIteratorConfig:
         for out in self._outputs:
             for i, x in enumerate(self._inputs):
                 if out is not None and isinstance(x, Tensor) and x is not out:
-                    overlap.check(
-                        self._op, out._get_storage(), out._offset, out._geometry,
-                        x._get_storage(), x._offset, x._geometry, flags.input_name(i),
-                    )  # fmt: skip
+                    overlap.check(self._op, out, x, flags.input_name(i))
 
 
 def _kind(number: complex) -> type:

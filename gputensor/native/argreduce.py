@@ -13,6 +13,7 @@ from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import BOOL, COMPLEX
 from ..dispatch.operator import Operator
+from ..iterator import overlap
 from ..iterator.plan import RESIZE, build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
@@ -86,6 +87,9 @@ def out(operator: Operator, loop: str) -> Kernel:
         if dim is None and keepdim and self._geometry.ndim:
             x, axis, keeps = calls.view(x, (1,) * (self._geometry.ndim - 1) + (-1,)), self._geometry.ndim - 1, True
         entry = _Entry(loop, x, out, axis, keeps)
+        overlap.check_itself(loop, out)
+        overlap.check_apart(loop, out, x, "self")
+        overlap.check_apart(loop, out, x, "self", entry.geometry)
         if entry.plan.outputs[0].action is RESIZE:
             resize_output(loop, out, entry.geometry)
         return entry.write(out, x)

@@ -42,11 +42,11 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     if run is None:
         plan = build("copy_", COPY, ((to, self._device),), ((source, src._device),), default_dtype=None)
         run = table.remember(key, _runner(plan, self, src))
-    storage = self._storage
-    if storage is not None and storage is src._storage:
-        if to is source and self._offset == src._offset:
+    mine, other = self._storage, src._storage
+    if mine is not None and (mine is other or mine.is_shared) or other is not None and other.is_shared:
+        if mine is other and to is source and self._offset == src._offset:
             return self
-        overlap.check("copy_", storage, self._offset, to, storage, src._offset, source, "src")
+        overlap.check("copy_", self, src, "src")
     run(self, src, non_blocking)
     return self
 

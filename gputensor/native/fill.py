@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .. import runtime
-from .._generated import operators
+from .._generated import calls, operators
 from ..core import errors, number_range
 from ..core.device import CPU
+from ..iterator import overlap
 from ..iterator.config import FILL
 from ..iterator.plan import build
 from ..kernels import stub
@@ -45,6 +46,8 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
         raise errors.must("fill_", "value", "be a number or a 0-d tensor", value)
     from . import copy
 
+    if overlap.relation(self, value) != overlap.NO:
+        value = calls.clone(value)
     return copy.copy_(key_set, self, value, False)
 
 

@@ -13,6 +13,7 @@ from ..core import memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator import overlap
 from ..tensor import Tensor, allocate, suggest_memory_format
 from . import arguments
 from .resize import resize_output
@@ -110,12 +111,15 @@ def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
         raise errors.must("cat", "out", f"have a dtype that {element.short} casts to", out, kind=errors.DtypeError)
     if out._device is not found[0]._device:
         raise errors.mixed_devices("cat", found[0], "tensors[0]", out, "out")
-    for number, x in enumerate(found):
-        if x is out or x._storage is not None and x._storage is out._storage:
-            raise errors.must("cat", "out", f"not share memory with tensors[{number}]", out)
+    shape = None
     if out._geometry.sizes != sizes:
         strides = formats.strides_for("cat", sizes, _cat_format(found))
-        resize_output("cat", out, geometry(sizes, strides, out._geometry.dtype))
+        shape = geometry(sizes, strides, out._geometry.dtype)
+    for number, x in enumerate(found):
+        overlap.check_apart("cat", out, x, f"tensors[{number}]", shape)
+    overlap.check_itself("cat", out)
+    if shape is not None:
+        resize_output("cat", out, shape)
     return _join(out, found, d)
 
 

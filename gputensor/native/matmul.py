@@ -93,25 +93,16 @@ def out(operator: Operator, loop: str) -> Kernel:
             raise errors.mixed_devices(loop, self, "self", out, "out")
         if out._geometry.dtype is not element:
             raise errors.must(loop, "out", f"have the result's dtype {element.short}", out, kind=errors.DtypeError)
-        _check_apart(loop, out, self, "self")
-        _check_apart(loop, out, mat2, "mat2")
-        if out._geometry.sizes != (rows, columns):
-            resize_output(loop, out, contiguous_geometry((rows, columns), element))
+        wanted = contiguous_geometry((rows, columns), element)
+        shape = wanted if out._geometry.sizes != wanted.sizes else None
+        overlap.check_itself(loop, out)
+        overlap.check_apart(loop, out, self, "self", shape)
+        overlap.check_apart(loop, out, mat2, "mat2", shape)
+        if shape is not None:
+            resize_output(loop, out, wanted)
         return _product(out, self, mat2)
 
     return kernel
-
-
-def _check_apart(op: str, out: Tensor, operand: Tensor, arg: str) -> None:
-    """A product cannot be written over its own operand, not even in full."""
-    storage = out._storage
-    if out is operand or storage is not None and storage is operand._storage:
-        size = out._geometry.dtype.itemsize
-        kind = overlap.FULL if out is operand else overlap.pair_overlap(
-            out._geometry, out._offset * size, operand._geometry, operand._offset * size
-        )  # fmt: skip
-        if kind != overlap.NO:
-            raise errors.must(op, "out", f"not share memory with '{arg}'", out)
 
 
 def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
@@ -204,22 +195,22 @@ def added_out(operator: Operator, loop: str) -> Kernel:
         if out._geometry.dtype is not wanted.dtype:
             rule = f"have the result's dtype {wanted.dtype.short}"
             raise errors.must("addmm", "out", rule, out, kind=errors.DtypeError)
-        _check_written(out, self, mat1, mat2)
-        if out._geometry.sizes != wanted.sizes:
+        shape = wanted if out._geometry.sizes != wanted.sizes else None
+        _check_written(out, self, mat1, mat2, shape)
+        if shape is not None:
             resize_output("addmm", out, wanted)
         return _addmm_into(out, self, mat1, mat2, beta, alpha)
 
     return kernel
 
 
-def _check_written(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
-    if overlap.internal_overlap(out._geometry) == overlap.YES:
-        raise errors.internal_overlap("addmm", "out", (out._geometry, out._device))
-    _check_apart("addmm", out, mat1, "mat1")
-    _check_apart("addmm", out, mat2, "mat2")
-    storage = out._storage
-    if out is not self and storage is not None and storage is self._storage:
-        _check_apart("addmm", out, self, "self")
+def _check_written(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape: Geometry | None = None) -> None:
+    """`shape` is what `out` is about to have, where that is another geometry than its own."""
+    overlap.check_itself("addmm", out)
+    overlap.check_apart("addmm", out, mat1, "mat1", shape)
+    overlap.check_apart("addmm", out, mat2, "mat2", shape)
+    if out is not self:
+        overlap.check_apart("addmm", out, self, "self", shape)
 
 
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -239,6 +239,7 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
             check_params(operator, rule, entry, params)
         check_overlap(operator.short_name, rule, out, inputs)
         if entry.plan.outputs[0].action is RESIZE:
+            check_overlap(operator.short_name, rule, out, inputs, entry.geometry)
             if entry.has_numbers:
                 _check_meeting(operator.short_name, entry.plan.common_dtype, inputs)
             resize.resize_output(operator.short_name, out, entry.geometry)
@@ -263,17 +264,15 @@ def _check_meeting(op: str, common: dtype, inputs: tuple[Any, ...]) -> None:
             number_range.check(op, arg, x, float64)
 
 
-def check_overlap(op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...]) -> None:
-    """Raise if `out` shares part of its memory with an input; see iterator/overlap.py."""
-    storage = out._storage
-    if storage is None or not rule.config.check_mem_overlap:
+def check_overlap(
+    op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...], shape: Geometry | None = None
+) -> None:
+    """Raise if `out`, once it has geometry `shape`, shares part of its memory with an input."""
+    if not rule.config.check_mem_overlap:
         return
     for number, x in enumerate(inputs):
-        if x is not out and type(x) not in NUMBERS and x._storage is storage:
-            overlap.check(
-                op, storage, out._offset, out._geometry, storage, x._offset, x._geometry,
-                rule.config.input_name(number),
-            )  # fmt: skip
+        if x is not out and type(x) not in NUMBERS:
+            overlap.check(op, out, x, rule.config.input_name(number), shape)
 
 
 # --- the CPU's short paths ------------------------------------------------------------------------
@@ -374,7 +373,8 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = N
         if array is None:
             array = self._get_array()
         if not is_number:
-            if other._storage is self._storage and self._storage is not None:
+            mine, theirs = self._storage, other._storage
+            if mine is not None and (mine is theirs or mine.is_shared) or theirs is not None and theirs.is_shared:
                 check_overlap(operator.short_name, rule, self, (self, other))
             x = other._array
             other = x if x is not None else other._get_array()

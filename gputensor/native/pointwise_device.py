@@ -110,7 +110,9 @@ def binary_inplace(
             if kind in NUMBERS:
                 b = other
                 key = (shape, device, a & 15, kind)
-            elif other._device is device and other._storage is not storage:
+            elif other._device is device and not (
+                other._storage is storage or storage.is_shared or other._storage.is_shared  # type: ignore[union-attr]
+            ):
                 shape_b = other._geometry
                 b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
                 key = (shape, device, a & 15, shape_b, b & 15)

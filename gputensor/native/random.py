@@ -198,8 +198,7 @@ def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, ge
     first, width = float(from_), float(to - from_)
     if not math.isfinite(width):
         raise errors.must("uniform_", "to", "be a finite number above from", (from_, to))
-    if overlap.internal_overlap(self._geometry) == overlap.YES:
-        raise errors.internal_overlap("uniform_", "self", (self._geometry, self._device))
+    overlap.check_itself("uniform_", self, "self")
     _fill_uniform(self, generator)
     if from_ == 0 and to == 1:
         return self

@@ -125,15 +125,10 @@ def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
 def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Tensor:
     _numbers("arange", start=start, end=end, step=step)
     length, start, step = _arange(out._geometry.dtype, start, end, step)
-    _check_written("arange", out)
+    overlap.check_itself("arange", out)
     if out._geometry.numel != length:
         resize_output("arange", out, contiguous_geometry((length,), out._geometry.dtype))
     return _into(out, (length,), lambda flat: _launch("arange", "arange", flat, (start, step)))
-
-
-def _check_written(op: str, out: Tensor) -> None:
-    if overlap.internal_overlap(out._geometry) == overlap.YES:
-        raise errors.internal_overlap(op, "out", (out._geometry, out._device))
 
 
 def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
@@ -197,7 +192,7 @@ def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) ->
     _numbers("linspace", start=start, end=end)
     length = _steps(steps)
     start, end = _ends(out._geometry.dtype, start, end, length)
-    _check_written("linspace", out)
+    overlap.check_itself("linspace", out)
     if out._geometry.numel != length:
         resize_output("linspace", out, contiguous_geometry((length,), out._geometry.dtype))
     return _into(out, (length,), lambda flat: _launch("linspace", "linspace", flat, (start, end, length)))
@@ -226,7 +221,7 @@ def eye(key_set: int, n: int, *options: Any) -> Tensor:
 
 def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
     sizes = _eye_sizes(n, m)
-    _check_written("eye", out)
+    overlap.check_itself("eye", out)
     if out._geometry.sizes != sizes:
         resize_output("eye", out, contiguous_geometry(sizes, out._geometry.dtype))
     return _launch("eye", "eye", out, () if out._device is CPU else (m,))

@@ -15,6 +15,7 @@ from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, INTEGER, dtype
 from ..dispatch.operator import Operator
+from ..iterator import overlap
 from ..iterator.plan import RESIZE, build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
@@ -152,6 +153,9 @@ def _reduce(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, 
 
 def _reduce_into(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any, out: Tensor) -> Tensor:
     entry = _make_entry(op, self, out, dim, keepdim, wanted)
+    overlap.check_itself(op, out)
+    overlap.check_apart(op, out, self, "self")
+    overlap.check_apart(op, out, self, "self", entry.geometry)
     if entry.plan.outputs[0].action is RESIZE:
         resize_output(op, out, entry.geometry)
     entry.write(out, self)

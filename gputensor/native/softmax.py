@@ -95,11 +95,10 @@ def out(operator: Operator, loop: str) -> Kernel:
             rule = f"have self's dtype {self._geometry.dtype.short}"
             raise errors.must(loop, "out", rule, out, kind=errors.DtypeError)
         entry = _entry(operator, loop, (self,), dim, out)
-        storage = self._storage
-        if out is not self and storage is not None and storage is out._storage:
-            overlap.check(
-                loop, storage, out._offset, out._geometry, storage, self._offset, self._geometry, "self"
-            )
+        overlap.check_itself(loop, out)
+        if out is not self:
+            overlap.check(loop, out, self, "self")
+            overlap.check(loop, out, self, "self", entry.geometry)
         if out._geometry is not entry.geometry:
             resize_output(loop, out, entry.geometry)
         return entry.write(out, (self,))

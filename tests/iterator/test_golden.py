@@ -52,11 +52,14 @@ def run(op, operands, out):
     elif op.endswith("_"):
         outputs = [inputs[0]]
     made = plan.build(op, CONFIGS[op], tuple(outputs), tuple(inputs), default_dtype=dt.float32)
-    shared = "one storage"
     for x in layouts:
         if out and hasattr(x, "sizes") and x.offset is not None:
             target = parse(out)
-            overlap.check(op, shared, target.offset, pair(target)[0], shared, x.offset, pair(x)[0])
+            kind = overlap.pair_overlap(
+                pair(target)[0], target.offset * 4, pair(x)[0], x.offset * 4
+            )
+            if kind == overlap.PARTIAL:
+                raise errors.partial_overlap(op, "other")
     return made
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gputensor as gt
 from gputensor.core import dtype as dt
 from gputensor.core import errors
 from gputensor.core.geometry import contiguous_geometry, geometry
@@ -53,19 +56,28 @@ def test_pair_overlap_is_never_wrong(seed, offset):
 
 
 def test_check_begins_with_the_storage():
-    g = contiguous_geometry((5,), F32)
-    overlap.check("add", "one", 1, g, "other", 0, g)
-    overlap.check("add", None, 1, g, None, 0, g)
-    overlap.check("add", "one", 5, g, "one", 0, g)
-    overlap.check("add", "one", 0, g, "one", 0, g)
+    whole = gt.zeros(10)
+    a = whole[:5]
+    overlap.check("add", whole[1:6], gt.zeros(10)[:5])
+    overlap.check("add", whole[5:], a)
+    overlap.check("add", whole[:5], a)
     with pytest.raises(
         errors.ArgumentError, match="^add: 'other' must not share part of its memory"
     ):
-        overlap.check("add", "one", 1, g, "one", 0, g)
+        overlap.check("add", whole[1:6], a)
 
 
 def test_offsets_count_elements_of_their_own_dtype():
-    four, eight = contiguous_geometry((4,), F32), contiguous_geometry((2,), dt.float64)
-    overlap.check("add", "one", 4, four, "one", 0, eight)
+    four = gt.zeros(8)
+    eight = four[:4].view(gt.float64)
+    overlap.check("add", four[4:], eight)
     with pytest.raises(errors.ArgumentError, match="'src'"):
-        overlap.check("add", "one", 3, four, "one", 0, eight, "src")
+        overlap.check("add", four[3:7], eight, "src")
+
+
+def test_an_output_that_outgrows_its_storage_is_moved():
+    numbers = gt.from_numpy(np.zeros(8, np.float32))
+    out = numbers.data[:0]
+    assert overlap.relation(out, numbers, contiguous_geometry((4,), F32)) == overlap.PARTIAL
+    small = gt.from_numpy(np.zeros(1, np.float32))
+    assert overlap.relation(small, numbers, contiguous_geometry((1 << 40,), F32)) == overlap.NO
