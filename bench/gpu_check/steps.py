@@ -43,7 +43,8 @@ def _first(is_dry: bool, seconds: float) -> list[Step]:
     # On the emulator, what steps need is compiled when they come to it.
     warm = ["cache", "list"] if is_dry else ["cache", "warm", "--all"]
     return [
-        Step("doctor", 15, _python("gputensor", "doctor")),
+        Step("doctor", 10, _python("gputensor", "doctor")),
+        Step("environment", 10, _python("bench", "env", "--device", "cuda:0")),
         Step("kernels", seconds, _python("gputensor", *warm)),
     ]
 
@@ -97,7 +98,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
     ]  # fmt: skip
     records = [work / f"layout-{name}" / "layout-cuda.json" for name in (*PARTS, "rest")]
     return [
-        *_first(is_dry, 45),
+        *_first(is_dry, 40),
         bench("memcpy", 25, "memcpy", *peers),
         *parts,
         # What a part did not come to, without the peer that takes longest.

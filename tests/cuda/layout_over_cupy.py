@@ -15,7 +15,7 @@ import pytest
 
 import gputensor as gt
 from bench import layout as layout_bench
-from bench import peers
+from bench import memcpy, operators, pack, peers
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.native import foreign_copy
@@ -250,3 +250,13 @@ def test_the_benchmark_of_copies_runs_as_on_a_gpu(monkeypatch):
         set(first["ns"]) == {"gputensor", "again", "memcpy", "memcpy_kernel"}
         and first["kernel"]["name"] == "tile"
     )
+
+
+@pytest.mark.parametrize(("module", "scale"), [(memcpy, 16), (operators, 128), (pack, 64)])
+def test_the_other_benchmarks_of_bytes_run_as_on_a_gpu(monkeypatch, module, scale):
+    """Without CuPy no copy is in a graph, and results are compared on the host."""
+    monkeypatch.setattr(peers, "cupy", lambda device: None)
+    found = module.run("cuda:0", rounds=1, only=(1,), libraries=(), scale=scale)
+    (case,) = found["cases"]
+    assert not found["is_emulated"] and not found["failed"] and case["verified"]
+    assert case["pairs"] > 3 and case["bound_by"].startswith("a launch, since its copies are in no graph")
