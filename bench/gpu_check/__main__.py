@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench import checkout
@@ -19,6 +21,8 @@ from .run import Run
 
 CARRIED = checkout.NOTE.parent
 CUBINS = CARRIED / "cubins"
+# Written in Python alone, which the tests of operators need and a GPU's machine may lack.
+PACKAGES, WANTED = CARRIED / "python", ("yaml",)
 # Of nine minutes; what is left is for starting, packing and a slow machine.
 BUDGET_S = 525.0
 
@@ -55,6 +59,8 @@ def settings(is_dry: bool) -> dict[str, str]:
     if is_dry:
         return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
     found = {"GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1"}
+    if PACKAGES.is_dir() and not all(map(find_spec, WANTED)):
+        found["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(PACKAGES)])
     # Both commands compile into one cache, if one machine runs both.
     found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(checkout.ROOT / "out" / "kernels")
     if CUBINS.is_dir():
@@ -68,11 +74,16 @@ def settings(is_dry: bool) -> dict[str, str]:
 
 
 def prepare(arch: str) -> int:
-    """Fill `.carried/` where there is git and NVRTC: cubins for a GPU, and the commit."""
+    """Fill `.carried/` where there is git and NVRTC: cubins for a GPU, packages, the commit."""
     compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", str(CUBINS)]
     # Anew: cubins of former texts would only be carried around.
     shutil.rmtree(CUBINS, ignore_errors=True)
     status = subprocess.run([sys.executable, "-m", "gputensor", *compile_all], check=False).returncode
+    shutil.rmtree(PACKAGES, ignore_errors=True)
+    for name in WANTED:
+        folder = Path(import_module(name).__file__).parent
+        compiled = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(folder, PACKAGES / name, ignore=compiled)
     print(f"gpu_check: {checkout.note()}; carry the folder {CARRIED.name}/ along")
     return status
 

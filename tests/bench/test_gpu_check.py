@@ -113,17 +113,29 @@ def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(tmp_pa
 
 def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "CUBINS", tmp_path / "cubins")
+    monkeypatch.setattr(command, "PACKAGES", tmp_path / "python")
     monkeypatch.setattr(checkout, "NOTE", tmp_path / "commit.json")
     monkeypatch.setattr(checkout, "commit", lambda: {"hash": "f" * 40, "dirty": False})
     called = []
-    done = subprocess.CompletedProcess([], 0)
-    monkeypatch.setattr(command.subprocess, "run", lambda words, check: called.append(words) or done)
-    assert command.main(["prepare"]) == 0
+    with monkeypatch.context() as patch:
+        done = subprocess.CompletedProcess([], 0)
+        patch.setattr(command.subprocess, "run", lambda words, check: called.append(words) or done)
+        assert command.main(["prepare"]) == 0
     assert called[0][1:] == [
         "-m", "gputensor", "cache", "warm", "--all", "--arch", "sm_90", "--to", str(tmp_path / "cubins"),
     ]  # fmt: skip
     assert json.loads(checkout.NOTE.read_text())["hash"] == "f" * 40
     assert "carry the folder" in capsys.readouterr().out
+    # The tests of operators read the YAML, also where nobody has installed what reads it.
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(command.checkout, "ROOT", tmp_path)
+    with_yaml = os.environ | command.settings(False)
+    read = "import yaml; print(yaml.__file__, yaml.safe_load('a: [1]'))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {with_yaml['PYTHONPATH'].split(':')}; {read}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith(str(tmp_path / "python")) and "{'a': [1]}" in done.stdout
 
 
 def test_what_is_carried_is_no_part_of_the_tree() -> None:
