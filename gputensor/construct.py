@@ -16,11 +16,13 @@ from .core.device import CPU, device
 from .core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype, float64, uint64
 from .core.geometry import contiguous_geometry
 from .core.number_range import fits, integer_range
+from .core.arguments import flag
 from .core.promotion import number_dtype, promote_types
 from .dispatch import backend_select, defaults
 from .storage import Storage
 from .tensor import CPU_KEYS, Tensor, from_array, from_storage
 
+_dtype = dtype
 _PLAIN = frozenset((bool, int, float, complex))
 
 
@@ -43,10 +45,8 @@ def tensor(
     tensor([[1.0000, 2.5000],
             [3.0000, 4.0000]])
     """
-    if dtype is not None and not hasattr(dtype, "short"):
-        raise errors.must(
-            "tensor", "dtype", "be a gputensor dtype", dtype, kind=errors.ArgumentTypeError
-        )
+    if dtype is not None and type(dtype) is not _dtype:
+        raise errors.not_a_dtype("tensor", dtype)
     made, is_fresh = _from(data, dtype)
     element = made._geometry.dtype if dtype is None else dtype
     # A tensor keeps its device; anything else goes to the default one.
@@ -59,8 +59,8 @@ def tensor(
         made = calls.to_dtype(made, element)
     elif not is_fresh:
         made = calls.clone(made)
-    made = _pinned(made) if pin_memory else made
-    return made.requires_grad_() if requires_grad else made
+    made = _pinned(made) if flag("tensor", "pin_memory", pin_memory) else made
+    return made.requires_grad_() if flag("tensor", "requires_grad", requires_grad) else made
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
@@ -71,7 +71,7 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None
 
 
 def _device(given: Any) -> device | None:
-    return device(given) if isinstance(given, str) else given
+    return given if given is None or type(given) is device else device(given)
 
 
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
@@ -84,6 +84,8 @@ def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
         return numpy_bridge.from_numpy(np.array(data, order="C", copy=True, subok=False)), True
     if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
         return numpy_bridge.asarray(data), False
+    if hasattr(data, "__array__"):  # a Series of pandas, which has keys as a dict does
+        return numpy_bridge.from_numpy(np.array(data, order="C", copy=True, subok=False)), True
     return _from_numbers(data, wanted), True
 
 

@@ -28,6 +28,7 @@ from .core.schema import FunctionSchema
 from .dispatch import dispatcher, kernel_signature, keys
 from .dispatch.backend_select import BACKEND_OF_TYPE, ends_with
 from .dispatch.dispatcher import Handle
+from .dispatch.refusal import is_iterable
 from .dispatch.operator import Kernel, Key, Operator, caller_site
 from .infer_schema import OUT, infer_schema
 from .library import Library
@@ -64,7 +65,11 @@ def custom_op(
     parts = (namespace, *rest.split("."))
     if not colons or len(parts) > 3 or not all(part.isidentifier() for part in parts):
         raise errors.must("custom_op", "name", "be written namespace::name", name, kind=errors.ArgumentValueError)
+    if not isinstance(tags, str) and not (is_iterable(tags) and all(hasattr(t, "encode") or hasattr(t, "name") for t in tags)):
+        raise errors.must("custom_op", "tags", "be tags, or one", tags, kind=errors.ArgumentTypeError)
     tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
+    if schema is not None and not isinstance(schema, str):
+        raise errors.must("custom_op", "schema", "be a string", schema, kind=errors.ArgumentTypeError)
     if schema is not None and not schema.lstrip().startswith("("):
         raise errors.must(
             "custom_op", "schema", "begin with its arguments, '('", schema, kind=errors.ArgumentValueError

@@ -150,13 +150,18 @@ def _plain(i: Any) -> Any:
         raise errors.unsupported_index(i)
     try:
         return operator.index(i)
-    except TypeError:
+    except Exception:
         raise errors.unsupported_index(i) from None
 
 
 def _bound(value: Any) -> int | None:
     """A bound of a slice; anything with __index__ may be one, a 0-d integer tensor for example."""
-    return value if value is None or type(value) is int else operator.index(value)
+    if value is None or type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except Exception:
+        raise errors.unsupported_index(value) from None
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:

@@ -64,6 +64,9 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         self.site = site = caller_site()
+        for arg, value in (("ns", ns), ("kind", kind)):
+            if not isinstance(value, str):
+                raise errors.must("Library", arg, "be a string", value, kind=errors.ArgumentTypeError)
         if kind not in KINDS:
             raise errors.must("Library", "kind", f"be one of {', '.join(KINDS)}", kind, kind=errors.ArgumentValueError)
         if kind != "IMPL" and ns in _RESERVED:
@@ -72,6 +75,8 @@ class Library:
             raise errors.wrong_registration("Library: the namespace '_'", "be of kind IMPL: it holds fallbacks", site)
         if not isinstance(ns, str) or not ns.isidentifier():
             raise errors.must("Library", "ns", "be an identifier", ns, kind=errors.ArgumentValueError)
+        if not isinstance(dispatch_key, str) and not hasattr(dispatch_key, "name"):
+            raise errors.must("Library", "dispatch_key", "name a dispatch key", dispatch_key, kind=errors.ArgumentTypeError)
         if kind != "IMPL" and dispatch_key:
             raise errors.wrong_registration(
                 f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}", "have no dispatch key", site,

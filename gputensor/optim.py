@@ -11,9 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from ._generated.functions import maximum, view_as_real, zeros_like
 from .autograd import enable_grad, no_grad
 from .core import errors
+from .core.arguments import flag
+from .core.arguments import number as plain_number
+from .dispatch.refusal import declares, is_iterable
 from .tensor import Tensor
 
 __all__ = ["SGD", "Adam", "Optimizer"]
@@ -36,6 +41,8 @@ class Optimizer:
         """
         if isinstance(params, Tensor):
             raise self._must("params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError)
+        if not is_iterable(params):
+            raise self._must("params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError)
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, State] = {}
@@ -49,7 +56,9 @@ class Optimizer:
         """Step further tensors from now on. param_group: `params`, and options of its own."""
         if not isinstance(param_group, dict):
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
-        params = param_group["params"]
+        params = param_group.get("params")
+        if not is_iterable(params):
+            raise self._must("param_group", "hold Tensors as 'params'", param_group, errors.ArgumentTypeError)
         params = [params] if isinstance(params, Tensor) else list(params)
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
@@ -74,6 +83,7 @@ class Optimizer:
                     else:
                         p.grad.detach_().zero_()
 
+    @declares(closure="Callable?")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Step every parameter that has a gradient.
 
@@ -107,11 +117,15 @@ class Optimizer:
             ],
         }
 
+    @declares(first=True, state_dict="dict")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state and options; tensors are copied to their parameters' dtype and device.
 
         Raises: ArgumentValueError if the groups are not of the same sizes; nothing is changed then.
         """
+        missing = [name for name in ("state", "param_groups") if name not in state_dict]
+        if missing:
+            raise self._must("state_dict", "be what state_dict() gave", errors.Got(f"no {missing[0]!r}"))
         given, groups = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in given] != [len(g["params"]) for g in groups]:
             sizes = errors.Got(f"groups of {[len(g['params']) for g in given]} parameters")
@@ -140,11 +154,21 @@ class Optimizer:
     def _check(self, group: Group) -> None:
         """Raise unless the options of a group are what they may be."""
         for name in ("lr", "weight_decay", "momentum", "eps"):
-            if name in group and not group[name] >= 0:
+            if name in group and not self._number(name, group[name]) >= 0:
                 raise self._must(name, "not be negative", group[name])
+        for name in ("nesterov", "amsgrad", "maximize", "decoupled_weight_decay"):
+            flag(type(self).__name__, name, group.get(name))
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         raise NotImplementedError
+
+    def _number(self, arg: str, value: Any) -> Any:
+        """A number, NumPy's too, or a tensor of one element."""
+        if plain_number(value) is None and not isinstance(value, Tensor):
+            raise self._must(arg, "be a number", value, errors.ArgumentTypeError)
+        if isinstance(value, (complex, np.complexfloating)):
+            raise self._must(arg, "be real", value, errors.ArgumentTypeError)
+        return value
 
     def _must(self, arg: str, rule: str, got: Any, kind: Any = errors.ArgumentValueError) -> Exception:
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
@@ -180,6 +204,7 @@ class SGD(Optimizer):
 
     def _check(self, group: Group) -> None:
         super()._check(group)
+        self._number("dampening", group["dampening"])
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise self._must("nesterov", "come with a momentum and no dampening", group["nesterov"])
 
@@ -222,8 +247,11 @@ class Adam(Optimizer):
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        for beta in group["betas"]:
-            if not 0 <= beta < 1:
+        betas = group["betas"]
+        if not isinstance(betas, (list, tuple)) or len(betas) != 2:
+            raise self._must("betas", "be two numbers", betas, errors.ArgumentTypeError)
+        for beta in betas:
+            if not 0 <= self._number("betas", beta) < 1:
                 raise self._must("betas", "be in [0, 1)", tuple(group["betas"]))
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:

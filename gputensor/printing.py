@@ -19,6 +19,7 @@ from .core.device import CPU, META
 from .core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float64, int64
 from .dispatch import defaults
 from .dispatch.keys import LAZY
+from .dispatch.refusal import declares
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -31,6 +32,10 @@ _PROFILES: dict[str, dict[str, Any]] = {
 _options: dict[str, Any] = {**_PROFILES["default"], "sci_mode": None}
 
 
+@declares(
+    first=True, precision="int?", threshold="float?", edgeitems="int?", linewidth="int?", profile="str?",
+    sci_mode="bool?",
+)  # fmt: skip
 def set_printoptions(
     precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None,
     linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None,

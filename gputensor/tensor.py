@@ -7,6 +7,7 @@ an object. Printing, indexing and exchange with other libraries have modules of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ._generated import calls
 from ._generated.methods import GeneratedMethods
 from .core import errors
 from .core import memory_format as formats
+from .core.arguments import flag, number
 from .core.device import CPU, META, device
 from .core.dtype import dtype
 from .core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
@@ -123,9 +125,12 @@ class Tensor(GeneratedMethods):
 
     def _dim(self, op: str, dim: int) -> int:
         ndim = self._geometry.ndim
-        if not -ndim <= dim < ndim:
-            raise errors.dim_out_of_range(op, dim, ndim)
-        return dim % ndim
+        try:
+            if -ndim <= dim < ndim:
+                return index(dim) % ndim
+        except Exception:
+            raise errors.must(op, "dim", "be an int", dim, kind=errors.ArgumentTypeError) from None
+        raise errors.dim_out_of_range(op, dim, ndim)
 
     @property
     def dtype(self) -> dtype:
@@ -211,6 +216,8 @@ class Tensor(GeneratedMethods):
 
     def is_set_to(self, other: Tensor) -> bool:
         """True if both look at the same elements in the same way."""
+        if not isinstance(other, Tensor):
+            raise errors.not_a_tensor("is_set_to", "other", "a Tensor", other)
         return (
             self._geometry is other._geometry and self._offset == other._offset
             and self._get_storage() is other._get_storage()
@@ -309,6 +316,9 @@ class Tensor(GeneratedMethods):
         return calls.item(self)
 
     def __contains__(self, value: Any) -> bool:
+        if not isinstance(value, Tensor) and number(value) is None:
+            rule = "be a Tensor or a number"
+            raise errors.must("__contains__", "value", rule, value, kind=errors.ArgumentTypeError)
         return bool((self == value).any())
 
     __hash__ = object.__hash__
@@ -326,7 +336,7 @@ class Tensor(GeneratedMethods):
         """An ndarray over the same memory; `force` copies from another device first."""
         from .interop import numpy_bridge
 
-        return numpy_bridge.numpy(self, force)
+        return numpy_bridge.numpy(self, flag("numpy", "force", force))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         from .interop import numpy_bridge
@@ -391,11 +401,11 @@ class Tensor(GeneratedMethods):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        autograd.set_requires_grad(self, value)
+        autograd.set_requires_grad(self, flag("requires_grad", "value", value))
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Say whether operations on this leaf are to be recorded; returns the tensor."""
-        autograd.set_requires_grad(self, requires_grad)
+        autograd.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
         return self
 
     @property
@@ -454,11 +464,12 @@ class Tensor(GeneratedMethods):
 
         Returns a handle with `remove()`.
         """
-        return autograd.register_hook(self, hook)
+        return autograd.register_hook(self, _callable("register_hook", hook))
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
         """Call `hook(tensor)` when `grad` of this leaf has been added to."""
-        return autograd.register_post_accumulate_grad_hook(self, hook)
+        named = _callable("register_post_accumulate_grad_hook", hook)
+        return autograd.register_post_accumulate_grad_hook(self, named)
 
     @property
     def data(self) -> Tensor:
@@ -481,6 +492,12 @@ class Tensor(GeneratedMethods):
     def is_inference(self) -> bool:
         """True if it was made in inference mode."""
         return not self._keys & AD_INPLACE_OR_VIEW
+
+
+def _callable(op: str, hook: Any) -> Any:
+    if not callable(hook):
+        raise errors.must(op, "hook", "be callable", hook, kind=errors.ArgumentTypeError)
+    return hook
 
 
 def _convert_to(name: str, target: dtype) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .core import dtype as dtypes
+from .core.arguments import flag, real
 from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
 from .interop import numpy_bridge
@@ -50,6 +51,12 @@ def assert_close(
         raise ValueError(
             f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."
         )
+    if rtol is not None and atol is not None:
+        rtol, atol = real("assert_close", "rtol", rtol), real("assert_close", "atol", atol)
+    equal_nan = flag("assert_close", "equal_nan", equal_nan)
+    check_device = flag("assert_close", "check_device", check_device)
+    check_dtype = flag("assert_close", "check_dtype", check_dtype)
+    check_stride = flag("assert_close", "check_stride", check_stride)
     check = _Check(rtol, atol, equal_nan, check_device, check_dtype, check_stride)
     for where, a, b in _pairs(actual, expected, ()):
         found = check.compare(a, b)

@@ -18,6 +18,7 @@ from gputensor.core import dtype as dtypes
 from .harness import bad_values, cases
 from .harness.bad_values import VALUES
 from .harness.cases import CALLABLE, OPS, OPS_OF, Case
+from .harness.entrances import ENTRANCES
 from .rows import Row
 
 # Of so many calls one is made; which one goes through all values in turn.
@@ -95,6 +96,107 @@ def test_operators(family: str, device: str) -> None:
         if fault is not None:
             faults.append(f"{form} of {case} with {value} for {argument}: {fault}")
     assert not faults, f"{len(faults)} of {made}\n" + "\n".join(faults[:20])
+
+
+# What a function raises that is not of the house, because it is its answer, or another library's.
+OF_OTHERS = {"testing.assert_close": (AssertionError, ValueError, TypeError), "from_dlpack": (BufferError,)}
+
+
+@pytest.fixture
+def same_settings() -> Iterator[None]:
+    """Settings of the process and the thread are after the test what they were before."""
+    threads, options = gt.get_num_threads(), gt.get_printoptions()
+    with gt.device("cpu"):
+        yield
+    gt.set_printoptions(**options)
+    gt.set_default_dtype(gt.float32)
+    gt.set_num_threads(threads)
+    gt.autograd.set_grad_enabled(True)
+    gt.set_autocast_enabled("cpu", False)
+    gt.set_autocast_dtype("cpu", gt.bfloat16)
+    if gt.cuda.is_available():
+        gt.cuda.set_device(0)
+
+
+@pytest.mark.parametrize("name", ENTRANCES)
+def test_other_functions(name: str, same_settings: None) -> None:
+    if name.startswith(("cuda", "device")) and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    make = ENTRANCES[name]
+    function, args, kwargs = make()
+    function(*args, **kwargs)
+    faults = []
+    for value, spoil in VALUES.items():
+        for argument, _, _ in list(bad_values.spoiled(*make(), None)):
+            function, args, kwargs = make()
+            if argument.startswith("#"):
+                args = tuple(spoil() if f"#{n}" == argument else x for n, x in enumerate(args))
+            else:
+                kwargs = {**kwargs, argument: spoil()}
+            tensors = [x for x in args if isinstance(x, gt.Tensor)]
+
+            def call(function: Any = function, args: Any = args, kwargs: Any = kwargs) -> Any:
+                return function(*args, **kwargs)
+
+            _, fault = bad_values.try_one(call, tensors, of_others=OF_OTHERS.get(name, ()))
+            gt.set_default_device("cpu")
+            if fault is not None:
+                faults.append(f"{name} with {value} for {argument}: {fault}")
+    assert not faults, f"{len(faults)}\n" + "\n".join(faults[:20])
+
+
+REFUSED = [
+    ("register_hook", lambda: gt.ones(2, requires_grad=True).register_hook(5)),
+    ("set_printoptions", lambda: gt.set_printoptions(threshold="x")),
+    ("device", lambda: gt.set_default_device(2**63)),
+    ("__contains__", lambda: None in gt.ones(2)),
+    ("promote_types", lambda: gt.promote_types("float32", gt.int64)),
+    ("can_cast", lambda: gt.can_cast(float, gt.int64)),
+    ("uniform_", lambda: gt.ones(2).uniform_(0, 10**400)),
+    ("SGD", lambda: gt.optim.SGD([gt.ones(2)], lr="0.1")),
+    ("grad", lambda: gt.autograd.grad(gt.ones((), requires_grad=True), [None])),
+    ("Kernel", lambda: gt.cuda.Kernel(None, "f")),
+    ("zeros", lambda: gt.zeros(-1)),
+    ("linear", lambda: gt.nn.functional.linear(gt.ones(2, 3), gt.ones(4, 5))),
+    ("swapaxes", lambda: gt.ones(2, 3).swapaxes(0, 7)),
+    ("full_like", lambda: gt.full_like(gt.ones(2), 1, memory_format=gt.channels_last)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "call"), REFUSED, ids=[op for op, _ in REFUSED])
+def test_refused_by_the_name_that_was_called(op: str, call: Callable[[], Any]) -> None:
+    before = gt.get_printoptions(), gt.zeros(()).device
+    with pytest.raises(gt.GpuTensorError, match=f"^{op}: '"):
+        call()
+    assert (gt.get_printoptions(), gt.zeros(()).device) == before
+
+
+def test_memory_that_is_not_there() -> None:
+    for make in (lambda: gt.empty(2**60), lambda: gt.arange(2**60), lambda: gt.ops.aten.empty((2**60,))):
+        with pytest.raises(gt.cuda.OutOfMemoryError, match="cannot allocate"):
+            make()
+        with pytest.raises(MemoryError):
+            make()
+
+
+def test_a_value_equal_to_the_right_one_leaves_no_plan_that_fails() -> None:
+    import numpy as np
+
+    x = gt.arange(6.0).view(2, 3)
+    wanted = x.sum(0, keepdim=np.True_)
+    assert x.sum(0, keepdim=True).tolist() == wanted.tolist() == [[3.0, 5.0, 7.0]]
+
+
+def test_what_a_users_kernel_raises_goes_on_as_it_is() -> None:
+    with gt.library.Library("aten", "IMPL") as lib:
+
+        def relu(x: Any) -> Any:
+            raise TypeError("mine")
+
+        with pytest.warns(UserWarning):
+            lib.impl("relu", relu, "CPU")
+        with pytest.raises(TypeError, match="^mine$"):
+            gt.relu(gt.ones(2))
 
 
 def test_a_fault_is_found() -> None:

@@ -17,6 +17,7 @@ from .. import runtime
 from ..core import device as devices
 from ..core import dtype as dtypes
 from ..core import errors
+from ..core.arguments import flag
 from ..core.guard import Guard
 from ..dispatch import tls
 from .casting import (
@@ -76,10 +77,11 @@ class autocast(Guard):  # noqa: N801 - PyTorch's spelling
         self.device = known.type
         self.fast_dtype = known.dtype.get() if dtype is None else _check_dtype(dtype, "autocast")
         self._cache_enabled = (
-            is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
-        )
-        self._enabled = bool(enabled)
-        if enabled:
+            is_autocast_cache_enabled() if cache_enabled is None
+            else flag("autocast", "cache_enabled", cache_enabled)
+        )  # fmt: skip
+        self._enabled = flag("autocast", "enabled", enabled)
+        if self._enabled:
             why = None
             if known.type == "cuda" and not runtime.cuda().is_available():
                 why = errors.autocast_unavailable(runtime.cuda().unavailable_reason())
@@ -137,7 +139,8 @@ class autocast(Guard):  # noqa: N801 - PyTorch's spelling
 
 def _set_enabled(known: AutocastDevice, enabled: bool) -> None:
     include, keep = tls.state.get()
-    tls.state.set((include, keep | known.key if enabled else keep & ~known.key))
+    is_on = flag("set_autocast_enabled", "enabled", enabled)
+    tls.state.set((include, keep | known.key if is_on else keep & ~known.key))
 
 
 # --- the state ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from .. import runtime
 from .._generated import functions as F  # noqa: N812
 from ..autograd.modes import no_grad
 from ..core import errors
+from ..core.arguments import flag
 from ..core.device import device
 from ..core.dtype import float16, float32, int32
 from ..tensor import Tensor
@@ -59,8 +60,13 @@ class GradScaler:
         backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
     ) -> None:  # fmt: skip
         self._device = device
-        self._enabled = bool(enabled)
-        if enabled and device == "cuda" and not runtime.cuda().is_available():
+        self._enabled = flag("GradScaler", "enabled", enabled)
+        if not isinstance(device, str):
+            raise errors.must("GradScaler", "device", "be a device type", device, kind=errors.ArgumentTypeError)
+        for arg, value in (("growth_factor", growth_factor), ("backoff_factor", backoff_factor)):
+            if not isinstance(value, (int, float)):
+                raise errors.must("GradScaler", arg, "be a number", value, kind=errors.ArgumentTypeError)
+        if self._enabled and device == "cuda" and not runtime.cuda().is_available():
             why = errors.scaler_unavailable(runtime.cuda().unavailable_reason())
             warnings.warn(why, errors.AutocastWarning, stacklevel=2)
             self._enabled = False

@@ -15,6 +15,7 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.dtype import COMPLEX
+from ..dispatch.refusal import declares
 from ..dispatch.tls import AUTOCAST
 from ..dispatch.tls import state as _state
 from ..runtime import current
@@ -32,6 +33,10 @@ Grads = list[Tensor | None]
 # --- what users call ------------------------------------------------------------------------------
 
 
+@declares(
+    tensors="Tensor|Tensor[]", grad_tensors="Tensor?|Tensor?[]", retain_graph="bool?", create_graph="bool",
+    inputs="Tensor?|Tensor[]",
+)  # fmt: skip
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
     inputs: Any = None,
@@ -61,6 +66,10 @@ def backward(
     _Run(keep, create_graph).run(_roots(outputs), grads, wanted, accumulates=True)
 
 
+@declares(
+    outputs="Tensor|Tensor[]", inputs="Tensor|Tensor[]", grad_outputs="Tensor?|Tensor?[]",
+    retain_graph="bool?", create_graph="bool", allow_unused="bool?", materialize_grads="bool",
+)  # fmt: skip
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
     create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,

@@ -14,6 +14,7 @@ import numpy as np
 from .._generated import calls
 from ..core import errors
 from ..core.dtype import FLOATING
+from ..dispatch.refusal import declares, is_iterable
 from ..interop.numpy_bridge import from_numpy
 from ..tensor import Tensor
 from . import engine
@@ -22,6 +23,7 @@ Function = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
 
+@declares(func="Callable", inputs="Tensor|Iterable", eps="float", atol="float", rtol="float")
 def gradcheck(
     func: Function, inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
     raise_exception: bool = True,
@@ -33,6 +35,7 @@ def gradcheck(
         inputs: tensors of double precision; those that require grad are varied by eps.
         raise_exception: raise GradcheckError, with both Jacobians, instead of returning False.
     """
+    eps, atol, rtol = float(eps), float(atol), float(rtol)
     given = _tuple(inputs)
     varied = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
     if not varied:
@@ -47,6 +50,7 @@ def gradcheck(
     return True
 
 
+@declares(func="Callable", inputs="Tensor|Iterable", eps="float", atol="float", rtol="float")
 def gradgradcheck(
     func: Function, inputs: Any, grad_outputs: Any = None, eps: float = 1e-6, atol: float = 1e-5,
     rtol: float = 1e-3, raise_exception: bool = True,
@@ -74,7 +78,13 @@ def gradgradcheck(
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
-    return (values,) if isinstance(values, Tensor) else tuple(values)
+    if isinstance(values, Tensor):
+        return (values,)
+    if not is_iterable(values):
+        raise errors.must(
+            "gradcheck", "func", "take and return Tensors", values, kind=errors.ArgumentTypeError
+        )
+    return tuple(values)
 
 
 def _outputs(func: Function, inputs: tuple[Any, ...]) -> list[Tensor]:

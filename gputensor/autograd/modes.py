@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
+from ..core.arguments import flag
 from ..core.guard import Guard
 from ..dispatch import tls
 
@@ -127,7 +128,7 @@ class set_grad_enabled(_Mode):  # noqa: N801
     __slots__ = ("_is_set",)
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(DEFAULT if mode else NO_GRAD_MODE)
+        super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
 
@@ -160,7 +161,7 @@ class inference_mode(Guard):  # noqa: N801
 
     def __new__(cls, mode: Any = True) -> Any:
         made = object.__new__(cls)
-        made._enabled = callable(mode) or bool(mode)
+        made._enabled = callable(mode) or flag("inference_mode", "mode", mode)
         made._keys = tls.InferenceMode(made._enabled)
         made._grad = _Mode(INFERENCE_MODE if made._enabled else DEFAULT)
         return made(mode) if callable(mode) else made

@@ -58,6 +58,24 @@ def keys_of_list(tensors: Any) -> int:
     return bits
 
 
+def flag(op: str, arg: str, value: Any) -> bool:
+    """The truth of `value`, where it has one."""
+    try:
+        return bool(value)
+    except Exception:
+        raise errors.must(op, arg, "be a bool", value, kind=errors.ArgumentTypeError) from None
+
+
+def real(op: str, arg: str, value: Any) -> float:
+    """The float that `value` is; a text is none."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except Exception:  # whatever a class of others makes of __float__
+        pass
+    raise errors.must(op, arg, "be a number", value, kind=errors.ArgumentTypeError)
+
+
 def sequence(value: Any) -> Any:
     """A tuple of a list or tuple, `(value,)` of an int; anything else is for native to refuse."""
     if isinstance(value, (tuple, list)):

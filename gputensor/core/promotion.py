@@ -64,7 +64,10 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
 
     Raises: DtypeError for uint16, uint32 and uint64 beside bool, another integer or complex.
     """
-    promoted = _TABLE[a.code][b.code]
+    try:
+        promoted = _TABLE[a.code][b.code]
+    except AttributeError:
+        raise errors.not_a_dtype(op, b if isinstance(a, dtype) else a) from None
     if promoted is None:
         raise errors.no_promotion(op, a, b)
     return promoted
@@ -72,7 +75,11 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """True unless a cast loses the category: complex to real, floating to integer, any to bool."""
-    return from_.category <= to.category
+    try:
+        return from_.category <= to.category
+    except AttributeError:
+        is_first = not isinstance(from_, dtype)
+        raise errors.not_a_dtype("can_cast", from_ if is_first else to, "from_" if is_first else "to") from None
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:

@@ -355,6 +355,11 @@ def parse(text: str) -> FunctionSchema:
     return _Reader(text).schema()
 
 
+def parse_type(text: str) -> Type:
+    """The type that `text` spells, as `Tensor?[]`."""
+    return _Reader(text).type()
+
+
 class _Reader:
     """Tokens of one text and a position in them."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..core import errors
+from ..dispatch.refusal import declares
 from ..runtime.emulator import nvrtc_options, settings
 from . import declaration, host_memory, operands, packing, text
 from .declaration import LAYOUT, POINTER, STRUCT
@@ -47,6 +48,9 @@ class Kernel:
         "_functions", "_packers", "_symbols", "declaration", "defines", "entry", "options", "source",
     )  # fmt: skip
 
+    @declares(
+        "Kernel", text_or_path="str|path", entry="str", defines="dict?", signature="str?", options="Iterable"
+    )
     def __init__(
         self,
         text_or_path: str | os.PathLike[str],

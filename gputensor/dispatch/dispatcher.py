@@ -78,6 +78,10 @@ def find(qualified_name: str) -> Operator:
 
 def get(qualified_name: str) -> Operator | None:
     """The operator, defined or not; None if nothing at all is registered under the name."""
+    if not isinstance(qualified_name, str):
+        raise errors.must(
+            "dispatch", "name", "be an operator's name", qualified_name, kind=errors.ArgumentTypeError
+        )
     return _operators.get(qualified_name.removesuffix(".default"))
 
 

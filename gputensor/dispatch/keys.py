@@ -118,7 +118,7 @@ _by_name.update(_OLDER)
 
 def key(name: str) -> DispatchKey | AliasKey:
     """The key called `name`. Raises: ArgumentError if there is none, with a near name if any is near."""
-    found = _by_name.get(name)
+    found = _by_name.get(name) if isinstance(name, str) else None
     if found is None:
         raise errors.unknown_key(name, _by_name)
     return found

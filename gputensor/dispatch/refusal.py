@@ -2,13 +2,16 @@
 
 A call that works never comes here, so nothing is checked twice and nothing is slower for it. Native
 code must fail before it writes; `tests/test_bad_values.py` sees to that. Whatever else went wrong,
-in a user's kernel for one, goes on as it was raised.
+in a user's kernel for one, goes on as it was raised. Functions that are no operators say by
+`declares` what a schema would say of their arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,8 +19,10 @@ from ..core import errors
 from . import conversions, dispatcher
 
 if TYPE_CHECKING:
-    from ..core.schema import Argument
+    from ..core.schema import Argument, Type
     from .operator import Operator
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
@@ -44,6 +49,83 @@ def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
         raise errors.must(
             op, "requires_grad", "be a bool", given["requires_grad"], kind=errors.ArgumentTypeError
         ) from None
+
+
+def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: Mapping[str, str]) -> None:
+    """`refuse` for a function that is no operator. types: as in `declares`."""
+    if isinstance(error, errors.GpuTensorError):
+        return
+    if isinstance(error, MemoryError):
+        raise errors.host_memory_exhausted(op, error) from None
+    for name, text in types.items():
+        if name in given:
+            kinds = _types(text)
+            if not any(_is_a(kind, given[name]) for kind in kinds):
+                raise errors.unfit(op, name, list(kinds), given[name]) from None
+
+
+def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F], F]:
+    """A decorator for a function that is no operator: what its arguments are, as in a schema.
+
+    types: `"Tensor|Tensor[]"` by the argument's name; besides a schema's types there are Callable,
+    Iterable and dict. op: the name in messages. first: checked before the function runs, and not
+    only if it fails: for what keeps the value and fails later, or never.
+    """
+
+    def decorate(function: F) -> F:
+        name = op or function.__name__
+
+        @functools.wraps(function)
+        def declared(*args: Any, **kwargs: Any) -> Any:
+            try:
+                if first:
+                    raise TypeError
+                return function(*args, **kwargs)
+            except Exception as error:
+                if not isinstance(error, errors.GpuTensorError):
+                    try:
+                        given = inspect.signature(function).bind(*args, **kwargs).arguments
+                    except TypeError:  # Python says what is missing, or too much
+                        given = {}
+                    refuse_by(error, name, given, types)
+                if not first:
+                    raise
+            return function(*args, **kwargs)
+
+        return cast(F, declared)
+
+    return decorate
+
+
+@functools.cache
+def _types(text: str) -> tuple[Type, ...]:
+    from ..core import schema
+
+    return tuple([schema.parse_type(part) for part in text.split("|")])
+
+
+def is_iterable(value: Any) -> bool:
+    """Whether there are items to go through; the characters of a text are none."""
+    try:
+        iter(value)
+    except Exception:  # as of an array without dimensions
+        return False
+    return not isinstance(value, (str, bytes))
+
+
+_PLAIN: dict[str, Callable[[Any], bool]] = {
+    "Callable": callable,
+    "Iterable": is_iterable,
+    "path": lambda value: hasattr(value, "__fspath__"),
+    "dict": lambda value: isinstance(value, dict),
+}  # fmt: skip
+
+
+def _is_a(kind: Type, value: Any) -> bool:
+    plain = _PLAIN.get(kind.required.name)
+    if plain is not None:
+        return value is None if kind.is_optional and value is None else plain(value)
+    return conversions.accepts(kind, value, False)
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:

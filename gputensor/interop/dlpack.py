@@ -20,6 +20,7 @@ from .. import runtime
 from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
+from ..core.arguments import flag
 from ..core.device import CPU, device
 from ..core.geometry import MOST_DIMS, geometry, unholdable
 from ..core.memory_format import contiguous_strides
@@ -118,6 +119,11 @@ def export(
         raise errors.not_exchangeable(
             "__dlpack__", "self", "not require grad", tensor, remedy="use .detach()"
         )
+    dl_device = _pair("dl_device", dl_device)
+    max_version = _pair("max_version", max_version)
+    copy = None if copy is None else flag("__dlpack__", "copy", copy)
+    if stream is not None and type(stream) is not int:
+        raise errors.not_exchangeable("__dlpack__", "stream", "be an int or None", stream)
     flags = 0
     if dl_device is not None and tuple(dl_device) == (CPU_DEVICE, 0) and tensor._device is not CPU:
         if copy is False:
@@ -143,6 +149,15 @@ def export(
     elif stream not in (None, -1):
         raise errors.not_exchangeable("__dlpack__", "stream", "be None on the CPU", stream)
     return _capsule(tensor, where, flags, max_version is not None and max_version[0] >= 1)
+
+
+_INTS = {int}
+
+
+def _pair(arg: str, value: Any) -> Any:
+    if value is None or isinstance(value, (tuple, list)) and len(value) == 2 and {*map(type, value)} <= _INTS:
+        return value
+    raise errors.not_exchangeable("__dlpack__", arg, "be two ints", value)
 
 
 def _finish_before(device_index: int, stream: int | None) -> None:
@@ -238,7 +253,7 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
                 errors.Got(f"device={target}"),
             )
         return calls.to_device(found, target, found._geometry.dtype)
-    return calls.clone(found) if copy else found
+    return calls.clone(found) if flag("from_dlpack", "copy", copy) else found
 
 
 def _as_device(given: Any) -> device:

@@ -321,7 +321,7 @@ def as_dtype(op: str, value: Any) -> dtype:
             found = next((d for d in dtypes.ALL if d.name == name), None) or dtypes.from_numpy(
                 np.dtype(name)
             )
-        except TypeError:
+        except Exception:  # NumPy's, of whatever was given
             found = None
     if found is None or found.np is None:
         raise errors.must(
@@ -334,7 +334,8 @@ def as_format(op: str, value: Any) -> memory_format:
     """Our memory format for ours, PyTorch's, or a name."""
     if isinstance(value, memory_format):
         return value
-    name = str(value).rpartition(".")[2]
+    name = value if isinstance(value, str) else repr(value) if type(value).__module__ == "torch" else ""
+    name = name.rpartition(".")[2]
     for form in formats.ALL:
         if form.name == name:
             return form

@@ -13,6 +13,7 @@ from .. import tensor as tensors
 from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
+from ..core.arguments import flag
 from ..core.device import CPU, device
 from ..core.geometry import geometry
 from ..dispatch import backend_select
@@ -54,9 +55,17 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
     """
     _check_readable("__array__", tensor)
     shared = tensor._get_array().view()
-    if copy is False and dtype is not None and np.dtype(dtype) != shared.dtype:
+    copy = None if copy is None else flag("__array__", "copy", copy)
+    if dtype is not None:
+        try:
+            dtype = np.dtype(dtype)
+        except Exception:
+            raise errors.must(
+                "__array__", "dtype", "be a dtype of NumPy", dtype, kind=errors.ArgumentTypeError
+            ) from None
+    if copy is False and dtype is not None and dtype != shared.dtype:
         raise errors.must(
-            "__array__", "copy", "not be False where a cast needs a copy", np.dtype(dtype).name,
+            "__array__", "copy", "not be False where a cast needs a copy", dtype.name,
             kind=errors.ArgumentValueError,
         )  # fmt: skip
     if copy:
@@ -163,6 +172,9 @@ def asarray(
         dtype, device: what the result must have; None keeps what `obj` has.
         copy: True always copies, False raises where that is needed, None copies where it is.
     """
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise errors.not_a_dtype("asarray", dtype)
+    copy = None if copy is None else flag("asarray", "copy", copy)
     found, is_fresh = _shared(obj, dtype, device)
     target = found._device if device is None else backend_select.resolve(_device(device))
     element = found._geometry.dtype if dtype is None else dtype
@@ -179,7 +191,7 @@ def asarray(
 
 
 def _device(given: device | str) -> device:
-    return device(given) if isinstance(given, str) else given
+    return given if type(given) is device else device(given)
 
 
 def _shared(obj: Any, dtype: dtypes.dtype | None, device: Any) -> tuple[Tensor, bool]:

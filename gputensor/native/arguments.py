@@ -45,9 +45,12 @@ def integer(op: str, arg: str, value: Any) -> int:
     """One int; bools are not taken for one."""
     if type(value) is int:
         return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise errors.must(op, arg, "be an int", value, kind=errors.ArgumentTypeError)
-    return index(value)
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except Exception:  # whatever a class of others makes of __index__
+        pass
+    raise errors.must(op, arg, "be an int", value, kind=errors.ArgumentTypeError)
 
 
 def int64(op: str, arg: str, value: Any) -> int:

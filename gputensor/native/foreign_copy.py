@@ -295,7 +295,7 @@ def _per_channel(op: str, arg: str, given: Any, src: Seen, default: float) -> np
         return np.full(channels, default)
     try:
         values = np.asarray(given, np.float64).reshape(-1)
-    except (TypeError, ValueError, RuntimeError):
+    except Exception:
         values = np.empty(0)
     if values.size in (1, channels):
         return np.broadcast_to(values, channels)

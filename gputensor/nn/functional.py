@@ -11,7 +11,9 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import flag, real
 from ..core.dtype import dtype as _dtype
+from ..native import arguments
 from ..tensor import Tensor
 
 __all__ = ["cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax"]
@@ -33,7 +35,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element, and zero in place of the negative ones."""
     _tensors("relu", input=input)
-    return calls.relu_(input) if inplace else calls.relu(input)  # type: ignore[no-any-return]
+    return calls.relu_(input) if flag("relu", "inplace", inplace) else calls.relu(input)  # type: ignore[no-any-return]
 
 
 def softmax(
@@ -88,7 +90,7 @@ def cross_entropy(
     _tensors("cross_entropy", input=input, target=target, weight=weight)
     number = _reduction("cross_entropy", reduction, size_average, reduce)
     return calls.cross_entropy_loss(  # type: ignore[no-any-return]
-        input, target, weight, number, ignore_index, float(label_smoothing)
+        input, target, weight, number, ignore_index, real("cross_entropy", "label_smoothing", label_smoothing)
     )
 
 
@@ -110,23 +112,27 @@ def mse_loss(
     return total / calls.sum(weight.expand(each.shape))  # type: ignore[no-any-return]
 
 
+# Operands that may not be left out, where they are not input and target.
+_NEEDED = {"linear": ("input", "weight")}
+
+
 def _tensors(op: str, **operands: Any) -> None:
     for arg, x in operands.items():
-        if not isinstance(x, Tensor) and (x is not None or arg in ("input", "target")):
+        if not isinstance(x, Tensor) and (x is not None or arg in _NEEDED.get(op, ("input", "target"))):
             raise errors.not_a_tensor(op, arg, "a Tensor", x)
 
 
 def _given(op: str, dim: int | None) -> int:
     if dim is None:
         raise errors.not_given(op, "dim")
-    return dim
+    return arguments.integer(op, "dim", dim)
 
 
 def _reduction(op: str, reduction: str, size_average: Any, reduce: Any) -> int:
     for arg, value in (("size_average", size_average), ("reduce", reduce)):
         if value is not None:
             raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
-    if reduction not in _REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
         raise errors.must(
             op, "reduction", "be 'none', 'mean' or 'sum'", reduction, kind=errors.ArgumentValueError
         )

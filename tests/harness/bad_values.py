@@ -7,7 +7,7 @@ import fractions
 import inspect
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "5001 digits": lambda: 10**5000,
     "an object": object,
     "a class": lambda: int,
-    "a function": lambda: len,
+    "a function": lambda: lambda *args, **kwargs: None,
     "dtype": lambda: gt.float32,
     "NumPy's dtype": lambda: np.float32,
     "format": lambda: gt.contiguous_format,
@@ -113,15 +113,20 @@ def state_of(tensors: list[Any]) -> list[Any]:
     return [(x.shape, x.stride(), x.storage_offset(), x._version, x.dtype, x.requires_grad) for x in tensors]
 
 
-def try_one(call: Callable[[], Any], tensors: list[Any], built: list[Any] = ()) -> tuple[str, str | None]:
-    """("taken" | "refused", fault) of one call; a refused call must have left the tensors as they were."""
+def try_one(
+    call: Callable[[], Any], tensors: list[Any], built: Sequence[Any] = (), of_others: tuple[type, ...] = ()
+) -> tuple[str, str | None]:
+    """("taken" | "refused", fault) of one call; a refused call must have left the tensors as they were.
+
+    of_others: exceptions that the call may raise although they are not of the house.
+    """
     before = state_of(tensors)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             call()
         except Exception as error:
-            found = fault(error)
+            found = None if isinstance(error, of_others) else fault(error)
             if found is None and state_of(tensors) != before:
                 found = f"changed an operand, then: {error}"
             for made in built if found is None else ():

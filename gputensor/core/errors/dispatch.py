@@ -57,7 +57,7 @@ def unknown_key(name: Any, known: Any) -> GpuTensorError:
     """A dispatch key that does not exist, with the nearest one that does."""
     import difflib
 
-    near = difflib.get_close_matches(str(name), known, 1)
+    near = difflib.get_close_matches(name if isinstance(name, str) else "", known, 1)
     remedy = f"did you mean {near[0]}" if near else ""
     return must("dispatch", "dispatch_key", "name a dispatch key", name, remedy=remedy)
 

@@ -93,7 +93,8 @@ _WORDS = {
     "Scalar": ("a number", "numbers"), "number": ("a number", "numbers"), "str": ("a string", "strings"),
     "Device": ("a device", "devices"), "MemoryFormat": ("a memory format", "memory formats"),
     "Layout": ("a layout", "layouts"), "Storage": ("a Storage", "Storages"),
-    "Generator": ("a Generator", "Generators"),
+    "Generator": ("a Generator", "Generators"), "Callable": ("callable", "functions"),
+    "Iterable": ("iterable", "iterables"), "dict": ("a dict", "dicts"), "ScalarType": ("a dtype", "dtypes"),
 }  # fmt: skip
 
 

@@ -1,0 +1,135 @@
+"""Good calls of public functions that are no operators, for sweeps that spoil an argument at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+F = gt.nn.functional
+_KERNEL = 'extern "C" __global__ void one(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = 1.0f; }'
+
+
+def _x() -> Any:
+    return gt.ones(2, 3)
+
+
+def _leaf() -> Any:
+    return gt.ones(2, 3, requires_grad=True)
+
+
+def _loss() -> tuple[Any, Any]:
+    x = _leaf()
+    return (x * 2).sum(), x
+
+
+def _method(name: str, *args: Any, of: Callable[[], Any] = _x, **kwargs: Any) -> Any:
+    return lambda: (getattr(of(), name), args, kwargs)
+
+
+def _grad() -> Any:
+    loss, x = _loss()
+    return gt.autograd.grad, (loss, x), {"grad_outputs": gt.ones(())}
+
+
+def _backward() -> Any:
+    loss, x = _loss()
+    return gt.autograd.backward, (loss,), {"inputs": [x]}
+
+
+def _of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Arguments that are functions without a name are made for each call: tensors."""
+    return lambda: (function, tuple(a() if callable(a) and getattr(a, "__name__", "") in _MADE else a for a in args), kwargs)
+
+
+_MADE = ("_x", "_leaf", "<lambda>")
+
+# name -> a function that makes (callable, good positional arguments, good keyword arguments)
+ENTRANCES: dict[str, Callable[[], Any]] = {
+    "tensor": _of(gt.tensor, [1, 2]),
+    "as_tensor": _of(gt.as_tensor, [1, 2]),
+    "asarray": _of(gt.asarray, [1, 2]),
+    "from_numpy": _of(gt.from_numpy, lambda: np.ones(2)),
+    "from_dlpack": _of(gt.from_dlpack, _x),
+    "promote_types": _of(gt.promote_types, gt.float32, gt.int64),
+    "can_cast": _of(gt.can_cast, gt.float32, gt.int64),
+    "finfo": _of(gt.finfo, gt.float32),
+    "iinfo": _of(gt.iinfo, gt.int32),
+    "device": _of(gt.device, "cuda", 0),
+    "manual_seed": _of(gt.manual_seed, 1),
+    "Generator": _of(gt.Generator, 1),
+    "Generator.manual_seed": lambda: (gt.Generator().manual_seed, (1,), {}),
+    "set_num_threads": _of(gt.set_num_threads, 2),
+    "set_default_dtype": _of(gt.set_default_dtype, gt.float32),
+    "set_default_device": _of(gt.set_default_device, "cpu"),
+    "set_printoptions": _of(gt.set_printoptions),
+    "set_grad_enabled": _of(gt.set_grad_enabled, True),
+    "inference_mode": _of(gt.inference_mode, True),
+    "linear": _of(F.linear, _x, lambda: gt.ones(4, 3), lambda: gt.ones(4)),
+    "relu": _of(F.relu, _x),
+    "softmax": _of(F.softmax, _x, 1),
+    "log_softmax": _of(F.log_softmax, _x, 1),
+    "nll_loss": _of(F.nll_loss, _x, lambda: gt.tensor([0, 2]), lambda: gt.ones(3)),
+    "cross_entropy": _of(F.cross_entropy, _x, lambda: gt.tensor([0, 2]), lambda: gt.ones(3)),
+    "mse_loss": _of(F.mse_loss, _x, lambda: gt.zeros(2, 3)),
+    "SGD": _of(gt.optim.SGD, lambda: [_leaf()], 0.1, 0.9),
+    "Adam": _of(gt.optim.Adam, lambda: [_leaf()], 0.1, (0.9, 0.99)),
+    "Optimizer.add_param_group": lambda: (gt.optim.SGD([_leaf()], 0.1).add_param_group, ({"params": [_leaf()]},), {}),
+    "Optimizer.load_state_dict": lambda: (gt.optim.SGD([_leaf()], 0.1).load_state_dict, (gt.optim.SGD([_leaf()], 0.1).state_dict(),), {}),
+    "Optimizer.step": lambda: (gt.optim.SGD([_leaf()], 0.1).step, (), {}),
+    "autograd.grad": _grad,
+    "autograd.backward": _backward,
+    "backward": lambda: (_loss()[0].backward, (), {}),
+    "register_hook": _method("register_hook", len, of=_leaf),
+    "register_post_accumulate_grad_hook": _method("register_post_accumulate_grad_hook", len, of=_leaf),
+    "requires_grad_": _method("requires_grad_", True),
+    "grad = ": lambda: (lambda value: setattr(_leaf(), "grad", value), (gt.ones(2, 3),), {}),
+    "requires_grad = ": lambda: (lambda value: setattr(_x(), "requires_grad", value), (True,), {}),
+    "size": _method("size", 0),
+    "stride": _method("stride", 0),
+    "is_contiguous": _method("is_contiguous"),
+    "is_set_to": _method("is_set_to", _x()),
+    "numpy": _method("numpy"),
+    "cuda": _method("cuda", "cuda:0"),
+    "half": _method("half"),
+    "__contains__": _method("__contains__", 1),
+    "__getitem__": _method("__getitem__", 0),
+    "__getitem__ of two": lambda: (lambda i, j: _x()[i, j], (0, 1), {}),
+    "__getitem__ of a slice": lambda: (lambda i, j, k: _x()[i:j:k], (0, 2, 1), {}),
+    "__setitem__": _method("__setitem__", 0, 1),
+    "__dlpack__": _method("__dlpack__"),
+    "__array__": _method("__array__"),
+    "as_subclass": _method("as_subclass", gt.Tensor),
+    "layout.contiguous": _of(gt.layout.contiguous, _x),
+    "layout.copy": _of(gt.layout.copy, _x, _x),
+    "layout.pack": _of(gt.layout.pack, lambda: gt.ones(2, 3, 4, 5), dtype=gt.float16, scale=2.0),
+    "layout.explain": _of(gt.layout.explain, _x, _x),
+    "autocast": _of(gt.autocast, "cpu", gt.bfloat16),
+    "set_autocast_dtype": _of(gt.set_autocast_dtype, "cpu", gt.bfloat16),
+    "set_autocast_enabled": _of(gt.set_autocast_enabled, "cpu", False),
+    "is_autocast_enabled": _of(gt.is_autocast_enabled, "cpu"),
+    "GradScaler": _of(gt.amp.GradScaler, "cpu", 2.0),
+    "testing.assert_close": _of(gt.testing.assert_close, _x, _x, rtol=0.1, atol=0.1),
+    "gradcheck": _of(gt.autograd.gradcheck, lambda: gt.exp, lambda: gt.ones(2, dtype=gt.float64, requires_grad=True)),
+    "cuda.set_device": _of(gt.cuda.set_device, 0),
+    "cuda.device": _of(gt.cuda.device, 0),
+    "cuda.get_device_name": _of(gt.cuda.get_device_name, 0),
+    "cuda.synchronize": _of(gt.cuda.synchronize, 0),
+    "cuda.Stream": _of(gt.cuda.Stream, 0),
+    "cuda.Event": _of(gt.cuda.Event),
+    "cuda.current_stream": _of(gt.cuda.current_stream, 0),
+    "cuda.memory_allocated": _of(gt.cuda.memory_allocated, 0),
+    "cuda.memory_stats": _of(gt.cuda.memory_stats, 0),
+    "cuda.mem_get_info": _of(gt.cuda.mem_get_info, 0),
+    "cuda.Kernel": _of(gt.cuda.Kernel, _KERNEL, "one"),
+    "TensorIteratorConfig.add_input": lambda: (gt.TensorIteratorConfig().add_input, (_x(),), {}),
+    "TensorIteratorConfig.add_output": lambda: (gt.TensorIteratorConfig().add_output, (_x(),), {}),
+    "library.Library": _of(gt.library.Library, "somebody", "FRAGMENT"),
+    "library.custom_op": _of(gt.library.custom_op, "somebody::f", mutates_args=()),
+    "dispatch.has_kernel": _of(gt.dispatch.has_kernel, "aten::add.Tensor", "CPU"),
+    "dispatch.dump": _of(gt.dispatch.dump, "aten::add.Tensor"),
+    "dispatch.key_set": _of(gt.dispatch.key_set, _x),
+}
