@@ -161,7 +161,9 @@ def _bound(value: Any) -> int | None:
     try:
         return operator.index(value)
     except Exception:
-        raise errors.unsupported_index(value) from None
+        raise errors.must(
+            "index", "slice", "be made of ints", value, kind=errors.ArgumentTypeError
+        ) from None
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:

@@ -153,7 +153,7 @@ ADVANCED = "lists, arrays, masks and longer tensors are not supported"
         ("a", IndexError, "(got 'a')"),
         (1.0, IndexError, "(got 1.0)"),
         (slice(None, None, 0), ValueError, "'step' must not be zero"),
-        (slice(1.5), TypeError, "float"),
+        (slice(1.5), TypeError, "'slice' must be made of ints"),
     ],
     ids=str,
 )
