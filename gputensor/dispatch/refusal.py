@@ -101,7 +101,14 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 def _types(text: str) -> tuple[Type, ...]:
     from ..core import schema
 
-    return tuple([schema.parse_type(part) for part in text.split("|")])
+    found = []
+    for part in text.split("|"):
+        plain = schema.Type(part.rstrip("?"))
+        if plain.name not in _PLAIN:
+            found.append(schema.parse_type(part))
+        else:
+            found.append(schema.Type("optional", (plain,)) if part.endswith("?") else plain)
+    return tuple(found)
 
 
 def is_iterable(value: Any) -> bool:

@@ -44,9 +44,10 @@ def model() -> load.Model:
 
 
 def kernel(name: str) -> str:
-    """The lines of one kernel between `try:` and `finally:`."""
+    """The lines of one kernel between `try:`, where the state is set, and `finally:`."""
     text = emit_autocast.autocast(model())
     body = text.split(f"def {name}(")[1].split("    try:\n")[1].split("    finally:")[0]
+    body = body.partition("\n")[2]
     return textwrap.dedent(body).rstrip()
 
 

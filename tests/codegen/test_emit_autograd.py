@@ -115,11 +115,12 @@ def test_kernels_record_and_go_on_below(model: load.Model) -> None:
             node.saved_self_shape = self.shape
             node.saved_dims = tuple(dims) if type(dims) is list else dims
             key_set &= _BELOW
-            token = _state.set(_below_autograd[_state.get()])
+            state = _state.get()
             try:
+                _state.set(_below_autograd[state])
                 result = _ops.turn.redispatch_table[key_set](key_set, self, dims)
             finally:
-                _state.reset(token)
+                _state.set(state)
             return _set_history(result, node)
         """)
     grow = block(kernels, "def grow(")
