@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import indexing, printing
+from . import indexing, printing, runtime
 from ._generated import calls
 from ._generated.methods import GeneratedMethods
 from .core import errors
@@ -25,6 +25,7 @@ from .core.memory_format import memory_format
 from .dispatch.backend_select import TENSOR_KEYS
 from .dispatch.keys import LAZY, ZERO
 from .dispatch.tls import AD_INPLACE_OR_VIEW, inference_blocks, keys_now
+from .runtime.current import stream_given
 from .storage import Storage, allocate_storage, storage_of_array
 
 # gputensor.autograd.variable, which is on a higher floor and puts itself here.
@@ -272,6 +273,25 @@ class Tensor(GeneratedMethods):
         if self._geometry.numel == 0:
             return 0
         return storage.ptr + self._offset * self._geometry.dtype.itemsize
+
+    def record_stream(self, stream: Any) -> None:
+        """Say that work on `stream` uses the tensor, which was made on another stream.
+
+        Its memory is not used again before the work that `stream` has when the tensor is dropped.
+        stream: of the tensor's device; on a GPU also one of PyTorch or CuPy.
+        """
+        place = self._device
+        module = runtime.with_streams(place.type)
+        if not hasattr(module, "record_stream"):
+            raise errors.must(
+                "record_stream", "self", "be on a device with streams", self, kind=errors.DeviceError
+            )
+        index = place.index or 0
+        stream = stream_given("record_stream", module, index, stream)
+        if stream.device_index != index:
+            rule = f"be of {place}, as the tensor"
+            raise errors.must("record_stream", "stream", rule, stream, kind=errors.DeviceError)
+        module.record_stream(self._get_storage().data, stream)
 
     # --- what Python asks -----------------------------------------------------------------------
 

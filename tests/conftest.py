@@ -55,6 +55,23 @@ def pytest_report_header() -> str:
     return f"gputensor: CPU and {cuda.device_count()} {kind} devices ({names})"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if report.failed:
+        stop_where_a_device_is_lost(item.session)
+    return report
+
+
+def stop_where_a_device_is_lost(session) -> None:
+    """After a failure that ends a GPU's context every further test would fail, and say nothing."""
+    from gputensor import runtime
+
+    first_failure = getattr(runtime._chosen, "first_failure", None)
+    if first_failure is not None and first_failure():
+        session.shouldstop = f"a GPU is of no more use to this process: {first_failure()}"
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     """Tests draw from the same streams whichever ran before them."""

@@ -22,8 +22,11 @@ def current_stream(device: Any) -> Any:
 
 
 def identity(stream: Any) -> Any:
-    """What tells one stream from another: its handle where it has one, else the object."""
-    return getattr(stream, "ptr", stream)
+    """What tells one stream from another: its key or handle where it has one, else the object.
+
+    The handle of a per-thread default stream is that of every thread's, so its key comes first.
+    """
+    return getattr(stream, "key", getattr(stream, "ptr", stream))
 
 
 def device_of(node: Node) -> Any:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import runtime
 from ..core import errors
 from ..dispatch.refusal import declares
+from ..runtime.current import stream_given
 from ..runtime.emulator import nvrtc_options, settings
 from . import declaration, host_memory, operands, packing, text
 from .declaration import LAYOUT, POINTER, STRUCT
@@ -107,13 +108,17 @@ class Kernel:
         device_index, found = self._operands(cuda, args)
         function = self._function(cuda, device_index)
         own = cuda.current_stream(device_index)
-        stream = self._stream(cuda, device_index, found, own, stream)
+        stream, others = self._streams(cuda, device_index, found, own, stream)
         pointers = {number: operand.ptr for number, operand in found.items()}
         regions = host_memory.to_device(
             cuda, device_index, stream, found, self.declaration.written, pointers
         )
         params = self._pack(args, found, pointers)
+        for other in others:
+            stream.wait_stream(other)
         cuda.launch(function.loaded, grid, block, int(shared), stream, params, function.offsets)
+        for other in others:
+            other.wait_stream(stream)
         host_memory.to_host(cuda, device_index, stream, regions)
         self._note_writes(cuda, found, stream, own)
 
@@ -171,23 +176,18 @@ class Kernel:
                 )  # fmt: skip
         return int(cuda.current_device()) if first is None else found[first].device_index
 
-    def _stream(
+    def _streams(
         self,
         cuda: Any,
         device_index: int,
         found: Mapping[int, operands.Operand],
         own: Any,
         given: Any,
-    ) -> Any:
+    ) -> tuple[Any, list[Any]]:
+        """Where to launch, and what to order with; a stream that is given is the caller's to order."""
         if given is None:
-            return operands.stream_of(found, cuda, device_index, own)
-        if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
-            return given
-        handle = getattr(given, "ptr", getattr(given, "cuda_stream", given))
-        if cuda.is_emulated or not isinstance(handle, int):
-            rule = "be a stream of gputensor" if cuda.is_emulated else "be a stream"
-            raise errors.must(self.entry, "stream", rule, given, kind=errors.ArgumentTypeError)
-        return cuda.external_stream(device_index, handle)
+            return operands.streams_of(found, cuda, device_index, own)
+        return stream_given(self.entry, cuda, device_index, given), []
 
     def _pack(
         self,
@@ -224,7 +224,7 @@ class Kernel:
         for number in self.declaration.written:
             if number in found:
                 operands.note_write(found[number])
-        if own.ptr != stream.ptr:
+        if own.key != stream.key:
             for operand in found.values():
                 if operand.library == operands.TENSOR and operand.device_index >= 0:
                     cuda.record_stream(operand.keep._get_storage().data, stream)

@@ -23,11 +23,15 @@ NUMPY, TENSOR, TORCH, INTERFACE = "numpy", "gputensor", "torch", "cuda_array_int
 
 
 class Operand:
-    """An array. dtype: None for a NumPy structured dtype. device_index: -1 for host memory."""
+    """An array. dtype: None for a NumPy structured dtype. device_index: -1 for host memory.
+
+    stream: the address of the stream that its library works on, None for our current one;
+    stream_owner: what keeps that stream alive, where it is known.
+    """
 
     __slots__ = (
         "_dense", "device_index", "dtype", "is_writable", "itemsize", "keep", "library", "ptr", "shape",
-        "stride_bytes",
+        "stream", "stream_owner", "stride_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +43,8 @@ class Operand:
         self.shape, self.stride_bytes = shape, stride_bytes
         self._dense: bool | None = None
         self.is_writable = True
+        self.stream: int | None = None
+        self.stream_owner: Any = None
 
     @property
     def numel(self) -> int:
@@ -134,9 +140,13 @@ def _of_torch(entry: str, arg: str, value: Any) -> Operand:
     size = value.element_size()
     index = value.device.index if value.device.type == "cuda" else -1
     strides = tuple(s * size for s in value.stride())
-    return Operand(
+    made = Operand(
         TORCH, value, value.data_ptr(), index, element, size, tuple(value.shape), strides
     )
+    if index >= 0:
+        made.stream_owner = sys.modules["torch"].cuda.current_stream(index)
+        made.stream = int(made.stream_owner.cuda_stream)
+    return made
 
 
 def _of_interface(entry: str, arg: str, value: Any) -> Operand:
@@ -151,23 +161,34 @@ def _of_interface(entry: str, arg: str, value: Any) -> Operand:
         INTERFACE, value, given.address, int(index), dtypes.from_numpy(given.dtype),
         given.dtype.itemsize, given.sizes, given.stride_bytes,
     )  # fmt: skip
-    made.is_writable = not given.is_readonly
+    made.is_writable, made.stream = not given.is_readonly, given.stream
     return made
 
 
-def stream_of(found: Mapping[int, Operand], cuda: Any, device_index: int, own: Any) -> Any:
-    """The stream that the arrays' library works on: torch's for torch tensors, else CuPy's and ours."""
-    if not any(o.library == TORCH and o.device_index >= 0 for o in found.values()):
-        return own
-    theirs = int(sys.modules["torch"].cuda.current_stream(device_index).cuda_stream)
-    if theirs == own.ptr:
-        return own
-    if own.ptr and any(o.library != TORCH for o in found.values()):
-        raise errors.cannot_launch(
-            "launch", "stream", "be given where arrays of torch and of others are on two streams",
-            f"{theirs:#x} and {own.ptr:#x}",
-        )  # fmt: skip
-    return cuda.external_stream(device_index, theirs)
+def streams_of(
+    found: Mapping[int, Operand], cuda: Any, device_index: int, own: Any
+) -> tuple[Any, list[Any]]:
+    """The stream to launch on, and those that it waits for before and that wait for it after.
+
+    Streams of other libraries do not synchronise with ours, nor with the legacy default stream. So
+    a launch goes to a library's own stream where all its arrays are on that one, else to ours.
+    """
+    theirs: dict[Any, Any] = {}
+    is_all_theirs = True
+    for operand in found.values():
+        if operand.device_index < 0:
+            continue
+        stream = own
+        if operand.stream is not None:
+            stream = cuda.external_stream(device_index, operand.stream, operand.stream_owner)
+        if stream.key == own.key:
+            is_all_theirs = False
+        else:
+            theirs.setdefault(stream.key, stream)
+    others = [*theirs.values()]
+    if is_all_theirs and len(others) == 1:
+        return others[0], []
+    return own, others
 
 
 def note_write(operand: Operand) -> None:

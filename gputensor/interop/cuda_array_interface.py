@@ -5,6 +5,7 @@ how their arrays are read.
 from __future__ import annotations
 
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,7 @@ class Described(NamedTuple):
     sizes: tuple[int, ...]
     stride_bytes: tuple[int, ...]
     dtype: np.dtype[Any]
-    stream: int | None
+    stream: int | None  # on which its elements are made; None where nothing is to be waited for
 
 
 def read(op: str, arg: str, x: Any) -> Described:
@@ -87,7 +88,7 @@ def read(op: str, arg: str, x: Any) -> Described:
     else:
         strides = _ints(op, arg, given, "strides")
     _check_range(op, arg, data[0], sizes, strides, element.itemsize)
-    return Described(data[0], bool(data[1]), sizes, strides, element, _stream(op, arg, given))
+    return Described(data[0], bool(data[1]), sizes, strides, element, _stream(op, arg, x, given))
 
 
 def _incomplete(op: str, arg: str, part: str, got: Any) -> errors.GpuTensorError:
@@ -116,8 +117,11 @@ def _check_range(
         raise errors.must(op, arg, rule, errors.Got(wrong), kind=errors.ArgumentValueError)
 
 
-def _stream(op: str, arg: str, given: dict[str, Any]) -> int | None:
+def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
     stream = given.get("stream")
+    if isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ())):
+        # CuPy's current stream is ours; it names the current device's, whichever the array is on.
+        return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream
     raise errors.must(

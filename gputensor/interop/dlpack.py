@@ -145,7 +145,7 @@ def export(
     if copy and not flags:
         tensor, flags = calls.clone(tensor), IS_COPIED
     if where[0] == CUDA_DEVICE:
-        _finish_before(where[1], stream)
+        _finish_before(tensor, where[1], stream)
     elif stream not in (None, -1):
         raise errors.not_exchangeable("__dlpack__", "stream", "be None on the CPU", stream)
     return _capsule(tensor, where, flags, max_version is not None and max_version[0] >= 1)
@@ -160,17 +160,22 @@ def _pair(arg: str, value: Any) -> Any:
     raise errors.not_exchangeable("__dlpack__", arg, "be two ints", value)
 
 
-def _finish_before(device_index: int, stream: int | None) -> None:
+def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> None:
     """Let the consumer's stream wait for what our current stream has queued; the host does not.
 
+    Once the memory is dropped here and there, it waits for what the consumer's stream has then.
     stream: a pointer; None, 0 or 1 for the legacy default stream; -1 for no order.
     """
     if stream == -1:
         return
     cuda = runtime.cuda()
-    current, theirs = cuda.current_stream(device_index), cuda.external_stream(device_index, stream or 0)
-    if theirs.ptr != current.ptr:
+    theirs = current = cuda.current_stream(device_index)
+    if (stream or 0) != current.ptr:
+        # A consumer has its stream as long as the capsule's memory, so that it can be asked then.
+        theirs = cuda.external_stream(device_index, stream or 0, "the consumer's")
+    if theirs.key != current.key:
         theirs.wait_stream(current)
+    cuda.record_stream(tensor._get_storage().data, theirs)
 
 
 class _Keeper:
@@ -312,19 +317,12 @@ class _Owner:
         _set_name(capsule, _USED[name])
         self.deleter = call
 
-    def __del__(self) -> None:
-        if self.deleter is not None:
-            self.deleter(self.address)
+    def give_back(self) -> None:
+        deleter, self.deleter = self.deleter, None
+        if deleter is not None:
+            deleter(self.address)
 
-
-class _ForeignMemory:
-    """CUDA memory of another library; it looks like what our allocator returns."""
-
-    __slots__ = ("ptr", "nbytes", "device_index", "owner", "__weakref__")
-    block = None  # none of ours
-
-    def __init__(self, ptr: int, nbytes: int, device_index: int, owner: _Owner) -> None:
-        self.ptr, self.nbytes, self.device_index, self.owner = ptr, nbytes, device_index, owner
+    __del__ = give_back
 
 
 def _take(capsule: Any) -> Tensor:
@@ -356,7 +354,9 @@ def _take(capsule: Any) -> Tensor:
             rule, got = f"begin at a multiple of {shape.dtype.itemsize} bytes", f"address {pointer:#x}"
             raise _refused(rule, errors.Got(got), "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        storage = SharedStorage(_ForeignMemory(pointer, nbytes, index, owner), nbytes, place)
+        # Work on it may still be queued when the last tensor goes; the producer knows nothing of it.
+        memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
+        storage = SharedStorage(memory, nbytes, place)
     else:
         is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
         storage, keys = storage_over(pointer, nbytes, owner, is_readonly), CPU_KEYS

@@ -241,8 +241,7 @@ def _of_cuda(op: str, arg: str, x: Any, library: str) -> Seen:
             errors.Got(f"address {found.address:#x}, strides of {given.stride_bytes} bytes"),
             remedy="copy it in its library first",
         )  # fmt: skip
-    # CuPy's current stream is ours; another producer says on which stream its elements are made.
-    found.stream = None if library == "cupy" else given.stream
+    found.stream = given.stream
     return found
 
 

@@ -27,7 +27,7 @@ A backend has
   synchronize()                           wait for all work of the device
   release()                               let others in this process give back what they cache
   mem_get_info() -> (free, total)
-where a stream is any object with `.key`, which is equal for equal streams of one device, `.ptr`.
+where a stream has `.device_index`, `.key`, equal for equal streams of a device, and `.ptr`.
 """
 
 from __future__ import annotations
@@ -143,11 +143,14 @@ class Allocator:
     def record_stream(self, memory: Memory, stream: Any) -> None:
         """Keep the block from reuse until the work that `stream` has when it is dropped is done."""
         block = memory.block
-        if block is None or stream.key == block.stream.key and block.size:
+        if block is None:
+            return
+        is_home = stream.key == block.stream.key and stream.device_index == self.device_index
+        if is_home and block.size:
             return
         if block.used_on is None:
             block.used_on = {}
-        block.used_on[stream.key] = self.backend.mark(stream)
+        block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
     def borrow(
         self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]
@@ -157,7 +160,7 @@ class Allocator:
         That is at once where nothing is queued, else in a later call of this allocator.
         """
         block = Block(ptr, 0, stream, self._give_up, give_back)
-        block.used_on = {stream.key: self.backend.mark(stream)}
+        block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED
         return Memory(ptr, nbytes, self.device_index, block)
 

@@ -12,6 +12,21 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
+def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
+    """A stream of any library, or its handle, as one of the runtime; an object is kept with it.
+
+    Raises: ArgumentTypeError if it is none, or one that the runtime does not know.
+    """
+    if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
+        return given
+    handle = getattr(given, "ptr", getattr(given, "cuda_stream", given))
+    if getattr(runtime, "is_emulated", True) or type(handle) is not int:
+        is_real = not getattr(runtime, "is_emulated", True)
+        rule = "be a stream" if is_real else "be a stream of gputensor"
+        raise errors.must(op, "stream", rule, given, kind=errors.ArgumentTypeError)
+    return runtime.external_stream(device_index, handle, None if handle is given else given)
+
+
 class CurrentDevice(Guard):
     """Makes a device current in this thread, for a block or the calls of a function. idx: its index."""
 

@@ -45,7 +45,7 @@ class Block:
         self.state = BINNED
         self.before: Block | None = None
         self.after: Block | None = None
-        self.used_on: dict[int, Any] | None = None
+        self.used_on: dict[tuple[int, Any], Any] | None = None
 
     def walk(self) -> Iterator[Block]:
         """The blocks of a segment, of which this is the first."""

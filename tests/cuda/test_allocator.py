@@ -27,6 +27,8 @@ MIB = 1 << 20
 
 
 class FakeStream:
+    device_index = 0
+
     def __init__(self, ptr):
         self.ptr = self.key = ptr
         self.passed = 0  # events recorded before this many are done

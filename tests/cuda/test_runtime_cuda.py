@@ -13,9 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from gputensor import runtime
 from gputensor.core import errors
 from gputensor.runtime import allocator, kernel_cache
 
+from ..conftest import stop_where_a_device_is_lost
 from .fake_cupy import DriverFailure, FakeCupy, RuntimeFailure
 
 
@@ -290,6 +292,18 @@ def test_failures_of_the_device_are_ours_at_every_entry_and_name_the_first(cuda,
     with pytest.raises(errors.KernelError, match="cuda:1: a copy of 8 bytes failed: cudaErrorInvalidValue"):
         entries["a copy of 8 bytes"]()
     assert cuda.first_failure() is None, "the context goes on"
+
+
+def test_a_run_of_tests_stops_where_a_device_is_lost(cuda, fake, monkeypatch):
+    session = types.SimpleNamespace(shouldstop=False)
+    monkeypatch.setattr(runtime, "_chosen", cuda)
+    stop_where_a_device_is_lost(session)
+    assert not session.shouldstop
+    fake.status = 700
+    with pytest.raises(errors.KernelError):
+        cuda.default_stream(0).query()
+    stop_where_a_device_is_lost(session)
+    assert session.shouldstop == f"a GPU is of no more use to this process: {ILLEGAL}"
 
 
 def test_a_query_tells_work_that_goes_on_from_a_failure(cuda, fake):

@@ -17,6 +17,7 @@ from .support import requires_emulator
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+ORDERS = ("lazy", "random")
 
 
 @requires_emulator
@@ -24,12 +25,18 @@ ROOT = HERE.parents[1]
 @pytest.mark.parametrize("tests", [
     ["tests/cuda/over_cupy.py"],
     ["tests/cuda/layout_over_cupy.py"],
+    ["tests/cuda/streams_over_cupy.py", "lazy"],
+    ["tests/cuda/streams_over_cupy.py", "random"],
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
-], ids=lambda tests: Path(tests[0]).stem)  # fmt: skip
+], ids=lambda tests: "-".join([Path(tests[0]).stem, *(t for t in tests if t in ORDERS)]))  # fmt: skip
 def test_over_cupy(tests: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    order = "eager"
+    if tests[-1] in ORDERS:
+        *tests, order = tests
     setting = {
+        "GPUTENSOR_EMULATOR_ORDER": order,
         "GPUTENSOR_CUDA": "required", "GPUTENSOR_EMULATOR_DEVICES": "2",
         "PYTHONPATH": os.pathsep.join([str(HERE / "cupy_on_emulator"), str(ROOT)]),
     }  # fmt: skip

@@ -21,6 +21,10 @@ class Stream:
     def __init__(self, ptr=0):
         self.ptr, self.waits = ptr, []
 
+    @property
+    def key(self):
+        return self.ptr
+
     def wait_stream(self, other):
         self.waits.append(other.ptr)
 
@@ -32,8 +36,10 @@ class Runtime:
 
     def __init__(self):
         self.stream, self.theirs = Stream(), Stream()
+        self.recorded = []
 
-    def external_stream(self, index, ptr):
+    def external_stream(self, index, ptr, owner):
+        assert owner, "a consumer's stream may be asked later"
         self.theirs.ptr = 0 if ptr == 1 else ptr
         return self.theirs
 
@@ -46,6 +52,16 @@ class Runtime:
     def current_stream(self, index):
         assert index == 1
         return self.stream
+
+
+    def record_stream(self, memory, stream):
+        self.recorded.append((memory.ptr, stream.ptr))
+
+    def borrow(self, ptr, nbytes, index, give_back):
+        memory = Memory()
+        memory.ptr, memory.nbytes, memory.give_back = ptr, nbytes, give_back
+        weakref.finalize(memory, give_back)
+        return memory
 
 
 class Memory:
@@ -102,6 +118,8 @@ def test_the_consumers_stream_waits_and_the_host_does_not(cuda, current, asked, 
     cuda.stream.ptr = current
     tensor().__dlpack__(stream=asked)
     assert cuda.theirs.waits == [current] * waits and not cuda.stream.waits
+    used_on = 0 if asked in (None, 1) else asked
+    assert cuda.recorded == ([] if asked == -1 else [(0x10000, used_on)])
 
 
 def test_our_stream_is_named_to_the_producer(cuda):
