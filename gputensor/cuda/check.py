@@ -10,7 +10,9 @@ Beside `blur.cu` lies `blur.check.py`, with a function for each kernel, named as
                    "expect": {"dst": reference(src)}}
 
 A case may also have "shared" bytes and the tolerances "rtol" and "atol", which are 0. `kernels` in
-the file maps a function's name to an entry (`{"scale_f32": "scale<float>"}`), `defines` to macros.
+the file maps a function's name to an entry, or to several instances of a template (`{"scale":
+["scale<float>", "scale<double>"]}`; the function is then given the entry behind `random`, if it has
+two parameters); `defines` are macros, `options` the Kernel's.
 A `blur.check.json` says the same without Python; see `_json_cases`. Arrays are NumPy's; on a GPU
 they are copied there and back.
 """
@@ -18,7 +20,9 @@ they are copied there and back.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
+import inspect
 import itertools
 import json
 import operator
@@ -30,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from ..core import errors
+from ..runtime.emulator import nvrtc_options, source
 from . import text
 from .declaration import NUMBER, POINTER, kernels_of
 from .kernel import Kernel
@@ -85,30 +90,85 @@ def checks_of(
         cases = {name: _json_cases(one, os.path.dirname(found)) for name, one in given.items()}
         entries = {name: one.get("entry", name) for name, one in given.items()}
         defines = {name: one.get("defines", {}) for name, one in given.items()}
+        options = {name: one.get("options", ()) for name, one in given.items()}
     else:
         module = _module(found)
-        entries = dict(getattr(module, "kernels", {}))
-        known = kernels_of(text.load(Path(path), "check").text)
-        entries |= {name: name for name, _ in known if hasattr(module, name)}
+        known = kernels_of(text.load(Path(path), "check", _folders(module)).text)
+        entries = {name: name for name, _ in known if hasattr(module, name)}
+        entries |= dict(getattr(module, "kernels", {}))
+        missing = [name for name in entries if not callable(getattr(module, name, None))]
+        if missing:
+            raise Mismatch(f"{os.path.basename(found)}: no function '{missing[0]}' gives its cases")
         cases = {name: getattr(module, name) for name in entries}
         defines = dict.fromkeys(entries, getattr(module, "defines", {}))
+        options = dict.fromkeys(entries, getattr(module, "options", ()))
     if not entries:
         raise Mismatch(
             f"{os.path.basename(found)}: no function has a kernel's name, so nothing would be run"
         )
-    return [Check(Kernel(Path(path), entries[n], defines=defines[n]), cases[n]) for n in entries]
+    return [
+        Check(
+            Kernel(Path(path), _instance(path, entry), defines=defines[n], options=options[n]),
+            _cases_of(cases[n], entry),
+        )
+        for n, given_entries in entries.items()
+        for entry in _listed(given_entries)
+    ]
+
+
+def _folders(module: Any) -> tuple[str, ...]:
+    return nvrtc_options.parse(getattr(module, "options", ())).folders
+
+
+def _instance(path: str, entry: str) -> str:
+    """The entry; a template's must say which instance. Raises: Mismatch where it does not."""
+    if "<" in entry:
+        return entry
+    template = _templates(text.load(Path(path), "check").text).get(entry)
+    if template is not None and not all(source.template_defaults(template)):
+        example = f'kernels = {{"{entry}": "{_example(entry, template)}"}}'
+        raise Mismatch(
+            f"{os.path.basename(path)}: {entry} is a template<{template.strip()}>; "
+            f"{example} in the file with the cases says of what (in JSON, 'entry')"
+        )
+    return f"{entry}<>" if template is not None else entry
+
+
+def _templates(kernels: str) -> dict[str, str]:
+    """The template parameters of each kernel that is one."""
+    found = source.ENTRY.finditer(source.without_comments(kernels))
+    return {m["name"]: m["arguments"] for m in found if m["template"]}
+
+
+def _example(entry: str, template: str) -> str:
+    """`scale<float, 32>`: some instance of a template."""
+    values = [
+        default or ("float" if part.split()[0] in ("typename", "class") else "32")
+        for part, default in zip(
+            source.split_arguments(template), source.template_defaults(template)
+        )
+    ]
+    return f"{entry}<{', '.join(values)}>"
+
+
+def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[..., Iterable[Case]]:
+    """The function of a file's cases; one of two parameters is told which instance it is for."""
+    wants_entry = len(inspect.signature(function).parameters) > 1
+    return functools.partial(function, entry=entry) if wants_entry else function
 
 
 def skeleton(path: str) -> str:
     """A file of cases for the first kernel of a text, to fill in; "" where it has none."""
-    source = text.load(Path(path), "check").text
-    name = next((name for name, _ in kernels_of(source)), None)
+    kernels = text.load(Path(path), "check").text
+    name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
         return ""
+    template = _templates(kernels).get(name)
+    entry = name if template is None else _example(name, template)
     made, given, expected = [], [], []
     try:
-        taken = Kernel(Path(path), name).declaration.taken
-    except errors.KernelError:  # a template: its arguments are not known
+        taken = Kernel(Path(path), entry).declaration.taken
+    except errors.KernelError:  # a template of other types
         return ""
     for parameter in taken:
         element = parameter.element
@@ -127,6 +187,7 @@ def skeleton(path: str) -> str:
             given[-1] = "1.0" if parameter.kind == NUMBER else "None"
     return "\n".join([
         f"; write one, such as {Path(path).stem}.check.py:", "", "import numpy as np", "",
+        *([f'kernels = {{"{name}": "{entry}"}}', ""] if template is not None else []),
         f"def {name}(random):", "    for n in (1, 33, 1000):", *made,
         f"        yield {{'grid': -(-n // 256), 'block': 256, 'args': ({', '.join(given)}{',' if len(given) == 1 else ''}),",
         f"               'expect': {{{', '.join(expected)}}}}}",

@@ -111,6 +111,59 @@ def test_the_file_to_begin_with_runs(file, tmp_path):
     assert check("--no-compile", "--order", "forward", file)[0] == 1
 
 
+TEMPLATE = KERNEL.replace('extern "C" __global__', "template <typename T, int N = 4> __global__")
+CASES = """
+import numpy as np
+KERNELS
+def scale(random):
+    x = random.random(33, np.float32)
+    yield {"grid": 1, "block": 64, "args": (x, np.zeros_like(x), 2.0, 33), "expect": {"y": x * 2}}
+"""
+BY_TYPE = """
+import numpy as np
+options = ("-DWIDE=1",)
+kernels = {"scale": ["scale<float>", "scale<double, 8>"]}
+def scale(random, entry):
+    x = random.random(33).astype("float64" if "double" in entry else "float32")
+    yield {"grid": 1, "block": 64, "args": (x, np.zeros_like(x), 2.0, 33), "expect": {"y": x * 2}}
+"""
+
+
+def test_templates_are_checked_for_the_instances_that_the_file_names(file, tmp_path):
+    (tmp_path / "scale.check.json").unlink()
+    file.write_text(TEMPLATE)
+    cases = tmp_path / "scale.check.py"
+    cases.write_text(CASES.replace("KERNELS", ""))
+    status, _, err = check("--no-compile", file)
+    said = """scale is a template<typename T, int N = 4>; kernels = {"scale": "scale<float, 4>"} in the file"""
+    assert status == 2 and said in err
+    cases.write_text(CASES.replace("KERNELS", 'kernels = {"scale": "scale<float>"}'))
+    assert check("--no-compile", "--order", "forward", file)[0] == 0
+    cases.write_text(CASES.replace("KERNELS", 'kernels = {"other": "scale<float>"}'))
+    status, _, err = check("--no-compile", file)
+    assert status == 2 and "no function 'other' gives its cases" in err
+    file.write_text(TEMPLATE.replace("const float*", "const T*").replace("float* y", "T* y").replace("float factor", "T factor"))
+    cases.write_text(BY_TYPE)
+    status, out, err = check("--no-compile", "--order", "forward", file)
+    assert status == 0 and "scale<float>: 1 launches" in out and "scale<double, 8>: 1 launches" in out, err
+
+
+def test_a_template_to_begin_with(file, tmp_path):
+    (tmp_path / "scale.check.json").unlink()
+    file.write_text(TEMPLATE.replace("float* ", "T* "))
+    begun = check("--no-compile", file)[2].partition("scale.check.py:\n")[2]
+    assert 'kernels = {"scale": "scale<float, 4>"}' in begun
+    (tmp_path / "scale.check.py").write_text(begun.replace("...", "x * np.float32(1)"))
+    assert check("--no-compile", "--order", "forward", file)[0] == 0
+
+
+def test_a_template_by_json(file, tmp_path):
+    file.write_text(TEMPLATE)
+    spec = {"scale": SPEC["scale"] | {"entry": "scale<float>"}}
+    (tmp_path / "scale.check.json").write_text(json.dumps(spec))
+    assert check("--no-compile", "--order", "forward", file)[0] == 0
+
+
 def test_the_page_shows_cases_that_pass(tmp_path):
     page = (ROOT / "docs" / "kernels_without_a_gpu.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

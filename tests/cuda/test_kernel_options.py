@@ -145,5 +145,38 @@ def test_a_local_that_only_some_paths_set_is_garbage(emulated, mode, type_):
         assert x[0] == 3
 
 
+SHARED = """
+template <int N> __device__ float sum(const float* x) {
+  __shared__ float part[N];
+  part[threadIdx.x] = x[threadIdx.x];
+  return part[threadIdx.x] + part[0];
+}
+__device__ float unused(const float* x) { __shared__ float much[10000]; much[0] = x[0]; return much[0]; }
+extern "C" __global__ void too_much(float* x) { __shared__ float s[20000]; s[threadIdx.x] = 1; x[0] = s[0]; }
+extern "C" __global__ void by_parts(float* x) {
+  __shared__ float s[8000];
+  s[threadIdx.x] = 1;
+  x[0] = s[0] + sum<5000>(x);
+}
+extern "C" __global__ void enough(float* x) { __shared__ float s[12288]; s[threadIdx.x] = 1; x[0] = s[0]; }
+extern "C" __global__ void another(float* x) { __shared__ float s[10000]; s[threadIdx.x] = 1; x[0] = s[0]; }
+"""
+
+
+@pytest.mark.parametrize(("entry", "nbytes"), [("too_much", 80000), ("by_parts", 52000)])
+def test_static_shared_memory_is_bounded_as_on_a_gpu(emulated, entry, nbytes):
+    said = rf"{entry} declares {nbytes} bytes of static shared memory, where a GPU has 49152"
+    for _ in range(2):  # also when it comes from the cache
+        with pytest.raises(errors.KernelError, match=said):
+            Kernel(SHARED, entry)[1, 32](np.zeros(32, np.float32))
+
+
+@pytest.mark.parametrize("entry", ["enough", "another"])
+def test_kernels_of_one_text_share_no_bound(emulated, entry):
+    x = np.zeros(32, np.float32)
+    Kernel(SHARED, entry)[1, 32](x)
+    assert x[0] == 1
+
+
 def test_every_table_has_rows():
     assert WRONG

@@ -359,20 +359,27 @@ def entries_with_collectives(text: str) -> set[str]:
         return {m["name"] for m in ENTRY.finditer(text)}
     if not COLLECTIVES.search(text):
         return set()
-    mentions: dict[str, set[str]] = {}
-    for macro in _MACRO.finditer(text):
-        mentions.setdefault(macro[1], set()).update(_WORD.findall(macro[2]))
-    for names, words in _definitions(_MACRO.sub("", text)):
-        for name in names:
-            mentions.setdefault(name, set()).update(words)
-    found = {name for name, words in mentions.items() if any(map(COLLECTIVES.fullmatch, words))}
+    known = mentions(text)
+    found = {name for name, words in known.items() if any(map(COLLECTIVES.fullmatch, words))}
     # braces that only the preprocessor balances can hide a definition
-    found.update(m["name"] for m in ENTRY.finditer(text) if m["name"] not in mentions)
+    found.update(m["name"] for m in ENTRY.finditer(text) if m["name"] not in known)
     grew = True
     while grew:
-        more = {name for name, words in mentions.items() if name not in found and words & found}
+        more = {name for name, words in known.items() if name not in found and words & found}
         found |= more
         grew = bool(more)
+    return found
+
+
+def mentions(text: str) -> dict[str, set[str]]:
+    """The words in the definition of each function, type and macro."""
+    text = _COMMENT_OR_STRING.sub(" ", text)
+    found: dict[str, set[str]] = {}
+    for macro in _MACRO.finditer(text):
+        found.setdefault(macro[1], set()).update(_WORD.findall(macro[2]))
+    for names, words in _definitions(_MACRO.sub("", text)):
+        for name in names:
+            found.setdefault(name, set()).update(words)
     return found
 
 

@@ -14,7 +14,7 @@ from importlib import resources
 from gputensor.core import errors
 
 from .. import files, includes, kernel_cache
-from . import coverage, sanitizer, settings, source
+from . import coverage, sanitizer, settings, source, static_shared
 
 # -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.
 _LANGUAGE = (
@@ -161,7 +161,14 @@ def compile_kernels(
         defines = variants[0] if len(variants) == 1 else {}
         return _build(unit, options, own, title, defines, is_users)
 
-    return kernel_cache.fetch(name, ".so", build, label)
+    image, path = kernel_cache.fetch(name, ".so", build, label)
+    large = static_shared.too_large(image, text, entries) if entries else None
+    if large is not None:
+        entry, nbytes = large
+        rule = f"declares {nbytes} bytes of static shared memory, where a GPU has {static_shared.MOST}"
+        remedy = "extern __shared__ is as large as its launch asks"
+        raise errors.kernel_not_compiled(title, {}, f"{entry} {rule}; {remedy}")
+    return image, path
 
 
 def copy_of(path: str) -> str:

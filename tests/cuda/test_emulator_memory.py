@@ -1,0 +1,158 @@
+"""Memory of the emulator: where allocations lie, what is kept of freed ones, what a kernel may reach."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.cuda import Kernel, emulator_settings
+
+from .support import fresh_emulator, requires_emulator
+
+pytestmark = [requires_emulator, pytest.mark.emulator]
+MODES = ("", "writes", "memory", "all")
+SLOTS = 20000  # arena.h
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return fresh_emulator(monkeypatch)._machine
+
+
+def test_a_random_program_of_allocations(machine):
+    """Aligned, apart from each other, and every byte beside them is watched or nobody's."""
+    draw, live = random.Random(0), {}
+    sizes = (0, 1, 511, 512, 513, 4095, 4096, 4097, 65536, 65537, 300_000)
+    for step in range(2000):
+        if live and draw.random() < 0.45:
+            address, nbytes = live.popitem() if step % 2 else (next(iter(live)), None)
+            live.pop(address, None)
+            assert machine.free(address) is None
+            continue
+        nbytes = draw.choice(sizes) + draw.choice((0, 0, draw.randrange(2000)))
+        address = machine.allocate(nbytes, 0)
+        assert address % 512 == 0
+        nearest = min((abs(address - a) for a in live), default=1 << 20)
+        assert nearest >= 1 << 20
+        live[address] = nbytes
+        if nbytes:
+            assert machine.find(address + nbytes - 1).begin == address
+    for address in live:
+        assert machine.free(address) is None
+
+
+def test_more_allocations_than_pages_of_their_own(machine):
+    held = [machine.allocate(4, 0) for _ in range(SLOTS + 500)]
+    assert len(set(held)) == len(held)
+    assert machine.check() is None
+    for address in held:
+        assert machine.free(address) is None
+
+
+def test_small_pinned_memory_is_reused_in_the_end(machine):
+    """The guards of freed memory count too: what is kept of it is bounded in bytes, not elements."""
+    seen = set()
+    for _ in range(40_000):
+        address = machine.allocate(1, -1)
+        seen.add(address)
+        assert machine.free(address) is None
+    assert len(seen) < 20_000
+
+
+# --- what a launch may reach ----------------------------------------------------------------------
+
+HEAD = "struct Node { Node* next; float value; };\n__device__ float* kept;\n"
+# body of `k(float* x, float** table, Node* node, int n)`; whether it writes to y, which the table,
+# the second node and the variable lead to
+REACHES = {
+    "a table of pointers": "table[0][n] = 5;",
+    "a list": "node->next->value = 5; table[0][n] = 5;",
+    "one past the end": "float* end = x + n; end[-1] = 1; table[0][n] = 5;",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("body", REACHES.values(), ids=REACHES)
+def test_memory_that_arguments_lead_to_is_not_accused(emulated, mode, body):
+    x, y = gt.zeros(100, device="cuda"), gt.zeros(200, device="cuda")
+    table = gt.tensor([y.data_ptr()], dtype=gt.int64, device="cuda")
+    second = gt.zeros(2, dtype=gt.int64, device="cuda")
+    node = gt.tensor([second.data_ptr(), 0], dtype=gt.int64, device="cuda")
+    text = (
+        f'{HEAD}extern "C" __global__ void k(float* x, long long* t, long long* m, int n) {{\n'
+        f"float** table = (float**)t; Node* node = (Node*)m;\n{body}\n}}"
+    )
+    with emulator_settings(sanitize=mode):
+        Kernel(text, "k")[1, 1](x, table, node, 100)
+    assert y.cpu().numpy()[100] == 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pointer_in_a_variable_leads_to_memory(emulated, mode):
+    y = gt.zeros(10, device="cuda")
+    text = f'{HEAD}extern "C" __global__ void k(int n) {{ kept[n] = 5; }}'
+    with emulator_settings(sanitize=mode):
+        kernel = Kernel(text, "k")
+        kernel.set("kept", np.array([y.data_ptr()], np.int64))
+        kernel[1, 1](3)
+    assert y.cpu().numpy()[3] == 5
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_another_live_tensor_is_out_of_bounds(emulated, mode):
+    x, y = gt.zeros(100, device="cuda"), gt.zeros(100, device="cuda")
+    at = (y.data_ptr() - x.data_ptr()) // 4 + 7
+    text = 'extern "C" __global__ void k(float* x, long long at) {\nx[at] = 1;\n}'
+    with emulator_settings(sanitize=mode):
+        with pytest.raises(errors.KernelError, match=r"^k\.cu:2: wrote 4 B") as raised:
+            Kernel(text, "k")[1, 1](x, at)
+    assert f"index {at} of 100" in str(raised.value) and "'y'" not in str(raised.value)
+    assert not y.cpu().numpy().any()
+
+
+# --- large grids ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["race", "all"])
+def test_a_large_grid_is_checked_for_races(emulated, mode):
+    text = 'extern "C" __global__ void k(float* x) { if (blockIdx.x == 3) __trap(); }'
+    with emulator_settings(sanitize=mode):
+        with pytest.raises(errors.KernelError, match=r"^k\.cu:1: __trap\(\) \(block \(3,0,0\)"):
+            Kernel(text, "k")[(65535, 65535), 1](np.zeros(1, np.float32))
+        with pytest.raises(errors.KernelError, match="the check 'race' has no memory for 140735340806145 blocks"):
+            Kernel(text, "k")[(2**31 - 1, 65535), 1](np.zeros(1, np.float32))
+    with emulator_settings(sanitize=""):
+        with pytest.raises(errors.KernelError, match=r"^k\.cu:1: __trap\(\) \(block \(3,0,0\)"):
+            Kernel(text, "k")[(2**31 - 1, 65535), 1](np.zeros(1, np.float32))
+
+
+def test_limits_and_their_words(monkeypatch):
+    from gputensor.runtime.emulator import settings
+
+    monkeypatch.setattr(settings, "_now", None)
+    monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", "2.5")
+    assert settings.current().limit_s == 2.5
+    with emulator_settings(limit_s=0):
+        assert settings.current().limit_s is None
+    for wrong in ("-1", "x", "nan", "inf"):
+        monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", wrong)
+        settings.forget()
+        with pytest.raises(errors.ArgumentValueError, match="GPUTENSOR_EMULATOR_LIMIT: must be a number of seconds"):
+            settings.current()
+    settings.forget()
+
+
+def test_a_long_kernel_within_its_limit_goes_on(emulated):
+    x = np.zeros(1, np.float32)
+    text = 'extern "C" __global__ void k(float* x) { for (int i = 0; i < 3000000; ++i) ((volatile float*)x)[0] += 1; }'
+    with emulator_settings(limit_s=60):
+        Kernel(text, "k")[1, 1](x)
+    assert x[0] == 3000000
+
+
+def test_every_table_has_rows():
+    assert REACHES
