@@ -5,6 +5,10 @@ gputensor cache warm --arch sm_90 --all    every kernel, for a device that is no
 gputensor cache warm --arch sm_90 --to DIR into a folder to carry there (GPUTENSOR_CARRIED_CUBINS=DIR)
 gputensor cache list
 gputensor cache clear
+
+GPUTENSOR_CACHE_DIR says where, instead of ~/.cache/gputensor. Nobody but you (or root) may be able
+to write there. Kernels go GPUTENSOR_CACHE_MAX_DAYS (90) after their last use, and the oldest beyond
+GPUTENSOR_CACHE_MAX_MIB (1024).
 """
 
 from __future__ import annotations

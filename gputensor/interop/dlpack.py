@@ -122,7 +122,7 @@ def export(
     dl_device = _pair("dl_device", dl_device)
     max_version = _pair("max_version", max_version)
     copy = None if copy is None else flag("__dlpack__", "copy", copy)
-    if stream is not None and type(stream) is not int:
+    if stream is not None and not isinstance(stream, int):
         raise errors.not_exchangeable("__dlpack__", "stream", "be an int or None", stream)
     flags = 0
     if dl_device is not None and tuple(dl_device) == (CPU_DEVICE, 0) and tensor._device is not CPU:
@@ -151,13 +151,14 @@ def export(
     return _capsule(tensor, where, flags, max_version is not None and max_version[0] >= 1)
 
 
-_INTS = {int}
-
-
-def _pair(arg: str, value: Any) -> Any:
-    if value is None or isinstance(value, (tuple, list)) and len(value) == 2 and {*map(type, value)} <= _INTS:
-        return value
-    raise errors.not_exchangeable("__dlpack__", arg, "be two ints", value)
+def _pair(arg: str, given: Any) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    try:
+        first, second = map(operator.index, given)
+    except (TypeError, ValueError):
+        raise errors.not_exchangeable("__dlpack__", arg, "be two ints", given) from None
+    return first, second
 
 
 def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -187,6 +188,30 @@ def test_file_and_folder_reach_the_disk_in_this_order(
     monkeypatch.setattr(os, "replace", replaced)
     gt.save(gt.arange(3), tmp_path / "x")
     assert done == ["file", "name", "folder"]
+
+
+FULL = """
+import resource, signal, sys
+import gputensor as gt
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    gt.save(gt.zeros(1 << 20), sys.argv[1])
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_what_does_not_fit_on_the_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk."""
+    path = tmp_path / "x.gt"
+    gt.save(gt.arange(3), path)
+    command = [sys.executable, "-c", FULL, str(path)]
+    answer = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"GPUTENSOR_CUDA": "off"}
+    )
+    assert int(answer.stdout) == errno.EFBIG, answer.stderr
+    assert only(tmp_path) == ["x.gt"] and gt.load(path).tolist() == [0, 1, 2]
 
 
 # --- leftovers ----------------------------------------------------------------------------------

@@ -69,6 +69,13 @@ def test_a_class_that_is_called_like_a_capsule_is_none() -> None:
         gt.from_dlpack(type("PyCapsule", (), {})())
 
 
+@pytest.mark.parametrize("given", [b for b in BAD if b not in (None, -1)], ids=repr)
+@pytest.mark.parametrize("keyword", ["dl_device", "max_version", "stream"])
+def test_what_a_consumer_asks_is_checked(keyword: str, given: Any) -> None:
+    with pytest.raises(errors.ExchangeError, match=f"__dlpack__: '{keyword}' must "):
+        gt.ones(2).__dlpack__(**{keyword: given})
+
+
 def test_what_a_producer_raises_is_passed_on() -> None:
     def fails(**_: Any) -> Any:
         raise LookupError("its own")
