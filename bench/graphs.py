@@ -26,7 +26,7 @@ class NotRecorded(Exception):
 def replays(
     sides: dict[str, Callable[[], Any]], calls: int, device: str
 ) -> dict[str, Callable[[], Any]]:
-    """Each side's graph of `calls` calls in a row. Raises: NotRecorded, naming the first without."""
+    """Each side's graph of `calls` calls in a row. Raises: NotRecorded, naming the first."""
     made = {}
     for name, side in sides.items():
         record = _by_pytorch if name in _OF_PYTORCH else _by_cupy

@@ -1,4 +1,4 @@
-"""The roof of all copies: how many bytes a plain copy moves, by size, for each library and the driver."""
+"""The roof of all copies: how fast each library and the driver copy plain bytes, by size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def run(
     numbered = [
         (n, max(16, size // scale)) for n, size in enumerate(sizes, 1) if not only or n in only
     ]
-    return session.each(numbered, lambda pair: _title(pair[1]), lambda pair: _measure(*pair, session))
+    return session.each(
+        numbered, lambda pair: _title(pair[1]), lambda pair: _measure(*pair, session)
+    )
 
 
 def _title(nbytes: int) -> str:
@@ -71,7 +73,8 @@ def _measure(number: int, nbytes: int, session: copies.Session) -> dict[str, Any
 
     found = session.measure(place, make, verify, 2 * nbytes, 2 * nbytes, session.kind)
     return found | {
-        "number": number, "name": _title(nbytes), "kind": "memcpy", "source": [nbytes], "sizes": [nbytes],
+        "number": number, "name": _title(nbytes), "kind": "memcpy",
+        "source": [nbytes], "sizes": [nbytes],
     }  # fmt: skip
 
 

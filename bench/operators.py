@@ -20,7 +20,7 @@ _SIDE, _CPU_SIDE = 8192, 1024
 
 
 class Case:
-    """One operator of square matrices. others: layouts of its further operands (dense, row, turned).
+    """One operator of square matrices. others: layouts of further operands (dense, row, turned).
 
     axis: of a reduction. by: how far a result may be off, beside 1 (the elements are below 1).
     """
@@ -63,10 +63,12 @@ def run(
     device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
     libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. Arguments as of `layout.run`; scale divides the sides."""
+    """Measure; returns the data of the record. Arguments as of `layout.run`; scale: of the sides."""
     session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
     numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
-    return session.each(numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale))
+    return session.each(
+        numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale)
+    )
 
 
 def _measure(number: int, case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
@@ -91,10 +93,15 @@ def _measure(number: int, case: Case, session: copies.Session, scale: int) -> di
     def make(name: str) -> Callable[[], Any]:
         see = getattr(place, "tensor" if name == "gputensor" else name)
         seen = [
-            ([see(x, layouts[how]) for x, how in zip(given, ("dense", *case.others))], see(to, shape))
+            (
+                [see(x, layouts[how]) for x, how in zip(given, ("dense", *case.others))],
+                see(to, shape),
+            )
             for given, to in buffers
         ]
-        return layout_sides.rotating([_call(name, case, given, to, session.device) for given, to in seen])
+        return layout_sides.rotating(
+            [_call(name, case, given, to, session.device) for given, to in seen]
+        )
 
     def verify(call: Callable[[], Any], what: str) -> None:
         for _, to in buffers:
@@ -123,7 +130,9 @@ def _expected(case: Case, views: list[np.ndarray]) -> np.ndarray:
 
 def _call(name: str, case: Case, given: list[Any], to: Any, device: str) -> Callable[[], Any]:
     if name in ("gputensor", "torch"):
-        function = getattr(gt if name == "gputensor" else peers.torch(device), _OURS.get(case.op, case.op))
+        function = getattr(
+            gt if name == "gputensor" else peers.torch(device), _OURS.get(case.op, case.op)
+        )
         if case.axis is None:
             return lambda: function(*given, out=to)
         return lambda: function(*given, case.axis, out=to)

@@ -10,11 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from bench import checkout
+from gputensor.runtime import trust
 
 from . import steps
 from .run import Run
@@ -30,8 +32,12 @@ BUDGET_S = 525.0
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench/gpu_check.sh", description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("prepare", *steps.MODES))
-    parser.add_argument("--dry", action="store_true", help="on the emulator, with little of each step")
-    parser.add_argument("--only", type=lambda text: text.split(","), help="these steps alone, as a,b")
+    parser.add_argument(
+        "--dry", action="store_true", help="on the emulator, with little of each step"
+    )
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), help="these steps alone, as a,b"
+    )
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
     parser.add_argument("--arch", default="sm_90", help="prepare: what to compile for")
     parser.add_argument(
@@ -45,7 +51,10 @@ def main(argv: list[str] | None = None) -> int:
     unknown = set(given.only or ()) - {step.name for step in wanted}
     if unknown:
         names = ", ".join(step.name for step in wanted)
-        print(f"gpu_check: '--only' must be of {names} (got {', '.join(sorted(unknown))})", file=sys.stderr)
+        print(
+            f"gpu_check: '--only' must be of {names} (got {', '.join(sorted(unknown))})",
+            file=sys.stderr,
+        )
         return 2
     if given.only:
         wanted = [step for step in wanted if step.name in given.only]
@@ -62,15 +71,28 @@ def settings(is_dry: bool) -> dict[str, str]:
     if PACKAGES.is_dir() and not all(map(find_spec, WANTED)):
         found["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(PACKAGES)])
     # Both commands compile into one cache, if one machine runs both.
-    found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(checkout.ROOT / "out" / "kernels")
+    found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(
+        own_folder("kernels")
+    )
     if CUBINS.is_dir():
-        # Files of our own and in a folder that nobody else may write, as whoever loads code wants.
-        mine = checkout.ROOT / "out" / "cubins"
+        mine = own_folder("cubins")
         shutil.rmtree(mine, ignore_errors=True)
         shutil.copytree(CUBINS, mine, copy_function=shutil.copyfile)
-        mine.chmod(0o700)
+        for path in (mine, *mine.iterdir()):  # as whoever loads code wants them
+            path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
     return found
+
+
+def own_folder(name: str) -> Path:
+    """A folder that nobody else can change, so that kernels are loaded from it: in the checkout's
+    out/ if that is such a place, else among the temporary files."""
+    for place in (checkout.ROOT / "out", Path(tempfile.gettempdir()) / f"gpu_check-{os.getuid()}"):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = place.resolve() / name
+        if not trust.wrong_folder(str(folder)):
+            break
+    return folder
 
 
 def prepare(arch: str) -> int:
@@ -78,7 +100,9 @@ def prepare(arch: str) -> int:
     compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", str(CUBINS)]
     # Anew: cubins of former texts would only be carried around.
     shutil.rmtree(CUBINS, ignore_errors=True)
-    status = subprocess.run([sys.executable, "-m", "gputensor", *compile_all], check=False).returncode
+    status = subprocess.run(
+        [sys.executable, "-m", "gputensor", *compile_all], check=False
+    ).returncode
     shutil.rmtree(PACKAGES, ignore_errors=True)
     for name in WANTED:
         folder = Path(import_module(name).__file__).parent

@@ -1,4 +1,4 @@
-"""`python -m bench.gpu_check.fuzz FOLDER [--dry]`: random layout copies against NumPy, several at once.
+"""`python -m bench.gpu_check.fuzz FOLDER [--dry]`: random layout copies against NumPy.
 
 Each seed has a process, so that one that dies costs no other, and each tells how far it has come in
 `FOLDER/SEED.log`. The first seeds and sizes are those that the emulator runs in the test suite.
@@ -39,7 +39,10 @@ def main(argv: list[str]) -> int:
         seed, process = running.pop(0)
         if process.wait():
             bad.append(seed)
-        print(f"seed {seed}: exit {process.returncode}; {last_line(given.folder / f'{seed}.log')}", flush=True)
+        print(
+            f"seed {seed}: exit {process.returncode}; {last_line(given.folder / f'{seed}.log')}",
+            flush=True,
+        )
     if bad:
         print(f"seeds that failed: {bad}")
     return 1 if bad else 0

@@ -1,7 +1,7 @@
 """A pytest plugin: a line of JSON when a test begins and when it ends; no test begins twice.
 
-`--lines FILE` says where. Tests that FILE knows are left out, so that another process can go on after
-one that died. After a failure the devices are asked whether they still work; if not, the session
+`--lines FILE` says where. Tests that FILE knows are left out, so that another process can go on
+after one that died. After a failure the devices are asked whether they still work; if not, the session
 ends with status DEAD, since every later test would fail of it.
 """
 
@@ -46,7 +46,9 @@ class _Lines:
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"test": test} | facts) + "\n")
 
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         known = [item for item in items if item.nodeid in self._known]
         if known:
             config.hook.pytest_deselected(items=known)
@@ -74,7 +76,7 @@ class _Lines:
 
 
 def dead_device() -> str | None:
-    """Why a device does no work any more, after a failure that it keeps reporting; None if all do."""
+    """Why a device does no work any more: the failure that it keeps reporting; None if all do."""
     import gputensor as gt
 
     try:

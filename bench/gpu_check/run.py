@@ -120,7 +120,7 @@ class Run:
             time.sleep(_POLL_S)
 
     def keep(self) -> None:
-        """Write results, table and archive; one that cannot be made is told and costs nothing else."""
+        """Write results, table and archive; what cannot be made is told and costs nothing else."""
         stem = f"gpu_check-{self.mode}"
         found = {
             "mode": self.mode, "status": self.status, "commit": checkout.commit(),
@@ -175,7 +175,7 @@ def _let_go(group: int) -> None:
 
 
 def archive(work: Path) -> tuple[bytes, list[str]]:
-    """(a tar.gz of a folder in at most ARCHIVE_BYTES, what was left out for that: what takes most)."""
+    """(a tar.gz of a folder in at most ARCHIVE_BYTES, what was left out: what takes most)."""
     found = []
     for path in sorted(work.rglob("*")):
         if path.is_file() and not path.name.startswith("."):

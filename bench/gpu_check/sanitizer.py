@@ -1,4 +1,4 @@
-"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, where it is there.
+"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, if it is there.
 
 memcheck finds accesses out of bounds and misaligned ones, racecheck races in shared memory.
 """
@@ -13,7 +13,11 @@ from pathlib import Path
 
 from .steps import SKIPPED
 
-_PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")
+_PLACES = (
+    "/usr/local/cuda/bin",
+    "/usr/local/cuda/compute-sanitizer",
+    "/opt/nvidia/compute-sanitizer",
+)
 _FUZZ = ("-m", "tests.cuda.test_copy_kernels", "12", "4", "3000", "12")
 # Not 1, with which Python ends after an exception.
 _FOUND = 86
@@ -41,7 +45,11 @@ def find() -> str | None:
     beside = [os.path.join(place, "bin") for place in (os.environ.get("CUDA_PATH"),) if place]
     found = shutil.which("compute-sanitizer")
     return found or next(
-        (str(p) for p in (Path(f, "compute-sanitizer") for f in (*beside, *_PLACES)) if os.access(p, os.X_OK)),
+        (
+            str(p)
+            for p in (Path(f, "compute-sanitizer") for f in (*beside, *_PLACES))
+            if os.access(p, os.X_OK)
+        ),
         None,
     )
 

@@ -1,7 +1,7 @@
-"""`python -m bench.gpu_check.suite RESULTS TEST… [-k …]`: tests on a device, until all have had their turn.
+"""`python -m bench.gpu_check.suite RESULTS TEST… [-k …]`: tests on a device, each in its turn.
 
-A kernel that fails asynchronously ends its process's context, and a wild one the process itself: the
-tests after it are then run in another process. RESULTS has a line for each test as it ends.
+A kernel that fails asynchronously ends its process's context, and a wild one the process: the tests
+after it are then run in another process. RESULTS has a line for each test as it ends.
 """
 
 from __future__ import annotations

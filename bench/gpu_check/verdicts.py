@@ -34,7 +34,9 @@ def table(
     rows = [_step(step, by_name.get(step.name), work) for step in steps]
     parts = [f"# gpu_check {mode}"]
     if is_emulated:
-        parts.append("On the emulator, a dry run: it says that the steps work, and nothing of a GPU.")
+        parts.append(
+            "On the emulator, a dry run: it says that the steps work, and nothing of a GPU."
+        )
     if mode == "measure":
         found = [*_layout(work, is_emulated), *_host(work, is_emulated)]
         parts.append(_markdown(("budget", "asked for", "measured", "verdict"), found))
@@ -53,9 +55,17 @@ def _step(step: Step, result: dict[str, Any] | None, work: Path) -> Row:
     if result is None:
         return step.name, "exit 0", NONE, "not begun"
     kind = step.kind.partition(" ")[0]
-    asked, found = {"tests": _tests, "copies": _copies, "record": _cases}.get(kind, _exit)(step, work)
+    asked, found = {"tests": _tests, "copies": _copies, "record": _cases}.get(kind, _exit)(
+        step, work
+    )
     status, why = result["exit"], result.get("why")
-    if status == SKIPPED or status == 0 and kind == "tests" and " skipped" in found and "passed" not in found:
+    if (
+        status == SKIPPED
+        or status == 0
+        and kind == "tests"
+        and " skipped" in found
+        and "passed" not in found
+    ):
         verdict = "skipped"
     elif status == 0:
         verdict = HOLDS
@@ -73,7 +83,11 @@ def _exit(step: Step, work: Path) -> tuple[str, str]:
 def _tests(step: Step, work: Path) -> tuple[str, str]:
     ended = lines.read(work / f"{step.name}.jsonl").values()
     counted = Counter(line["outcome"] for line in ended)
-    shown = [f"{counted[name]} {name}" for name in ("passed", "failed", "died", "skipped") if counted[name]]
+    shown = [
+        f"{counted[name]} {name}"
+        for name in ("passed", "failed", "died", "skipped")
+        if counted[name]
+    ]
     return "0 failed", ", ".join(shown) or NONE
 
 
@@ -81,7 +95,10 @@ def _copies(step: Step, work: Path) -> tuple[str, str]:
     logs = sorted((work / "copies").glob("*.log"))
     last = [fuzz.last_line(path) for path in logs]
     equal = sum(fuzz.EQUAL in line for line in last)
-    return f"{len(logs)} seeds equal NumPy", f"{equal} do, {sum(fuzz.SO_FAR in x for x in last)} were cut off"
+    return (
+        f"{len(logs)} seeds equal NumPy",
+        f"{equal} do, {sum(fuzz.SO_FAR in x for x in last)} were cut off",
+    )
 
 
 def _cases(step: Step, work: Path) -> tuple[str, str]:
@@ -90,7 +107,9 @@ def _cases(step: Step, work: Path) -> tuple[str, str]:
     if found is None:
         return "a record", NONE
     failed = found.get("failed", {})
-    return "a record", f"{len(found['cases'])} cases" + (f", {len(failed)} failed" if failed else "")
+    return "a record", f"{len(found['cases'])} cases" + (
+        f", {len(failed)} failed" if failed else ""
+    )
 
 
 def _folder(step: str) -> str:
@@ -126,7 +145,12 @@ def _layout(work: Path, is_emulated: bool) -> Iterator[Row]:
         ("geomean_vs_torch.compile", "× torch.compile, geometric mean", 0.0),
     ):
         yield _row(
-            f"{what}: {of}", "≥", least, total.get(name), is_emulated, is_whole=count == layout.COUNT
+            f"{what}: {of}",
+            "≥",
+            least,
+            total.get(name),
+            is_emulated,
+            is_whole=count == layout.COUNT,
         )
 
 
@@ -146,7 +170,12 @@ def _host(work: Path, is_emulated: bool) -> Iterator[Row]:
 
 
 def _row(
-    what: str, sign: str, bound: float, found: float | None, is_emulated: bool, is_whole: bool = True
+    what: str,
+    sign: str,
+    bound: float,
+    found: float | None,
+    is_emulated: bool,
+    is_whole: bool = True,
 ) -> Row:
     asked = f"{sign} {bound:g}" if bound else "no budget"
     if found is None or is_emulated or math.isnan(found):

@@ -162,7 +162,12 @@ def _list(arguments: Any) -> int:
     if found:
         groups = _groups(found)
         rows = [
-            (name, len(group), sum(e.nbytes for e in group) >> 10, _age(min(e.age_s for e in group)))
+            (
+                name,
+                len(group),
+                sum(e.nbytes for e in group) >> 10,
+                _age(min(e.age_s for e in group)),
+            )
             for name, group in groups
         ]
         print(table(("kernels", "entries", "KiB", "last used"), rows, right=(1, 2, 3)))

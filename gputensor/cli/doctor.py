@@ -74,6 +74,7 @@ def examine() -> list[Finding]:
         _gpu(answer),
         _emulator(),
         _cache(),
+        *_carried(),
         *_devices(),
     ]
 
@@ -245,6 +246,21 @@ def _cache() -> Finding:
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)
     return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")
+
+
+def _carried() -> list[Finding]:
+    """A folder of cubins that was asked for (runtime/carried.py)."""
+    from gputensor.runtime import carried, trust
+
+    given = os.environ.get(carried.VARIABLE)
+    if not given:
+        return []
+    reason = trust.wrong_folder(os.path.realpath(given))
+    if reason:
+        remedy = f"copy it to a folder of your own and name it in {carried.VARIABLE}"
+        return [Finding("carried cubins", BROKEN, f"{reason}, so they are not used", remedy)]
+    count = len(list(Path(given).glob("*.cubin")))
+    return [Finding("carried cubins", OK if count else ABSENT, f"{given}: {count}")]
 
 
 def _devices() -> list[Finding]:

@@ -4,17 +4,21 @@
 GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py) text, headers, defines,
 options and architecture decide; the version of NVRTC does not, since the machine that loads may
 have another one, or none: whoever sets the variable takes cubins of the NVRTC that the labels name.
-`used()` says which did take part, and benchmark records repeat it. Nothing here writes to the
-folder but `keep`.
+`used()` says which did take part, and benchmark records repeat it. A folder that others may write is
+not used, as for the cache. Nothing here writes to the folder but `keep`.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
-from . import kernel_cache
+from gputensor.core import errors
+
+from . import kernel_cache, trust
 
 VARIABLE = "GPUTENSOR_CARRIED_CUBINS"
 _MARK = " by NVRTC "
@@ -24,11 +28,22 @@ _used: Counter[str] = Counter()
 def find(text: str, options: Sequence[str]) -> bytes | None:
     """The cubin of a text by these options, where a folder is set and has it."""
     folder = os.environ.get(VARIABLE)
-    whole = kernel_cache.read_whole(_path(folder, text, options)) if folder else None
+    if not folder or not _is_trusted(os.path.realpath(folder)):
+        return None
+    whole = kernel_cache.use(_path(os.path.realpath(folder), text, options))
     if whole is None:
         return None
     _used[whole[1].rpartition(_MARK)[2]] += 1
     return whole[0]
+
+
+@cache
+def _is_trusted(folder: str) -> bool:
+    """Whether only we can have filled it (Note [Trust]); says so once where it is not so."""
+    reason = trust.wrong_folder(folder)
+    if reason:
+        warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
+    return not reason
 
 
 def keep(

@@ -80,15 +80,15 @@ def _read_or_build(
     for place in (directory(), files.own_folder()) if _is_alone else (directory(),):
         if not trust.wrong_folder(place):
             path = os.path.join(place, name + suffix)
-            payload = _use(path)
-            if payload is not None:
-                return payload, path
+            whole = use(path)
+            if whole is not None:
+                return whole[0], path
     payload = build()
     return payload, _write(name + suffix, payload, label)
 
 
-def _use(path: str) -> bytes | None:
-    """The payload of a file that only we can have written, which is marked as used now."""
+def use(path: str) -> tuple[bytes, str] | None:
+    """(payload, label) of a file that only we can have written, which is marked as used now."""
     try:
         descriptor = trust.opened(path)
     except OSError:
@@ -98,7 +98,7 @@ def _use(path: str) -> bytes | None:
         if whole is not None:
             with contextlib.suppress(OSError):  # of root's, or on a file system without writing
                 os.utime(descriptor)
-    return None if whole is None else whole[0]
+    return whole
 
 
 def read(path: str) -> bytes | None:

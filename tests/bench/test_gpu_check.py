@@ -25,6 +25,7 @@ from bench import checkout, layout_cases, record
 from bench.gpu_check import __main__ as command
 from bench.gpu_check import fuzz, lines, run, sanitizer, steps, verdicts
 from bench.gpu_check.steps import Step
+from gputensor.runtime import trust
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "bench" / "gpu_check.sh"
@@ -97,7 +98,9 @@ def test_the_copies_have_the_emulators_seeds() -> None:
 # --- what a GPU's steps find in their environment -------------------------------------------------
 
 
-def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(tmp_path, monkeypatch):
+def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(
+    tmp_path, monkeypatch, tmp_path_factory
+):
     monkeypatch.setattr(command.checkout, "ROOT", tmp_path)
     monkeypatch.setattr(command, "CUBINS", tmp_path / ".carried" / "cubins")
     monkeypatch.delenv("GPUTENSOR_CACHE_DIR", raising=False)
@@ -108,6 +111,13 @@ def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(tmp_pa
     command.CUBINS.chmod(0o777)
     mine = Path(command.settings(False)["GPUTENSOR_CARRIED_CUBINS"])
     assert mine.stat().st_mode & 0o777 == 0o700 and (mine / "a.cubin").read_bytes() == b"x"
+    assert mine.parent == tmp_path / "out" and not trust.wrong_folder(str(mine))
+    # A checkout that others may change is no place to load code from.
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(command.tempfile, "gettempdir", lambda: str(tmp_path_factory.mktemp("t")))
+    elsewhere = command.settings(False)
+    assert not elsewhere["GPUTENSOR_CACHE_DIR"].startswith(str(tmp_path / "out"))
+    assert not trust.wrong_folder(elsewhere["GPUTENSOR_CARRIED_CUBINS"])
     assert command.settings(True)["GPUTENSOR_CUDA"] == "emulator"
 
 
@@ -164,10 +174,16 @@ def test_a_step_that_fails_hangs_or_dies_costs_only_itself(tmp_path, monkeypatch
     exits = {step["name"]: step["exit"] for step in found["steps"]}
     assert status == 1 and found["status"] == "done" and found["not_begun"] == []
     assert exits["good"] == exits["last"] == 0 and exits["fails"] == 3
-    assert exits["hangs"] == -signal.SIGTERM and exits["dies"] == exits["stubborn"] == -signal.SIGKILL
-    assert exits["absent"] == 127 and "| **it did not start (No such file or directory)** |" in table
+    assert (
+        exits["hangs"] == -signal.SIGTERM and exits["dies"] == exits["stubborn"] == -signal.SIGKILL
+    )
+    assert (
+        exits["absent"] == 127 and "| **it did not start (No such file or directory)** |" in table
+    )
     kept = packed(tmp_path / "out" / "gpu_check-correct.tar.gz")
-    assert kept["work/logs/hangs.log"] == b"half\n" and kept["work/logs/last.log"] == b"still here\n"
+    assert (
+        kept["work/logs/hangs.log"] == b"half\n" and kept["work/logs/last.log"] == b"still here\n"
+    )
     assert "| good | exit 0 | fine | holds |" in table and "it was ended after its 0 s" in table
     assert "| fails | exit 0 | – | **failed** (exit 3) |" in table and "| skipped |" in table
 
@@ -234,7 +250,10 @@ def test_what_was_done_is_there_when_the_whole_command_is_killed(tmp_path, numbe
             os.killpg(group, signal.SIGKILL)  # which nobody was left to end
     assert [step["name"] for step in found["steps"]] == ["done", "half"]
     assert found["steps"][0]["exit"] == 0 and found["not_begun"] == ["never"]
-    assert "| never | exit 0 | – | not begun |" in (archive.parent / "gpu_check-measure.md").read_text()
+    assert (
+        "| never | exit 0 | – | not begun |"
+        in (archive.parent / "gpu_check-measure.md").read_text()
+    )
 
 
 def _child(pid: int) -> int | None:
@@ -303,7 +322,10 @@ def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_pat
         "test_first": "passed", "test_wild": "died", "test_sticky": "failed", "test_plain": "failed",
         "test_skipped": "skipped", "test_last": "passed",
     }, done.stdout[-3000:]  # fmt: skip
-    assert "illegal memory access" in found["test_sticky"]["dead"] and "dead" not in found["test_plain"]
+    assert (
+        "illegal memory access" in found["test_sticky"]["dead"]
+        and "dead" not in found["test_plain"]
+    )
     assert "for a reason" in found["test_skipped"]["why"] and done.returncode == 1
     assert done.stdout.count("test session starts") == 3
 
@@ -337,13 +359,17 @@ def test_a_seed_that_fails_costs_no_other(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert fuzz.main([str(tmp_path / "copies")]) == 1
     said = capsys.readouterr().out
-    assert said.count("copies equal NumPy") == len(fuzz.SEEDS) - 1 and "seeds that failed: [8]" in said
+    assert (
+        said.count("copies equal NumPy") == len(fuzz.SEEDS) - 1 and "seeds that failed: [8]" in said
+    )
     step = Step("copies", 1, [], "copies")
     assert verdicts._copies(step, tmp_path)[1] == f"{len(fuzz.SEEDS) - 1} do, 0 were cut off"
 
 
 @pytest.mark.parametrize(("status", "expected"), [(0, 0), (86, 1)])
-def test_a_small_fuzz_runs_under_the_sanitizer_where_it_is(tmp_path, monkeypatch, capfd, status, expected):
+def test_a_small_fuzz_runs_under_the_sanitizer_where_it_is(
+    tmp_path, monkeypatch, capfd, status, expected
+):
     monkeypatch.setenv("GPUTENSOR_CUDA", "emulator")
     assert sanitizer.main() == steps.SKIPPED
     monkeypatch.setenv("GPUTENSOR_CUDA", "required")
@@ -374,8 +400,15 @@ def case(number: int, share: float, torch: float, kind: str = "tile") -> dict[st
 def written(path: Path, benchmark: str, **data: Any) -> None:
     from bench.environment import environment
 
-    around = environment("cpu", []) | {"gpu": {"name": "a GPU", "emulated": False, "capability": [9, 0]}}
-    whole = {"benchmark": benchmark, "device": "cuda:0", "peers": ["torch", "cupy"], "skipped": {}} | data
+    around = environment("cpu", []) | {
+        "gpu": {"name": "a GPU", "emulated": False, "capability": [9, 0]}
+    }
+    whole = {
+        "benchmark": benchmark,
+        "device": "cuda:0",
+        "peers": ["torch", "cupy"],
+        "skipped": {},
+    } | data
     record.write(record.build(whole, around), path)
 
 
@@ -384,7 +417,12 @@ def test_a_budget_is_held_against_the_records_of_all_parts(tmp_path):
     cases[7] = case(8, 0.55, 0.5)
     for name, numbers in steps.PARTS.items():
         part = [cases[n - 1] for n in numbers]
-        written(tmp_path / f"layout-{name}" / "layout-cuda.json", "layout", cases=part, is_emulated=False)
+        written(
+            tmp_path / f"layout-{name}" / "layout-cuda.json",
+            "layout",
+            cases=part,
+            is_emulated=False,
+        )
     ns = {"gputensor": 4000.0, "torch": 5000.0, "cupy": 7000.0}
     hosts = [{"name": name, "ns": ns} for name in verdicts.HOST_CASES]
     churn = {"us_per_operator": 11.0}
@@ -403,7 +441,9 @@ def test_a_budget_is_held_against_the_records_of_all_parts(tmp_path):
     part = verdicts.table("measure", [], [], tmp_path, False)
     assert "23 of 38 cases: share of memcpy, worst | ≥ 0.6 | 0.55 | **missed**, of these |" in part
     (tmp_path / "overhead" / "overhead-cuda.json").write_text("{")
-    assert "× CuPy's, geometric mean | ≤ 0.5 | – | not measured |" in verdicts.table("measure", [], [], tmp_path, False)
+    assert "× CuPy's, geometric mean | ≤ 0.5 | – | not measured |" in verdicts.table(
+        "measure", [], [], tmp_path, False
+    )
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -434,10 +474,14 @@ def test_a_real_step_that_is_killed_half_way_leaves_its_cases_and_costs_no_other
     )
     assert merged["cases"] == record.read(half)["cases"] and len(others["cases"]) == 10
     assert merged["environment"]["commit"] == checkout.commit()
-    assert f"(it has {len(merged['cases'])} of 38 cases)" in " ".join(merged["environment"]["missing"])
+    assert f"(it has {len(merged['cases'])} of 38 cases)" in " ".join(
+        merged["environment"]["missing"]
+    )
 
 
-@pytest.mark.parametrize("words", [["--fast"], ["correct", "--fast"], [], ["correct", "--only", "nothing"]])
+@pytest.mark.parametrize(
+    "words", [["--fast"], ["correct", "--fast"], [], ["correct", "--only", "nothing"]]
+)
 def test_what_it_does_not_know_is_refused(tmp_path, words):
     done = subprocess.run(
         [str(SCRIPT), *words], env=os.environ | {"OUT": str(tmp_path), "PYTHON": sys.executable},

@@ -11,7 +11,18 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import copies, graphs, layout, layout_sides, memcpy, operators, pack, peers, places, record
+from bench import (
+    copies,
+    graphs,
+    layout,
+    layout_sides,
+    memcpy,
+    operators,
+    pack,
+    peers,
+    places,
+    record,
+)
 from bench.layout_cases import CASES
 
 
@@ -26,7 +37,19 @@ def threads(monkeypatch):
 
 def run(*more: str, out: Path, name: str = "layout") -> int:
     return command.main(
-        ["run", name, "--scale", "64", "--rounds", "1", "--peers", "numpy", "--out", str(out), *more]
+        [
+            "run",
+            name,
+            "--scale",
+            "64",
+            "--rounds",
+            "1",
+            "--peers",
+            "numpy",
+            "--out",
+            str(out),
+            *more,
+        ]
     )
 
 
@@ -134,7 +157,10 @@ def test_what_no_record_has_is_measured_beside_them(tmp_path, monkeypatch, capsy
     rest = tmp_path / "rest" / "layout-cpu.json"
     assert [case["number"] for case in record.read(rest)["cases"]] == [2]
     assert run("--beside", f"{paths},{rest}", out=tmp_path / "none") == command.FINE
-    assert "these records have every case" in capsys.readouterr().err and not (tmp_path / "none").exists()
+    assert (
+        "these records have every case" in capsys.readouterr().err
+        and not (tmp_path / "none").exists()
+    )
     absent = [tmp_path / "absent.json"]
     assert merge([rest, *absent], tmp_path / "out") == command.FINE
     assert "absent.json is not there" in capsys.readouterr().err
@@ -199,7 +225,9 @@ def test_a_case_that_no_graph_holds_is_bound_by_the_launch_and_in_no_mean(monkey
 
     made, measure = session(monkeypatch, replays)
     small, large = measure(1 << 20), measure(1 << 30)
-    assert small["bound_by"].startswith("a launch") and "cupy: RuntimeError: no" in small["bound_by"]
+    assert (
+        small["bound_by"].startswith("a launch") and "cupy: RuntimeError: no" in small["bound_by"]
+    )
     assert not small["is_replayed"] and large["bound_by"] is None
     cases = [small | {"name": "s", "kind": "small"}, large | {"name": "l", "kind": "tile"}]
     data = {"device": "cuda:0", "cases": cases, "peers": []}
@@ -256,7 +284,9 @@ def test_a_graph_holds_each_pairs_copy_once(monkeypatch):
 def test_inputs_made_in_parts_are_what_one_thread_makes(monkeypatch):
     wanted = places.pattern(100_003).copy(), places.numbers(50_001, np.dtype("f2"))
     monkeypatch.setattr(places, "_PART", 1000)
-    for made, expected in zip((places.pattern(100_003), places.numbers(50_001, np.dtype("f2"))), wanted):
+    for made, expected in zip(
+        (places.pattern(100_003), places.numbers(50_001, np.dtype("f2"))), wanted
+    ):
         np.testing.assert_array_equal(made, expected)
 
 
@@ -264,7 +294,9 @@ def test_inputs_made_in_parts_are_what_one_thread_makes(monkeypatch):
 def test_what_is_expected_is_numpys_copy(number):
     case = CASES[number - 1]
     shape = tuple(min(n, 100) for n in case.shape)
-    shape = (2,) * 12 if number == 32 else tuple(min(n, 9) for n in shape) if len(shape) > 3 else shape
+    shape = (
+        (2,) * 12 if number == 32 else tuple(min(n, 9) for n in shape) if len(shape) > 3 else shape
+    )
     view = case.view(places.numbers(int(np.prod(shape)), case.source).reshape(shape))
     expected = np.ascontiguousarray(view).astype(case.result).reshape(-1)
     np.testing.assert_array_equal(layout._expected(view, case.result), expected)

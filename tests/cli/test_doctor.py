@@ -154,3 +154,14 @@ def test_the_makefile_and_pyproject_know_the_same_extras() -> None:
         [sys.executable, "-I", ROOT / "gputensor/cli/driver.py"], capture_output=True, text=True
     )
     assert done.stdout.strip() in ("none", "cuda12", "cuda13")
+
+
+def test_carried_cubins_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.cubin").write_bytes(b"")
+    _, found = examine(GPUTENSOR_CARRIED_CUBINS=str(tmp_path))
+    assert found["carried cubins"] | {"remedy": None} == {
+        "name": "carried cubins", "state": "ok", "found": f"{tmp_path}: 1", "remedy": None,
+    }  # fmt: skip
+    tmp_path.chmod(0o777)
+    assert examine(GPUTENSOR_CARRIED_CUBINS=str(tmp_path))[1]["carried cubins"]["state"] == "broken"
+    assert "carried cubins" not in examine()[1]

@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernel_cache, "_known", {})
     monkeypatch.setattr(carried, "_used", carried.Counter())
+    carried._is_trusted.cache_clear()
     made = tmp_path / "carried"
     assert nvrtc.carry_cubin(Binding(12, 9), TEXT, {"OP": "abs"}, "sm_90", str(made))
     kernel_cache.clear()
@@ -61,7 +62,9 @@ def test_a_carried_cubin_is_taken_whatever_nvrtc_is_here(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"text": TEXT + "//"}, {"OP": "neg"}, {"arch": "sm_80"}], ids=["text", "define", "arch"]
+    "other",
+    [{"text": TEXT + "//"}, {"OP": "neg"}, {"arch": "sm_80"}],
+    ids=["text", "define", "arch"],
 )
 def test_another_source_define_or_architecture_is_compiled_here(folder: Path, other: dict) -> None:
     newer = Binding(13, 0)
@@ -86,3 +89,20 @@ def test_what_a_folder_has_is_not_compiled_again(folder: Path) -> None:
 def test_without_the_variable_no_folder_is_asked(folder: Path, monkeypatch) -> None:
     monkeypatch.delenv(carried.VARIABLE)
     assert compiled(Binding(13, 0)) == b"by (13, 0)\0"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_folder_that_others_may_write_is_not_used_and_says_so_once(folder: Path) -> None:
+    folder.chmod(0o777)
+    with pytest.warns(
+        RuntimeWarning, match="carried cubins are not used: .* may be written"
+    ) as seen:
+        for define in ("abs", "neg"):
+            assert compiled(Binding(13, 0), OP=define) == b"by (13, 0)\0"
+    assert len(seen) == 1 and carried.used() == {}
+
+
+def test_a_cubin_that_others_may_write_is_compiled_here(folder: Path) -> None:
+    (path,) = folder.iterdir()
+    path.chmod(0o666)
+    assert compiled(Binding(13, 0)) == b"by (13, 0)\0" and carried.used() == {}

@@ -15,7 +15,9 @@ import pytest
 
 import gputensor as gt
 
-PROGRAMS = int(os.environ.get("GPUTENSOR_STREAM_PROGRAMS", "0")) or (6 if gt.cuda.is_emulated() else 8)
+PROGRAMS = int(os.environ.get("GPUTENSOR_STREAM_PROGRAMS", "0")) or (
+    6 if gt.cuda.is_emulated() else 8
+)
 
 
 class Array:

@@ -120,7 +120,9 @@ def test_memory_that_pytorch_still_reads_is_not_given_away(torch: Any, delay: An
         del trash
 
 
-def test_memory_of_pytorch_that_is_still_read_here_is_not_given_away(torch: Any, delay: Any) -> None:
+def test_memory_of_pytorch_that_is_still_read_here_is_not_given_away(
+    torch: Any, delay: Any
+) -> None:
     side = gt.cuda.Stream("cuda:0")
     for number in range(10):
         x = torch.full((SIDE, SIDE), float(number), device="cuda")

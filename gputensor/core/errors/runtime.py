@@ -93,6 +93,14 @@ def no_kernel_cache(reason: str) -> str:
     )
 
 
+def no_carried_cubins(reason: str) -> str:
+    """The warning; reason: a clause."""
+    return (
+        f"carried cubins are not used: {reason}; copy the folder to one of your own and name it in "
+        "GPUTENSOR_CARRIED_CUBINS"
+    )
+
+
 def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
     return DeviceError(f"{op}: '{arg}' must {rule} (got {got})")
 
