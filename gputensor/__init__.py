@@ -32,6 +32,7 @@ from .core.dtype import (
 )  # fmt: skip
 from .core.dtype import bool_ as bool
 from .core.errors import GpuTensorError
+from .core.errors import no_attribute as _no_attribute
 from .core.geometry import Size
 from .core.layout import strided
 from .core.memory_format import (
@@ -76,7 +77,7 @@ def __getattr__(name: str) -> object:
         return globals().setdefault(name, getattr(module, name, module))
     if not name.startswith("_") and backend.load(name):
         return backend.get(name).module
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(name, [*globals(), *_LATER])
 
 
 _register.install()

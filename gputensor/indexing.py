@@ -17,6 +17,7 @@ from ._generated import operators as _ops
 from .core import errors
 from .core.arguments import NUMBERS, number
 from .core.dtype import BOOL, INTEGER, uint8
+from .dispatch.refusal import is_read_only
 from .dispatch.tls import state as _state
 
 if TYPE_CHECKING:
@@ -68,14 +69,19 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         view = calls.select_int(tensor, 0, index)
     else:
         view, flipped, _ = _basic(tensor, index if type(index) is tuple else (index,))
-    if type(value) in NUMBERS:
-        calls.fill__Scalar(view, value)
-    elif hasattr(value, "_geometry"):
-        _copy(view, flipped, value)
-    elif (plain := number(value)) is not None:  # a scalar of NumPy, an enum
-        calls.fill__Scalar(view, plain)
-    else:
-        raise errors.cannot_assign(value)
+    try:
+        if type(value) in NUMBERS:
+            calls.fill__Scalar(view, value)
+        elif hasattr(value, "_geometry"):
+            _copy(view, flipped, value)
+        elif (plain := number(value)) is not None:  # a scalar of NumPy, an enum
+            calls.fill__Scalar(view, plain)
+        else:
+            raise errors.cannot_assign(value)
+    except ValueError as error:
+        if not isinstance(error, errors.GpuTensorError) and is_read_only(view):
+            raise errors.read_only("index", "self", tensor) from None
+        raise
 
 
 def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:

@@ -179,6 +179,40 @@ def test_memory_that_is_not_there() -> None:
             make()
 
 
+def _read_only() -> Any:
+    import numpy as np
+
+    array = np.ones(3, np.float32)
+    array.flags.writeable = False
+    return gt.from_numpy(array)
+
+
+WRITES = {
+    "add_": lambda r: r.add_(1), "fill_": lambda r: r.fill_(1), "zero_": lambda r: r.zero_(),
+    "copy_": lambda r: r.copy_(gt.ones(3)), "uniform_": lambda r: r.uniform_(), "exp_": lambda r: r.exp_(),
+    "index": lambda r: r.__setitem__(0, 5.0), "add": lambda r: gt.add(r, r, out=r),
+    "sum": lambda r: gt.sum(gt.ones(2, 3), 0, out=r), "arange": lambda r: gt.arange(3, out=r),
+    "cat": lambda r: gt.cat([gt.ones(1), gt.ones(2)], out=r), "linspace": lambda r: gt.linspace(0, 1, 3, out=r),
+    "where": lambda r: gt.where(gt.ones(3) > 0, gt.ones(3), 1, out=r), "mm": lambda r: gt.mm(gt.ones(3, 1), gt.ones(1, 1), out=r.view(3, 1)),
+    "relu_": lambda r: gt.nn.functional.relu(r, inplace=True), "mul_": lambda r: r[:2].mul_(2),
+    "sub_": lambda r: gt.ops.aten.sub_.Tensor(r, 1), "div_": lambda r: r.__itruediv__(2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", WRITES)
+def test_memory_that_may_not_be_written(op: str) -> None:
+    r = _read_only()
+    with pytest.raises(gt.GpuTensorError, match=f"^{op}: '(self|out)' must be writable") as caught:
+        WRITES[op](r)
+    assert isinstance(caught.value, ValueError) and "During handling" not in str(caught.value)
+    assert caught.value.__suppress_context__ and r._version == 0 and r.tolist() == [1.0] * 3
+
+
+def test_a_name_that_is_not_there_is_answered_with_a_near_one() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'full'; docs/operators.md lists"):
+        gt.fulll  # noqa: B018
+
+
 def test_a_value_equal_to_the_right_one_leaves_no_plan_that_fails() -> None:
     import numpy as np
 

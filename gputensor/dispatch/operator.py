@@ -266,8 +266,12 @@ class Operator:
         key_set = (key_set | include) & keep
         try:
             return table[key_set](key_set, *arguments)
-        except MemoryError as error:
-            raise errors.host_memory_exhausted(self.short_name, error) from None
+        except (MemoryError, ValueError) as error:
+            from .refusal import refuse_memory
+
+            names = (table.prepared or table.signature).names
+            refuse_memory(error, self.short_name, self, dict(zip(names, arguments)))
+            raise
 
     def redispatch(self, key_set: int, /, *args: Any, **kwargs: Any) -> Any:
         """Call with exactly this key set: neither arguments nor the thread's state add to it."""

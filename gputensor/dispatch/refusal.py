@@ -33,22 +33,43 @@ def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
-    if isinstance(error, MemoryError):
-        raise errors.host_memory_exhausted(op, error) from None
     overloads = [o for o in dispatcher.operators() if o.name == f"aten::{op}" and o.definition is not None]
+    for operator in overloads:
+        names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
+        refuse_memory(error, op, operator, {n: given[at] for n, at in names.items() if at is not None})
     for name, fits in _arguments(overloads).items():
         place = _place(name, given)
         if place is None:
             continue
         value = given[place]
-        if value is None and len(fits) < len(overloads) and not any(fit.has_value for fit in fits):
-            continue  # left out, as other overloads leave it out
+        if value is None and len(overloads) > 1 and not any(fit.is_needed for fit in fits):
+            continue  # left out: another overload does without it
         if not any(fit(value) for fit in fits):
             raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
     if not isinstance(given.get("requires_grad", False), int):
         raise errors.must(
             op, "requires_grad", "be a bool", given["requires_grad"], kind=errors.ArgumentTypeError
         ) from None
+
+
+def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
+    """Raise the sentence for memory that is not there, or that may not be written; return for all else.
+
+    given: the operator's arguments by name.
+    """
+    if isinstance(error, MemoryError):
+        raise errors.host_memory_exhausted(op, error) from None
+    if isinstance(error, ValueError) and not isinstance(error, errors.GpuTensorError):
+        for argument in operator.schema.arguments:
+            value = given.get(argument.name)
+            if argument.is_write and is_read_only(value):
+                raise errors.read_only(op, argument.name, value) from None
+
+
+def is_read_only(tensor: Any) -> bool:
+    """Whether a tensor's elements lie in another library's memory that may not be written."""
+    array = getattr(tensor, "_array", None)
+    return array is not None and not array.flags.writeable
 
 
 def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: Mapping[str, str]) -> None:
@@ -147,11 +168,12 @@ def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, 
 class _Fit:
     """What one overload takes for an argument."""
 
-    __slots__ = ("type", "takes_numbers", "is_out", "has_value")
+    __slots__ = ("type", "takes_numbers", "is_out", "is_needed")
 
     def __init__(self, argument: Argument, takes_numbers: bool) -> None:
         self.type, self.takes_numbers = argument.type, takes_numbers
-        self.has_value = argument.default is not None
+        # None does not stand for it: it has another default, or is an operand
+        self.is_needed = argument.default is not None or argument.type.has_tensor
         self.is_out = argument.is_keyword_only and argument.is_write
 
     def __call__(self, value: Any) -> bool:

@@ -35,7 +35,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element, and zero in place of the negative ones."""
     _tensors("relu", input=input)
-    return calls.relu_(input) if flag("relu", "inplace", inplace) else calls.relu(input)  # type: ignore[no-any-return]
+    return input.relu_() if flag("relu", "inplace", inplace) else calls.relu(input)  # type: ignore[no-any-return]
 
 
 def softmax(

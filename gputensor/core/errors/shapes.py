@@ -48,6 +48,11 @@ def too_large(sizes: Any) -> ShapeError:
     return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)  # type: ignore[return-value]
 
 
+def read_only(op: str, arg: str, tensor: Any) -> GpuTensorError:
+    remedy = "its memory is another library's and read-only; write to a .clone()"
+    return must(op, arg, "be writable", tensor, kind=ArgumentValueError, remedy=remedy)
+
+
 def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
     return ShapeError(f"{op}: 'size' must hold {numel} elements (got {tuple(sizes)})")
 
@@ -141,6 +146,18 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 class MissingAttribute(GpuTensorError, AttributeError):
     """An attribute that this tensor does not have, so that hasattr() says so."""
+
+
+def no_attribute(name: str, known: list[str]) -> AttributeError:
+    """A name that the package does not have: a near one that it has, and where all are listed."""
+    text = f"module 'gputensor' has no attribute {name!r}"
+    if name.startswith("_"):  # asked for by machinery, and often
+        return AttributeError(text)
+    import difflib
+
+    near = difflib.get_close_matches(name, [n for n in known if not n.startswith("_")], 1)
+    meant = f"; did you mean {near[0]!r}" if near else ""
+    return AttributeError(f"{text}{meant}; docs/operators.md lists the operators")
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:

@@ -1,0 +1,116 @@
+"""Every operator with all its arguments by keyword: function, method, overload, packet, redispatch.
+
+Functions call the first operand `input`, as PyTorch's do; schemas, and so `gt.ops`, call it `self`,
+which no method of ours may take for its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import dtype as dtypes
+from gputensor.dispatch import tls
+
+from .harness import cases as forms
+from .harness.cases import CALLABLE, OPS, OPS_OF, Call, Case
+from .rows import Row
+from .test_ops_variants import assert_equal
+
+
+def _good(row: Row) -> list[Case]:
+    of = forms.dtypes_of(row)
+    chosen = dtypes.float32 if dtypes.float32 in of else of[0]
+    found: dict[Any, Case] = {}
+    for sample in row.samples:
+        case = Case(row, sample, chosen)
+        if case.expected() is not None:
+            found.setdefault((len(sample.args), tuple(sample.kwargs)), case)
+    return list(found.values())
+
+
+def _named(function: Callable[..., Any], args: tuple[Any, ...], skip: int = 0) -> dict[str, Any] | None:
+    """The positional arguments by name; None where Python gives them none."""
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    kinds = inspect.Parameter
+    names = [p.name for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    if any(p.kind is kinds.VAR_POSITIONAL and p.name != "args" for p in parameters):
+        return None  # x.to(*target)
+    return dict(zip(names, args))
+
+
+def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
+    args, kwargs = call.args, call.kwargs
+    for op in OPS_OF[row.name]:
+        if op.base != row.name or not op.is_public:
+            continue
+        if "function" in op.variants:
+            function = getattr(gt, op.base)
+            named = _named(function, args)
+            if named is not None:
+                yield f"gt.{op.base}", lambda f=function, n=named: f(**n, **kwargs)
+        if "method" in op.variants:
+            place = [a.name for a in op.arguments].index("self")
+            rest = (*args[:place], *args[place + 1 :])
+            bound = getattr(args[place], op.base)
+            named = _named(bound, rest)
+            if named is not None:
+                yield f"x.{op.base}", lambda f=bound, n=named: f(**n, **kwargs)
+    for op in OPS_OF[row.name]:
+        if op.base != row.name or op.kind == "out" or not forms.takes(op, args, kwargs):
+            continue
+        operator = forms.operator_of(op)
+        named = {**dict(zip([a.name for a in op.arguments], args)), **kwargs}
+        yield f"gt.ops.aten.{op.name}", lambda o=operator, n=named: o(**n)
+        packet = forms.packet(op.base)
+        yield f"gt.ops.aten.{op.base}", lambda p=packet, n=named: p(**n)
+        _, key_set = operator.table.signature.arrange(operator, (), named)
+        include, keep = tls.state.get()
+        key_set = (key_set | include) & keep
+        yield f"{op.name}.redispatch", lambda o=operator, k=key_set, n=named: o.redispatch(k, **n)
+
+
+@pytest.mark.parametrize("row", CALLABLE, ids=str)
+def test_all_arguments_by_keyword(row: Row) -> None:
+    compared = 0
+    for case in _good(row):
+        wanted = case.build().run()
+        count = len(list(_calls(row, case.build())))
+        for number in range(count):
+            form, run = list(_calls(row, case.build()))[number]
+            gt.manual_seed(7)
+            assert_equal(case, f"{form} by keyword", run(), wanted)
+            compared += 1
+    assert compared or row.name == "to"
+
+
+def test_the_first_operand_is_input_in_functions_and_self_in_schemas() -> None:
+    from gputensor._generated import functions
+
+    with_tensor = [op for op in OPS if "function" in op.variants and op.is_public and op.tensors]
+    assert len(with_tensor) > 60
+    for op in with_tensor:
+        names = list(inspect.signature(getattr(functions, op.base)).parameters)
+        assert "self" not in names, op.base
+        assert ("input" in names) == any(a.name == "self" for a in op.arguments), op.base
+    x = gt.tensor([-1.0])
+    assert gt.abs(input=x).item() == gt.ops.aten.abs.default(self=x).item() == 1
+    with pytest.raises(TypeError, match="self"):
+        gt.abs(self=x)  # as torch.abs
+
+
+def test_a_custom_operator_may_have_an_argument_named_self_or_args() -> None:
+    with gt.library.Library("keywords", "FRAGMENT") as lib:
+        lib.define("f(Tensor self, int key_set, int operator, int args) -> Tensor")
+        lib.impl("f", lambda self, key_set, operator, args: self * key_set + operator * args, "CPU")
+        x = gt.ones(1)
+        named = {"self": x, "key_set": 2, "operator": 3, "args": 4}
+        for call in (gt.ops.keywords.f, gt.ops.keywords.f.default):
+            assert call(**named).item() == 14
+        made = gt.library.custom_op("keywords::g", lambda self, args: self * args, mutates_args=(), schema="(Tensor self, int args) -> Tensor")
+        assert made(self=x, args=3).item() == 3
+        assert gt.ops.keywords.f.default.redispatch(gt.dispatch.key_set(x), **named).item() == 14
