@@ -344,7 +344,7 @@ class _Run:
 
     def _run_there(self, node: Node, grads: Grads) -> Any:
         if node.hooks is not None:
-            grads = self._before(node, grads)
+            self._of_tensors(node, grads)
         wanted = self.captures.get(node)
         if wanted is not None:
             for output, number in wanted:
@@ -352,6 +352,8 @@ class _Run:
                 self._remember_stream(node)
             if not self._leads_on(node):
                 return None
+        if node.hooks is not None:
+            grads = self._of_node(node, grads)
         try:
             results = self._derivative(node, grads)
             if anomaly.is_on and anomaly.checks_nan:
@@ -397,7 +399,8 @@ class _Run:
 
     # --- hooks --------------------------------------------------------------------------------------
 
-    def _before(self, node: Node, grads: Grads) -> Grads:
+    def _of_tensors(self, node: Node, grads: Grads) -> None:
+        """Hooks of the tensors that a node made: before their gradients are returned or go on."""
         hooks = node.hooks
         for output, of_tensor in hooks.tensor.items():
             if grads[output] is not None:
@@ -408,7 +411,10 @@ class _Run:
                 self._remember_stream(node)
                 own = variable.own_of(x)
                 own.grad = grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
-        for hook in list(hooks.before.values()):
+
+    def _of_node(self, node: Node, grads: Grads) -> Grads:
+        """Hooks of a node that is about to run."""
+        for hook in list(node.hooks.before.values()):
             grads = list(self._replaced(hook, tuple(grads), tuple(grads)))
         return grads
 
@@ -448,13 +454,15 @@ class _Run:
         if own.hooks:
             buffer[0] = self._tensor_hooks(own.hooks, buffer[0])
         if node.hooks is not None:
-            buffer[:] = self._before(node, buffer)
+            self._of_tensors(node, buffer)
         self._remember_stream(node)
         captured = self.captures.get(node)
         if captured is not None:
             for _, number in captured:
                 self.found[number] = buffer[0]
             return
+        if node.hooks is not None:
+            buffer[:] = self._of_node(node, buffer)
         if variable.history(x) is not None:
             raise errors.leaf_in_graph()
         # frozen since the forward call: its hooks have run, and that is all

@@ -44,12 +44,10 @@ class Context:
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Name the arguments that forward writes to; it must return them. Counts a write to each."""
+        """Name the arguments that forward writes to; it must return them. A write to each is counted."""
         for x in tensors:
             if not isinstance(x, Tensor):
                 raise errors.must("mark_dirty", "tensors", "be Tensors", x, kind=errors.ArgumentTypeError)
-        for x in tensors:
-            inplace_or_view.bump_version(x)
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
@@ -157,6 +155,7 @@ class Function:
 
 def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...]) -> None:
     for x in context._dirty:
+        inplace_or_view.bump_version(x)
         if not any([x is made for made in outputs]):
             raise errors.dirty_not_returned()
         if not any([x is given for given in inputs]):

@@ -132,7 +132,10 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     variable.with_edge(base, edge)
     variable.move_retained(base, before, edge)
-    variable.history(self)  # the view's own history follows now, and not when someone asks
+    # The view's own history follows now, and not when someone asks; it may have been made anew for this
+    # version already, from the history that its base had before.
+    variable.meta_of(self).version = -1
+    variable.history(self)
     return self
 
 

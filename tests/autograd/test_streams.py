@@ -12,17 +12,14 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gputensor as gt
 
+from ..backend.late import late
 from ..cuda.support import requires_emulator
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "openreg"
 
 PROGRAM = """
 import gputensor as gt
@@ -79,26 +76,8 @@ def test_streams_of_the_forward_calls(order: str) -> None:
 
 
 @pytest.fixture
-def openreg(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The example's device with `mul` and `add` of its own; its streams run nothing before they must."""
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    from gputensor_openreg import bring_up, kernels, runtime
-
-    ufuncs = {"mul": np.multiply, "add": np.add}
-
-    def bind(op: str, plan: Any) -> Any:
-        def launch(index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
-            out, x, y = [
-                a if plan.stride_bytes[n] is None else kernels.operand(plan, n, a, index)
-                for n, a in enumerate(operands)
-            ]
-            runtime.current_stream(index).submit(lambda: ufuncs[op](x, y, out=out))
-
-        return launch
-
-    with bring_up() as device, warnings.catch_warnings():
-        warnings.simplefilter("ignore", gt.core.errors.FallbackWarning)
-        device.register_stub("binary", bind, *ufuncs)
+def openreg() -> Iterator[Any]:
+    with late() as device:
         yield device
 
 
