@@ -26,6 +26,9 @@ from .places import WrongResult
 NAME = "emulator"
 # Times faster than numba's simulator, on each kernel.
 BUDGET_TIMES = 50.0
+# Times slower than a plain launch, with the checks that pytest's plugin has on by default.
+BUDGET_PROTECTED = 3.0
+PLAIN, PROTECTED = ", plain", ", as in pytest"
 
 AXPY_THREADS, BLUR_SIZE, SUM_THREADS = 1024, 32, 128
 
@@ -61,6 +64,30 @@ extern "C" __global__ void block_sum(const float* x, float* y) {
   if (threadIdx.x == 0) y[blockIdx.x] = part[0];
 }
 """
+
+# What a check of each access costs most: two reads and hardly a sum for each, or a store for each.
+DENSE = r"""
+extern "C" __global__ void product(const float* a, const float* b, float* c, int n) {
+  const int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) sum += a[row * n + k] * b[k * n + column];
+  c[row * n + column] = sum;
+}
+
+extern "C" __global__ void fill(const float* a, const float* b, float* c, int n) {
+  const int t = (blockIdx.y * gridDim.x + blockIdx.x) * 256 + threadIdx.y * 16 + threadIdx.x;
+  for (int k = t; k < n * n; k += gridDim.x * gridDim.y * 32) c[k] = a[k];
+}
+
+extern "C" __global__ void local(const float* a, const float* b, float* c, int n) {
+  const int t = (blockIdx.y * gridDim.x + blockIdx.x) * 256 + threadIdx.y * 16 + threadIdx.x;
+  float own[16];
+  for (int k = 0; k < 16; ++k) own[k] = a[(t + k) % (n * n)];
+  for (int k = 0; k < n; ++k) own[k % 16] = own[(k + 3) % 16] * 0.5f;
+  c[t % (n * n)] = own[t % 16];
+}
+"""
+DENSE_SIZE = 48
 
 cuda: Any = None
 Side = Callable[[], Any]
@@ -195,7 +222,7 @@ def run(
             "ns": {library: s.median_ns for library, s in zip(sides, samples)},
             "quartiles_ns": {library: s.quartiles_ns for library, s in zip(sides, samples)},
         })  # fmt: skip
-    cases += [_checked(inputs), _edited(inputs)]
+    cases += [*_protected(inputs), _checked(inputs), _edited(inputs)]
     return {"benchmark": NAME, "device": "cpu", "cases": cases, "peers": list(sides)[1:]}
 
 
@@ -204,6 +231,40 @@ def _case(name: str, threads: int, barriers: int, sample: timing.Sample) -> dict
         "name": name, "threads": threads, "barriers": barriers,
         "ns": {"gputensor": sample.median_ns}, "quartiles_ns": {"gputensor": sample.quartiles_ns},
     }  # fmt: skip
+
+
+def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
+    """Every kernel plainly and with its writes checked, in turns."""
+    checked = {checks: _with_checks(inputs, checks) for checks in ("", "writes")}
+    cases = []
+    for name in checked[""]:
+        pair = timing.alternate([sides[name] for sides in checked.values()])
+        threads, barriers = THREADS.get(name, DENSE_SIZE**2), PHASES.get(name, 0)
+        cases += [
+            _case(name + how, threads, barriers, sample)
+            for how, sample in zip((PLAIN, PROTECTED), pair)
+        ]
+    return cases
+
+
+def _with_checks(inputs: dict[str, Input], checks: str) -> dict[str, Side]:
+    """Calls of every kernel under checks, which a kernel has from its first launch on."""
+    with gt.cuda.emulator_settings(sanitize=checks):
+        sides = {name: side for name, side in _ours(inputs)[0].items() if name != "nothing"}
+        n = DENSE_SIZE
+        a, b, c = (gt.rand(n, n, device="cuda") for _ in range(3))
+        for name in ("product", "fill", "local"):
+            launch = gt.cuda.Kernel(DENSE, name)[(n // 16, n // 16), (16, 16)]
+            sides[name] = lambda launch=launch: launch(a, b, c, n)
+    return {name: _under(checks, side) for name, side in sides.items()}
+
+
+def _under(checks: str, side: Side) -> Side:
+    def call() -> None:
+        with gt.cuda.emulator_settings(sanitize=checks):
+            side()
+
+    return call
 
 
 def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
@@ -261,9 +322,17 @@ def failures(record: dict[str, Any]) -> list[str]:
     found = []
     for case in record["cases"]:
         theirs = case["ns"].get("numba")
-        is_kernel = case["threads"] > 1
+        is_kernel = case["threads"] > 1 and PROTECTED not in case["name"]
         if is_kernel and theirs is not None and theirs / case["ns"]["gputensor"] < BUDGET_TIMES:
             found.append(
                 f"{case['name']}: {theirs / case['ns']['gputensor']:.0f} times faster than numba's simulator, below {BUDGET_TIMES:.0f}"
+            )
+    ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
+    for name in ns:
+        kernel = name.removesuffix(PROTECTED)
+        times = ns[name] / ns.get(kernel + PLAIN, ns[name])
+        if times > BUDGET_PROTECTED:
+            found.append(
+                f"{kernel}: {times:.1f} times a plain launch with writes checked, above {BUDGET_PROTECTED:.0f}"
             )
     return found

@@ -49,7 +49,9 @@ def test_the_emulator_has_a_record_of_its_own(tmp_path, monkeypatch):
     names = [case["name"] for case in kept["cases"]]
     assert names[:4] == ["nothing", "axpy", "cross", "block_sum"] and "from an edit to the result" in names[-1]
     assert kept["environment"]["missing"] is not None and "numba cannot be imported" in emulator.report(kept)
-    assert emulator.failures(kept) == []
+    assert [f for f in emulator.failures(kept) if "times a plain launch" not in f] == []
+    slow = [{"name": f"axpy{how}", "threads": 9, "ns": {"gputensor": ns}} for how, ns in ((emulator.PLAIN, 10), (emulator.PROTECTED, 31))]
+    assert emulator.failures({"cases": slow}) == ["axpy: 3.1 times a plain launch with writes checked, above 3"]
     fast = kept["cases"][1]["ns"] | {"numba": kept["cases"][1]["ns"]["gputensor"] * 49}
     assert emulator.failures({"cases": [kept["cases"][1] | {"ns": fast}]})[0].startswith("axpy: 49 times faster")
     assert os.environ["GPUTENSOR_CACHE_DIR"] == str(tmp_path / "cache")

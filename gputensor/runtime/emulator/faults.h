@@ -127,13 +127,14 @@ volatile pid_t running_thread;  // 0 while no kernel runs
 volatile bool looks_again;
 int timer_id;
 pid_t timer_thread, timer_process;
+thread_local bool has_timer;  // a later thread may get the same number
 
 pid_t this_thread() { return (pid_t)syscall(SYS_gettid); }
 
 // One timer is enough, since one kernel runs at a time: it is made anew for another thread.
 bool get_timer() {
   const pid_t thread = running_thread, process = getpid();
-  if (timer_thread == thread && timer_process == process) return true;
+  if (has_timer && timer_thread == thread && timer_process == process) return true;
   if (timer_thread && timer_process == process) syscall(SYS_timer_delete, timer_id);
   sigevent event = {};
   event.sigev_notify = SIGEV_THREAD_ID;
@@ -142,7 +143,7 @@ bool get_timer() {
   event._sigev_un._tid = thread;
   timer_thread = syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer_id) ? 0 : thread;
   timer_process = process;
-  return timer_thread != 0;
+  return has_timer = timer_thread != 0;
 }
 
 // Sends this thread SIGURG after some time, and again and again from then on; 0: not any more.
@@ -227,7 +228,7 @@ void put_back(int number, const struct sigaction& old) {
 
 void unwatch_signals() {
   inside = 0;
-  if (timer_thread == running_thread && timer_process == getpid()) set_timer(0);
+  if (has_timer && timer_thread == running_thread && timer_process == getpid()) set_timer(0);
   running_thread = 0;
   for (int i = 0; i < WATCHED; ++i)
     if (ours(watched[i])) put_back(watched[i], old_actions[i]);
