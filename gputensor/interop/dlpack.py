@@ -273,7 +273,9 @@ def _ask(ext: Any) -> Any:
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
-        kind, index = map(operator.index, given)
+        kind, index = given
+        if kind.__class__ is not int or index.__class__ is not int:
+            kind, index = operator.index(kind), operator.index(index)
     except (TypeError, ValueError):
         got = errors.Got(f"__dlpack_device__() of {errors.describe(given)}")
         raise _refused("name its device as two ints", got) from None
@@ -391,16 +393,30 @@ def _geometry_of(described: Any) -> Any:
     if ndim and not described.shape:
         raise _refused("say its sizes", errors.Got(f"{ndim} dimensions and a null pointer"))
     sizes = tuple(described.shape[:ndim]) if ndim else ()
-    if not described.strides:
-        strides = () if any(s < 0 for s in sizes) else contiguous_strides(sizes)
-    else:
-        strides = tuple(described.strides[:ndim]) if ndim else ()
-        if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
-            got = errors.Got(f"strides {strides}")
-            raise _refused("have no negative strides", got, "use .copy() first")
-        # A dimension of one element is never walked, so its sign means nothing.
-        strides = tuple([abs(s) for s in strides])
-    wrong = unholdable(sizes, strides or (0,) * ndim, element.itemsize)
+    strides = tuple(described.strides[:ndim]) if ndim and described.strides else None
+    key = (sizes, strides, element)
+    known = _layouts.get(key)
+    if known is None:
+        if len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.clear()
+        known = _layouts[key] = _checked(sizes, strides, element)
+    return known
+
+
+# What was checked once: arrays come in few layouts, and in a loop.
+_layouts: dict[Any, Any] = {}
+_MOST_LAYOUTS = 1024
+
+
+def _checked(sizes: tuple[int, ...], strides: tuple[int, ...] | None, element: dtypes.dtype) -> Any:
+    if strides is None:
+        strides = (0,) * len(sizes) if any(s < 0 for s in sizes) else contiguous_strides(sizes)
+    if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
+        got = errors.Got(f"strides {strides}")
+        raise _refused("have no negative strides", got, "use .copy() first")
+    # A dimension of one element is never walked, so its sign means nothing.
+    strides = tuple([abs(s) for s in strides])
+    wrong = unholdable(sizes, strides, element.itemsize)
     if wrong:
         raise _refused("have a layout that memory can hold", errors.Got(wrong))
     return geometry(sizes, strides, element)
