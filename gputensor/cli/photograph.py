@@ -98,7 +98,8 @@ def check_writable(path: Path) -> None:
         )
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise Refusal(f"'--output' must be a file in an existing folder (got '{path}')")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+    beside = [] if path.exists() and not path.is_file() else [path.resolve().parent]
+    if not all(os.access(p, os.W_OK) for p in (*beside, *([path] if path.exists() else []))):
         raise Refusal(f"'--output' must be writable (got '{path}')")
 
 

@@ -39,15 +39,15 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Raises: OSError naming `path`, also where its folder cannot be written.
     """
     given = os.fsdecode(path)
-    target = os.path.realpath(given)
     try:
-        old = os.stat(target)
+        old = os.stat(given)
     except FileNotFoundError:
         old = None
     if old is not None and not stat.S_ISREG(old.st_mode):  # /dev/stdout, a pipe; a folder raises
-        with open(target, "wb") as file:
+        with open(given, "wb") as file:
             yield file
         return
+    target = os.path.realpath(given)
     if old is not None:
         os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # may it be written at all
     try:
@@ -224,5 +224,8 @@ def _sweep_folders(parent: str) -> None:
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, _LOCK)
             with contextlib.suppress(OSError):  # of another user, or gone meanwhile
-                if not os.path.islink(folder) and _is_left(lock, os.lstat(lock)):
+                status = os.lstat(folder)
+                if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                    continue
+                if _is_left(lock, os.lstat(lock)):
                     _remove_tree(folder)

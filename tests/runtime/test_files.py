@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -143,6 +144,13 @@ def test_a_device_is_written_to_and_stays() -> None:
     before = os.stat(os.devnull)
     put(Path(os.devnull), b"x")
     assert os.stat(os.devnull).st_rdev == before.st_rdev
+
+
+def test_a_pipe_is_written_to() -> None:
+    """As a name, too: what /dev/stdout points to has no path of its own."""
+    text = "import gputensor as gt; gt.save(gt.arange(3), '/dev/stdout')"
+    answer = subprocess.run([sys.executable, "-c", text], capture_output=True)
+    assert gt.load(io.BytesIO(answer.stdout)).tolist() == [0, 1, 2], answer.stderr
 
 
 def test_what_stands_in_the_way_is_named(tmp_path: Path) -> None:
