@@ -12,13 +12,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from .emulator import nvrtc_options
+
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _NAMED = re.compile(
     r"(?:^[ \t]*#[ \t]*(?:include|include_next|import)|\b__has_include(?:_next)?\s*\()"
     r'[ \t]*(?:<([^>\n]+)>|"([^"\n]+)"|(\w+))',
     re.MULTILINE,
 )
-_FOLDER = ("-I", "--include-path", "-include-path")
 _FORCED = ("-include", "--pre-include", "-pre-include")
 
 # path -> (time and size, digest, names that it includes)
@@ -54,23 +55,16 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 
-def _named(options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Folders and files that options name, in one word or in two."""
-    folders: list[str] = []
-    forced: list[str] = []
-    words = iter(options)
+def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Folders that options name, and files that they include before all others."""
+    asked = nvrtc_options.parse(options)
+    words = iter(asked.others)
+    forced = []
     for word in words:
-        for spelt, into in (*((s, folders) for s in _FOLDER), *((s, forced) for s in _FORCED)):
-            if word.strip() == spelt:
-                into.append(next(words, "").strip())
-            elif word.startswith((f"{spelt}=", f"{spelt} ")):
-                into.append(word[len(spelt) + 1 :].strip())
-            elif spelt == "-I" and word.startswith(spelt):
-                into.append(word[len(spelt) :].strip())
-            else:
-                continue
-            break
-    return folders, forced
+        spelt, is_joined, name = word.strip().partition("=")
+        if spelt in _FORCED:
+            forced.append((name if is_joined else next(words, "")).strip())
+    return asked.folders, forced
 
 
 def _names(text: str) -> tuple[str, ...]:

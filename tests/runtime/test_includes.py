@@ -118,13 +118,24 @@ def test_nvrtc_builds_anew(
 
 @requires_emulator
 @pytest.mark.parametrize("is_file", [False, True])
-def test_the_emulator_builds_anew(folder: Path, is_file: bool) -> None:
+@pytest.mark.parametrize(
+    ("before", "name", "options", "edited"),
+    [
+        ("", '"here.h"', (), "here.h"),
+        ("", "<a.h>", ("-Iinc",), "inc/a.h"),
+        ("#define H <a.h>\n", "H", ("-Iinc",), "inc/a.h"),  # a name that only g++ knows
+    ],
+)
+def test_the_emulator_builds_anew(
+    folder: Path, before: str, name: str, options: tuple[str, ...], edited: str, is_file: bool
+) -> None:
     if not gt.cuda.is_emulated():
         pytest.skip("a GPU is there; the emulator is another device")
     found = np.zeros(1, np.float32)
+    text = before + TEXT.format(name)
+    (folder / "k.cu").write_text(text)
     for value in (1, 2):
-        (folder / "here.h").write_text(f"#define N {value}\n")
-        (folder / "k.cu").write_text(TEXT.format('"here.h"'))
-        kernel = gt.cuda.Kernel(folder / "k.cu" if is_file else TEXT.format('"here.h"'), "f")
+        (folder / edited).write_text(f"#define N {value}\n")
+        kernel = gt.cuda.Kernel(folder / "k.cu" if is_file else text, "f", options=options)
         kernel[1, 1](found)
         assert found[0] == value
