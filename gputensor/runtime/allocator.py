@@ -166,6 +166,8 @@ class Allocator:
 
     def empty_cache(self) -> None:
         """Give every segment that no tensor uses back to the system, once the device is idle."""
+        if not (self._held_bytes or self._returned or self._waiting):
+            return  # a device that nobody uses is not touched
         self._wait()
         self._release()
 

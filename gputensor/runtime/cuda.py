@@ -55,7 +55,7 @@ _lock = threading.Lock()
 _local = threading.local()
 _allocators: list[Allocator] = []
 _streams: dict[int, tuple[Any, Stream]] = {}  # by device: the CuPy stream seen last, and ours for it
-_stream_pools: dict[tuple[int, int], tuple[list[Any], Any]] = {}  # CuPy's, and a counter
+_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # by device and priority, CuPy's
 _thread_keys = itertools.count(-1, -1)
 _peers: set[tuple[int, int]] = set()
 _modules: dict[tuple[bytes, int], Any] = {}
@@ -169,7 +169,10 @@ def exchange_device(index: int) -> int:
 
 def device_of(ptr: int) -> int:
     """The device of an address; the current one for null, which an empty array may have."""
-    return int(_runtime.pointerGetAttributes(ptr).device) if ptr else _get_device()
+    index = _get_device()
+    if not ptr:
+        return index
+    return int(_reporting(index, "asking an address", _runtime.pointerGetAttributes, ptr).device)
 
 
 def _checked(op: str, index: int) -> int:
@@ -179,15 +182,18 @@ def _checked(op: str, index: int) -> int:
 
 
 def device_name(index: int) -> str:
-    properties = _runtime.getDeviceProperties(_checked("device_name", index))
+    _checked("device_name", index)
+    properties = _reporting(index, "device_name", _runtime.getDeviceProperties, index)
     given = properties["name"]
     return given.decode() if isinstance(given, bytes) else given
 
 
 def capability(index: int) -> tuple[int, int]:
     _checked("capability", index)
-    attribute = _runtime.deviceGetAttribute
-    return attribute(_COMPUTE_MAJOR, index), attribute(_COMPUTE_MINOR, index)
+    attributes = (_COMPUTE_MAJOR, _COMPUTE_MINOR)
+    ask = _runtime.deviceGetAttribute
+    major, minor = [_reporting(index, "capability", ask, a, index) for a in attributes]
+    return major, minor
 
 
 def mem_get_info(index: int) -> tuple[int, int]:
@@ -199,7 +205,8 @@ def mem_get_info(index: int) -> tuple[int, int]:
 def can_access_peer(device_index: int, peer_index: int) -> bool:
     if device_index == peer_index:
         return True
-    return bool(_runtime.deviceCanAccessPeer(device_index, peer_index))
+    ask = _runtime.deviceCanAccessPeer
+    return bool(_reporting(device_index, "can_access_peer", ask, device_index, peer_index))
 
 
 # --- memory -------------------------------------------------------------------------------------
@@ -366,12 +373,17 @@ class Stream:
 def _pooled(device_index: int, priority: int) -> Any:
     priority = max(-5, min(priority, 0))  # the driver's range is within this one
     with _lock:
-        streams, turn = _stream_pools.setdefault((device_index, priority), ([], itertools.count()))
-        at = next(turn) % _STREAMS_IN_POOL
-        if at == len(streams):
+        streams = _stream_pools.setdefault((device_index, priority), deque())
+        if len(streams) == _STREAMS_IN_POOL:
+            streams.rotate(-1)
+        else:
             with _On(device_index):
-                streams.append(cupy.cuda.Stream(non_blocking=True, priority=priority or None))
-        return streams[at]
+                try:
+                    made = cupy.cuda.Stream(non_blocking=True, priority=priority or None)
+                except _CudaError as error:
+                    raise _failed(device_index, "making a stream", error) from error
+                streams.append(made)
+        return streams[-1]
 
 
 class Event:
@@ -424,7 +436,8 @@ class Event:
                 got = "no timing" if not event.enable_timing else "not passed yet"
                 rule = "be events with enable_timing=True that have been passed"
                 raise errors.must("elapsed_time", "events", rule, errors.Got(got))
-        return cupy.cuda.get_elapsed_time(self.cupy, end.cupy)
+        ask = cupy.cuda.get_elapsed_time
+        return _reporting(self._device_index, "elapsed_time", ask, self.cupy, end.cupy)
 
 
 def default_stream(index: int) -> Stream:
@@ -648,8 +661,11 @@ class Function:
         """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""
         mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
         with _On(self.device_index):
-            _give_context()
-            return self.module.get_global_var(mangled), None
+            try:
+                _give_context()
+                return self.module.get_global_var(mangled), None
+            except _CudaError as error:
+                raise errors.kernel_failed(self.name, _told(f"finding {name}", error)) from error
 
 
 def arch(device_index: int) -> str:

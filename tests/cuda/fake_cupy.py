@@ -41,6 +41,7 @@ def as_real(path: str, *arguments: Any, **named: Any) -> Any:
 
 
 NAMES = {
+    1: "cudaErrorInvalidValue: invalid argument",
     2: "cudaErrorMemoryAllocation: out of memory",
     400: "cudaErrorInvalidResourceHandle: invalid resource handle",
     700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
@@ -109,6 +110,8 @@ class FakeCupy:
             count = 0
 
             def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
+                if not null:
+                    fake._check()
                 Stream.count += not null
                 self.ptr = 0 if null else 0x1000 + Stream.count
                 self.device_id = -1 if null else fake.device
@@ -246,9 +249,10 @@ class FakeCupy:
             setDevice=set_device,
             memGetInfo=mem_get_info,
             deviceSynchronize=lambda: fake._call("deviceSynchronize"),
-            deviceGetAttribute=lambda attribute, device: {75: 9, 76: 0}[attribute],
-            getDeviceProperties=lambda device: {"name": b"Fake"},
-            deviceCanAccessPeer=lambda a, b: 1,
+            deviceGetAttribute=lambda attribute, device: fake._check() or {75: 9, 76: 0}[attribute],
+            getDeviceProperties=lambda device: fake._check() or {"name": b"Fake"},
+            deviceCanAccessPeer=lambda a, b: fake._check() or 1,
+            pointerGetAttributes=lambda ptr: fake._check() or types.SimpleNamespace(device=0),
             deviceEnablePeerAccess=enable_peer,
             streamQuery=lambda ptr: fake.status,
             eventQuery=lambda ptr: fake.status or (0 if events[ptr].done else 600),
@@ -283,7 +287,7 @@ class FakeCupy:
             Memory=Memory,
             Module=Module,
             get_current_stream=_both("get_current_stream", fake.get_current_stream),
-            get_elapsed_time=lambda a, b: 2.5,
+            get_elapsed_time=lambda a, b: fake._check() or 2.5,
             alloc_pinned_memory=_both("alloc_pinned_memory", alloc_pinned),
         )
 

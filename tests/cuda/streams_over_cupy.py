@@ -21,7 +21,10 @@ import pytest
 
 import gputensor as gt
 from gputensor import runtime
+from gputensor.runtime import allocator
 from gputensor.runtime import cuda_emulator as emulator
+
+from .allocator_program import STEPS, Program
 
 N = 4096
 IS_LAZY = os.environ["GPUTENSOR_EMULATOR_ORDER"] == "lazy"  # else events may have passed by chance
@@ -253,6 +256,71 @@ def test_memory_that_dlpack_lent_goes_back_once_our_work_on_it_is_done():
     ptr = taken.data_ptr()
     del taken
     assert gt.empty(N, device="cuda").data_ptr() == ptr, "at once where nothing is queued"
+
+
+class World:
+    """What a random program needs: the allocator of cuda:0 as it is, and streams of every kind."""
+
+    capacity = 64 << 20
+
+    def __init__(self) -> None:
+        cuda = self.cuda = runtime.cuda()
+        self.allocator = cuda._allocators[0]
+        own = [cuda.Stream(0), cuda.Stream(0, -1), cuda.default_stream(0)]
+        self.streams = [*own, Theirs().stream, cuda._of_cupy(0, cupy.cuda.Stream(non_blocking=True))]
+        self.reads: list[Any] = []
+        self.last: dict[int, Any] = {}
+
+    def held(self) -> int:
+        return cupy._used[0]
+
+    def mark(self, stream: Any) -> Any:
+        mark = emulator._scheduler.record(emulator.external_stream(0, stream.ptr).queue)
+        return types.SimpleNamespace(is_done=lambda: mark.done)
+
+    def touch(self, memory: Any, stream: Any) -> None:
+        before, number = self.last.get(id(memory)), len(self.reads) % 250 + 1
+        if before is not None:
+            stream.wait_stream(before)
+        self.last[id(memory)] = stream
+        nbytes = min(memory.nbytes, 64)
+        pinned = self.cuda.pinned_allocate(nbytes)
+        self.cuda.memset_async(memory.ptr, number, nbytes, 0, stream)
+        self.cuda.copy_async(pinned.ptr, -1, memory.ptr, 0, nbytes, stream)
+        self.reads.append((pinned, number))
+        if len(self.reads) > 200:
+            self.check()
+
+    def forget(self, memory: Any) -> None:
+        del self.last[id(memory)]
+
+    def check(self) -> None:
+        self.cuda.synchronize(0)
+        assert all((pinned.array == number).all() for pinned, number in self.reads)
+        self.reads.clear()
+
+    def advance(self, chance: Any) -> None:
+        for _ in range(chance.randrange(8)):
+            chance.choice(self.streams).query()
+
+    def order(self, one: Any, two: Any) -> None:
+        one.wait_stream(two)
+
+
+def test_a_random_program_against_the_model(monkeypatch):
+    monkeypatch.setattr(allocator.gc, "collect", lambda: None)  # there are no cycles
+    cuda = runtime.cuda()
+    gt.cuda.reset_peak_memory_stats()
+    live = gt.cuda.memory_stats()["allocation.all.current"]
+    assert live == 0
+    gt.cuda.set_memory_limit(World.capacity)
+    try:
+        counts = Program(World(), 3).run(STEPS // 4)
+    finally:
+        gt.cuda.set_memory_limit(None)
+    assert counts["reused"] > STEPS // 200 and counts["out of memory"] > STEPS // 2000
+    cuda._settle_pinned()
+    assert not cuda._in_flight and cuda.memory_stats(0)["reserved_bytes.all.peak"] <= World.capacity
 
 
 def test_threads_with_default_streams_of_their_own():

@@ -491,7 +491,7 @@ def test_a_random_program_on_the_emulator(monkeypatch, order):
     monkeypatch.setattr(allocators.gc, "collect", lambda: None)  # there are no cycles
     runtime = fresh_emulator(monkeypatch, order=order, memory=capacity, check=0)
     counts = Program(EmulatedWorld(runtime, capacity), 5).run(STEPS // 2)
-    assert counts["reused"] > STEPS // 100 and counts["out of memory"] > 5
+    assert counts["reused"] > STEPS // 200 and counts["out of memory"] > 5
 
 
 # --- interruptions ------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_memory_belongs_to_the_stream_that_is_current_on_its_device(cuda, fake):
     assert cuda.allocate(1000, 1).ptr == ptr and calls(fake) == []
     assert cuda.memory_allocated(1) == 0 and cuda.memory_reserved(1) == 4 << 20
     cuda.empty_cache()
-    assert fake.in_use == 0 and calls(fake) == [("deviceSynchronize", 0), ("deviceSynchronize", 1)]
+    assert fake.in_use == 0 and calls(fake) == [("deviceSynchronize", 1)], "the other is not used"
 
 
 def test_streams_come_from_a_pool(cuda, fake):
@@ -292,6 +292,66 @@ def test_failures_of_the_device_are_ours_at_every_entry_and_name_the_first(cuda,
     with pytest.raises(errors.KernelError, match="cuda:1: a copy of 8 bytes failed: cudaErrorInvalidValue"):
         entries["a copy of 8 bytes"]()
     assert cuda.first_failure() is None, "the context goes on"
+
+
+# What asks the driver for nothing, or for what exists without a device, or is asked at the start.
+SILENT = (
+    "name is_emulated is_available unavailable_reason device_count current_device set_device "
+    "exchange_device memory_allocated memory_reserved memory_stats memory_snapshot "
+    "reset_peak_memory_stats set_memory_limit Event current_stream default_stream set_stream "
+    "external_stream compile reset_after_fork"
+).split()
+
+
+def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
+    """A new entry goes into one of the two lists; so do methods of what entries return."""
+    stream, event, memory = cuda.Stream(0), cuda.Event(enable_timing=True), cuda.allocate(8, 0)
+    pinned, function = cuda.pinned_allocate(8), cuda.load(b"image", "k", 0)
+    borrowed = cuda.external_stream(0, 0x77)
+    event.record(stream)
+    launched = function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(8)
+    entries = {
+        "device_name": lambda: cuda.device_name(0),
+        "capability": lambda: cuda.capability(0),
+        "arch": lambda: cuda.arch(0),
+        "mem_get_info": lambda: cuda.mem_get_info(0),
+        "can_access_peer": lambda: cuda.can_access_peer(0, 1),
+        "allocate": lambda: cuda.allocate(99 << 20, 0),
+        "empty_cache": cuda.empty_cache,
+        "record_stream": lambda: cuda.record_stream(memory, borrowed),
+        "Stream": lambda: cuda.Stream(1, -3),
+        "copy_async": lambda: cuda.copy_async(memory.ptr, 0, pinned.ptr, -1, 8, stream),
+        "copy_async between devices": lambda: cuda.copy_async(memory.ptr, 0, 4096, 1, 8, stream),
+        "memset_async": lambda: cuda.memset_async(memory.ptr, 0, 8, 0, stream),
+        "pinned_allocate": lambda: cuda.pinned_allocate(8),
+        "synchronize": lambda: cuda.synchronize(0),
+        "load": lambda: cuda.load(b"another", "k", 0),
+        "launch": lambda: cuda.launch(*launched),
+        "device_of": lambda: cuda.device_of(memory.ptr),
+        "symbol": lambda: function.symbol("table"),
+        **{f"stream.{name}": getattr(stream, name) for name in ("synchronize", "query", "record_event")},
+        "stream.wait_event": lambda: stream.wait_event(event),
+        "stream.wait_stream": lambda: stream.wait_stream(cuda.default_stream(0)),
+        **{f"event.{name}": getattr(event, name) for name in ("synchronize", "query", "record", "wait")},
+        "event.elapsed_time": lambda: event.elapsed_time(event),
+    }
+    assert set(runtime.INTERFACE) == {name for name in entries if name in runtime.INTERFACE} | set(SILENT)
+    for made in (stream, event):
+        public = {n for n in dir(type(made)) if callable(getattr(made, n)) and not n.startswith("_")}
+        assert public - {"record_or_fail"} <= {name.partition(".")[2] for name in entries}, public
+    for failure in (RuntimeFailure(700), DriverFailure(700), RuntimeFailure(1)):
+        for name, entry in entries.items():
+            fake.fail, fake.status = failure, failure.status
+            try:
+                with pytest.raises(errors.GpuTensorError) as caught:
+                    entry()
+            finally:
+                fake.fail, fake.status = None, 0
+            assert "cudaError" in str(caught.value) and "\n" not in str(caught.value), name
+            assert fake.device == 0, name
+    assert cuda.first_failure() == ILLEGAL
+    memory = None
+    assert cuda.allocate(8, 0).nbytes == 8, "the allocator has come through it"
 
 
 def test_a_run_of_tests_stops_where_a_device_is_lost(cuda, fake, monkeypatch):
