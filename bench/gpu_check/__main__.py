@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from bench import checkout
@@ -68,8 +67,8 @@ def settings(is_dry: bool) -> dict[str, str]:
     if is_dry:
         return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
     found = {"GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1"}
-    if PACKAGES.is_dir() and not all(map(find_spec, WANTED)):
-        found["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(PACKAGES)])
+    if PACKAGES.is_dir() and not all(map(is_there, WANTED)):
+        found["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")])
     # Both commands compile into one cache, if one machine runs both.
     found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(
         own_folder("kernels")
@@ -82,6 +81,14 @@ def settings(is_dry: bool) -> dict[str, str]:
             path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
     return found
+
+
+def is_there(package: str) -> bool:
+    try:
+        import_module(package)
+    except ImportError:
+        return False
+    return True
 
 
 def own_folder(name: str) -> Path:

@@ -137,7 +137,7 @@ def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch
     assert json.loads(checkout.NOTE.read_text())["hash"] == "f" * 40
     assert "carry the folder" in capsys.readouterr().out
     # The tests of operators read the YAML, also where nobody has installed what reads it.
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(command, "is_there", lambda name: False)
     monkeypatch.setattr(command.checkout, "ROOT", tmp_path)
     with_yaml = os.environ | command.settings(False)
     read = "import yaml; print(yaml.__file__, yaml.safe_load('a: [1]'))"
