@@ -10,20 +10,20 @@
 
 namespace {
 
-constexpr size_t GAP = 4 << 20;          // between allocations; half of it counts as near either
+constexpr size_t GAP = 1303 << 12;       // between allocations; no stride of a usual array
 constexpr size_t REACH = 16ull << 30;    // on either side: 2^31 elements of 8 bytes
 constexpr size_t RANGE = 1ull << 40;
 constexpr unsigned MAX_SLOTS = 20000;    // each splits a mapping; Linux allows 65530 a process
-constexpr size_t SMALL = 16;             // pages: such a slot stays accessible once it was used
+constexpr size_t SMALL = 16;             // pages: such a slot stays accessible while others are not short
 
 struct free_slots {
   unsigned char** items;
   size_t count, room;
 };
-free_slots free_by_class[160];
+free_slots ready[160], closed[160];  // by class: accessible, and not
 unsigned char *arena_begin, *arena_next, *arena_end;  // begin is null where nothing was reserved
 size_t page_size;
-unsigned slot_count;
+unsigned open_slots;  // in use or not
 
 // Pages up to SMALL are classes of their own; beyond, four classes for each power of two.
 unsigned class_of(size_t pages) {
@@ -69,38 +69,46 @@ unsigned char* carve_far(size_t nbytes) {
   return mprotect(arena_end, nbytes, PROT_READ | PROT_WRITE) ? nullptr : arena_end;
 }
 
-// Memory of whole pages, of which the last ends where a page follows that nobody may touch.
-unsigned char* take_pages(size_t pages) {
-  const unsigned c = class_of(pages);
-  const size_t nbytes = pages_of(c) * page_size, wanted = pages * page_size;
-  free_slots& known = free_by_class[c];
-  const bool is_new = known.count == 0;
-  if (is_new && slot_count >= MAX_SLOTS) return nullptr;
-  unsigned char* slot = is_new ? carve(nbytes) : known.items[--known.count];
-  if (!slot) return nullptr;
-  slot_count += is_new;
-  unsigned char* begin = slot + nbytes - wanted;
-  if ((is_new || pages > SMALL) && mprotect(begin, wanted, PROT_READ | PROT_WRITE)) {
-    known.items[known.count++] = slot;
-    return nullptr;
-  }
-  return begin;
-}
-
-void give_pages(unsigned char* begin, size_t pages) {
-  const unsigned c = class_of(pages);
-  const size_t nbytes = pages_of(c) * page_size;
-  unsigned char* slot = begin + pages * page_size - nbytes;
-  if (pages > SMALL) {
-    madvise(slot, nbytes, MADV_DONTNEED);
-    mprotect(slot, nbytes, PROT_NONE);
-  }
-  free_slots& known = free_by_class[c];
+void keep(free_slots& known, unsigned char* slot) {
   if (known.count == known.room) {
     known.room = known.room ? known.room * 2 : 16;
     known.items = (unsigned char**)realloc((void*)known.items, known.room * sizeof *known.items);
   }
   known.items[known.count++] = slot;
+}
+
+void close_slot(unsigned c, unsigned char* slot) {
+  madvise(slot, pages_of(c) * page_size, MADV_DONTNEED);
+  mprotect(slot, pages_of(c) * page_size, PROT_NONE);
+  keep(closed[c], slot);
+  --open_slots;
+}
+
+// Memory of whole pages, of which the last ends where a page follows that nobody may touch. Null:
+// the process has no more mappings, or no more addresses.
+unsigned char* take_pages(size_t pages) {
+  const unsigned c = class_of(pages);
+  const size_t unused = pages_of(c) * page_size - pages * page_size;
+  if (ready[c].count) return ready[c].items[--ready[c].count] + unused;
+  for (unsigned small = 1; open_slots >= MAX_SLOTS && small <= SMALL; ++small)
+    while (ready[small].count) close_slot(small, ready[small].items[--ready[small].count]);
+  if (open_slots >= MAX_SLOTS) return nullptr;
+  unsigned char* slot =
+      closed[c].count ? closed[c].items[--closed[c].count] : carve(pages_of(c) * page_size);
+  if (!slot) return nullptr;
+  if (mprotect(slot + unused, pages * page_size, PROT_READ | PROT_WRITE)) {
+    keep(closed[c], slot);
+    return nullptr;
+  }
+  ++open_slots;
+  return slot + unused;
+}
+
+void give_pages(unsigned char* begin, size_t pages) {
+  const unsigned c = class_of(pages);
+  unsigned char* slot = begin + pages * page_size - pages_of(c) * page_size;
+  if (pages > SMALL) close_slot(c, slot);
+  else keep(ready[c], slot);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ SHIM_FILES = (
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
 _SOME_BYTES = 2**64 - 1  # of an access that a signal told of
-_GAP = 4 << 20  # between allocations (arena.h)
-_CLEAR = 1 << 16  # bytes within which an overrun is told from one of another argument
+_GAP = 1303 << 12  # between allocations (arena.h)
+_CLEAR = 1 << 14  # bytes within which an overrun is told from one of another argument
 _REACH = 1 << 34  # of an index of 32 bits
 _NO_THREAD = 2**32 - 1
 
