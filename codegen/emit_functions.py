@@ -383,7 +383,15 @@ def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> l
     first, second = (argument.name for argument in op.arguments[:2])
     given |= {first: "other", second: "self"} if swapped else {first: "self", second: "other"}
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    if op.numbers:
+    if op.base in ("eq", "ne"):  # arrays are compared element by element, as PyTorch's == does
+        keys = "self._keys if type(other) in NUMBERS else self._keys | other._keys"
+        foreign = [
+            "other = self._comparable(other)",
+            "if other is None:",
+            "    return NotImplemented",
+            "key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys",
+        ]
+    elif op.numbers:
         keys = "self._keys if type(other) in NUMBERS else self._keys | other._keys"
         foreign = [
             "other = _number(other)",

@@ -19,7 +19,8 @@ from .core import errors
 from .core import memory_format as formats
 from .core.arguments import flag, number
 from .core.device import CPU, META, device
-from .core.dtype import dtype
+from .core.arguments import number
+from .core.dtype import dtype, from_numpy
 from .core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
 from .core.memory_format import memory_format
 from .dispatch.backend_select import TENSOR_KEYS
@@ -335,6 +336,14 @@ class Tensor(GeneratedMethods):
             raise errors.must(op, "self", "hold one element", self)
         return calls.item(self)
 
+    def _comparable(self, other: Any) -> Any:
+        """A foreign operand of == and != as a number or a tensor; None for what is neither."""
+        if isinstance(other, np.ndarray):
+            from .interop import numpy_bridge
+
+            return numpy_bridge.from_numpy(other) if from_numpy(other.dtype.newbyteorder("=")) else None
+        return number(other)
+
     def __contains__(self, value: Any) -> bool:
         if not isinstance(value, Tensor) and number(value) is None:
             rule = "be a Tensor or a number"
@@ -407,9 +416,9 @@ class Tensor(GeneratedMethods):
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - PyTorch's spelling
-        """All dimensions reversed; for 0-d and 2-d tensors, as in PyTorch 2."""
-        if self._geometry.ndim not in (0, 2):
-            raise errors.must("T", "self", "have 0 or 2 dimensions", self, remedy="use .mT or .permute(...)")
+        """All dimensions reversed, of tensors of at most two; PyTorch warns of more."""
+        if self._geometry.ndim > 2:
+            raise errors.must("T", "self", "have at most 2 dimensions", self, remedy="use .mT or .permute(...)")
         return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))
 
     # --- automatic differentiation; see autograd/variable.py ----------------------------------------

@@ -2201,10 +2201,10 @@ class GeneratedMethods:
             try:
                 key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
             except AttributeError:
-                other = _number(other)
+                other = self._comparable(other)
                 if other is None:
                     return NotImplemented
-                key_set = self._keys
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
             include, keep = _state.get()
             key_set = (key_set | include) & keep
             return _ops.eq_Tensor.table[key_set](key_set, self, other)
@@ -2217,10 +2217,10 @@ class GeneratedMethods:
             try:
                 key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
             except AttributeError:
-                other = _number(other)
+                other = self._comparable(other)
                 if other is None:
                     return NotImplemented
-                key_set = self._keys
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
             include, keep = _state.get()
             key_set = (key_set | include) & keep
             return _ops.ne_Tensor.table[key_set](key_set, self, other)

@@ -343,6 +343,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
     if not _lays_out(self):
         return missing.fall_back(operators.flip, self, self, chosen)  # type: ignore[no-any-return]
+    if not shape.ndim:
+        return calls.clone(self)  # type: ignore[no-any-return]
     made = calls.empty_like(self, None, None, None, None, None)
     if shape.numel == 0 or self._device.type == "meta":
         return made  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Matrix products: mm of two matrices, addmm and linear; matmul, which takes 2-d operands only so far."""
+"""Matrix products: mm of two matrices, addmm and linear; matmul, of matrices and vectors so far."""
 
 from __future__ import annotations
 
@@ -106,10 +106,20 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
+    rows, columns = self._geometry.ndim, other._geometry.ndim
+    if rows == columns == 2:
+        return calls.mm(self, other)  # type: ignore[no-any-return]
     for name, operand in (("self", self), ("other", other)):
-        if operand._geometry.ndim != 2:
-            raise errors.must("matmul", name, "be a matrix", operand, kind=errors.ShapeError)
-    return calls.mm(self, other)  # type: ignore[no-any-return]
+        if operand._geometry.ndim not in (1, 2):
+            raise errors.must("matmul", name, "be a matrix or a vector", operand, kind=errors.ShapeError)
+    if 1 in (rows, columns) and self._geometry.sizes[-1] != other._geometry.sizes[0]:
+        rule = f"have {self._geometry.sizes[-1]} rows, as self has columns"
+        raise errors.must("matmul", "other", rule, other, kind=errors.ShapeError)
+    left = calls.unsqueeze(self, 0) if rows == 1 else self
+    made = calls.mm(left, calls.unsqueeze(other, 1) if columns == 1 else other)
+    if columns == 1:
+        made = calls.squeeze_dim(made, 1)
+    return calls.squeeze_dim(made, 0) if rows == 1 else made  # type: ignore[no-any-return]
 
 
 # --- addmm ----------------------------------------------------------------------------------------
@@ -216,10 +226,14 @@ def _check_written(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape:
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """addmm where input is a matrix and there is a bias; PyTorch's rows of any dimensions."""
     given = input._geometry
-    if weight._geometry.ndim != 2:
-        raise errors.must("linear", "weight", "be a matrix", weight, kind=errors.ShapeError)
+    if weight._geometry.ndim not in (1, 2):
+        raise errors.must("linear", "weight", "be a matrix or a vector", weight, kind=errors.ShapeError)
     if not given.ndim:
         raise errors.must("linear", "input", "have a dimension of features", input, kind=errors.ShapeError)
+    if weight._geometry.ndim == 1:  # one feature, whose dimension the result does not have
+        made = calls.linear(input, calls.unsqueeze(weight, 0))
+        made = calls.squeeze_dim(made, -1)
+        return made if bias is None else calls.add_Tensor(made, bias)  # type: ignore[no-any-return]
     if given.sizes[-1] != weight._geometry.sizes[1]:
         raise errors.must("linear", "weight", f"have {given.sizes[-1]} columns, as input has features", weight, kind=errors.ShapeError)
     for arg, x in (("weight", weight), ("bias", bias)):

@@ -148,7 +148,7 @@ def as_strided(key_set: int, self: Tensor, size: Any, stride: Any, storage_offse
 # --- lists of views -----------------------------------------------------------------------------
 
 
-def unbind(key_set: int, self: Tensor, dim: int = 0) -> list[Tensor]:
+def unbind(key_set: int, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     shape = self._geometry
     found = shape.views.get(("select", dim))
     if found is None:
@@ -156,10 +156,10 @@ def unbind(key_set: int, self: Tensor, dim: int = 0) -> list[Tensor]:
             arguments.dim("unbind", dim, shape.ndim)
         found = shape.views["select", dim] = _select_rule(shape, dim)
     wanted, size, stride = found  # type: ignore[misc]
-    return [view_of(self, wanted, self._offset + i * stride) for i in range(size)]
+    return tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
 
 
-def split_with_sizes(key_set: int, self: Tensor, split_sizes: Any, dim: int = 0) -> list[Tensor]:
+def split_with_sizes(key_set: int, self: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     shape = self._geometry
     d = arguments.dim("split_with_sizes", dim, shape.ndim)
     sizes = arguments.sizes("split_with_sizes", split_sizes, "split_sizes")
@@ -169,10 +169,10 @@ def split_with_sizes(key_set: int, self: Tensor, split_sizes: Any, dim: int = 0)
     for n in sizes:
         parts.append(slice(key_set, self, d, begin, begin + n, 1))
         begin += n
-    return parts
+    return tuple(parts)
 
 
-def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> list[Tensor]:
+def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     shape = self._geometry
     if shape.ndim == 0:
         raise errors.must("split", "self", "have a dimension", self)
@@ -182,14 +182,14 @@ def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> list[Ten
     if step < 0 or (step == 0 and size):
         raise errors.must("split", "split_size", "be positive", split_size)
     starts = range(0, size, step) if size and step else (0,)
-    return [slice(key_set, self, d, s, s + step, 1) for s in starts]
+    return tuple([slice(key_set, self, d, s, s + step, 1) for s in starts])
 
 
-def split_sizes(key_set: int, self: Tensor, split_size: Any, dim: int = 0) -> list[Tensor]:
+def split_sizes(key_set: int, self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return calls.split_with_sizes(self, split_size, dim)  # type: ignore[no-any-return]
 
 
-def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     shape = self._geometry
     if shape.ndim == 0:
         raise errors.must("chunk", "self", "have a dimension", self)

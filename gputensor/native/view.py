@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core import memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
+from ..dispatch.tls import AD_INPLACE_OR_VIEW
+from ..dispatch.tls import state as _state
 from ..tensor import Tensor, view_of
 from . import arguments
 from .view_kernel import MEMO_BOUND, Kernel, like, remember, view_kernel
@@ -109,8 +111,18 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
         if isinstance(shape, (list, tuple)):
             memo["reshape", tuple(shape)] = (sizes, strides)
     if strides is None:
-        return calls.view(calls.clone(self, formats.contiguous_format), sizes)  # type: ignore[no-any-return]
+        return _unsafe_view(calls.clone(self, formats.contiguous_format), sizes)
     return calls._reshape_alias(self, sizes, strides)  # type: ignore[no-any-return]
+
+
+def _unsafe_view(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """`made`, which nobody else has, with other sizes: recorded, but as no view of anything.
+
+    Without the key that counts views. Source: TensorShape.cpp, reshape, which calls _unsafe_view.
+    """
+    include, keep = _state.get()
+    key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
+    return operators.view.table[key_set](key_set, made, sizes)  # type: ignore[no-any-return]
 
 
 def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -212,6 +224,8 @@ t = view_kernel("t", _t_rule)
 
 
 def mT(key_set: int, self: Tensor) -> Tensor:  # noqa: N802
+    if not self._geometry.ndim:
+        return calls.alias(self)  # type: ignore[no-any-return]
     if self._geometry.ndim < 2:
         raise errors.must("mT", "self", "have at least 2 dimensions", self)
     return calls.transpose_int(self, -2, -1)  # type: ignore[no-any-return]

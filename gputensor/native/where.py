@@ -71,7 +71,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         key = tuple([type(x) if type(x) in NUMBERS else x._geometry for x in inputs])
         entry = operator.table.plans.get(key)
         if entry is None:
-            if _mask(condition) is not condition:
+            if not isinstance(condition, Tensor) or condition._geometry.dtype is not bool_:
                 return kernel(key_set, condition, self, other)
             entry = pointwise.make_entry(operator, _RULE, loop, None, inputs, key)
         if not entry.numpy_allocates:

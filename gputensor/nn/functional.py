@@ -13,6 +13,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import flag, real
 from ..core.dtype import dtype as _dtype
+from ..iterator.broadcast import broadcast_sizes
 from ..native import arguments
 from ..tensor import Tensor
 
@@ -101,9 +102,13 @@ def mse_loss(
     """Squared differences; their mean, sum, or each. weight: a factor for each, and the mean by it."""
     _tensors("mse_loss", input=input, target=target, weight=weight)
     number = _reduction("mse_loss", reduction, size_average, reduce)
+    x, y = input, target
+    sizes = broadcast_sizes(tuple(x.shape), tuple(y.shape))
+    if x.ndim != y.ndim and sizes is not None:  # so that a 0-d operand counts in promotion
+        x, y = x.expand(sizes), y.expand(sizes)
     if weight is None:
-        return calls.mse_loss(input, target, number)  # type: ignore[no-any-return]
-    each = calls.mul_Tensor(calls.mse_loss(input, target, 0), weight)
+        return calls.mse_loss(x, y, number)  # type: ignore[no-any-return]
+    each = calls.mul_Tensor(calls.mse_loss(x, y, 0), weight)
     if reduction == "none":
         return each  # type: ignore[no-any-return]
     total = calls.sum(each)

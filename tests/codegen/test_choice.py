@@ -14,6 +14,7 @@ import pytest
 import gputensor as gt
 from gputensor._generated import functions, methods
 from gputensor._generated.methods import GeneratedMethods
+from gputensor.core.arguments import number
 from gputensor.core.errors import ArgumentTypeError
 
 
@@ -27,6 +28,9 @@ class Fake(GeneratedMethods):
 
     def __repr__(self) -> str:
         return self.name
+
+    def _comparable(self, other: Any) -> Any:
+        return number(other)
 
 
 class Recorder:

@@ -93,16 +93,27 @@ ROWS = [
             S(T(0, 3), T(4, 3), T(4)),
             S(T(2, 5, 0), T(4, 0), T(4)),
             S(T(0), T(4, 0), T(4)),
+            S(T(2, 3), T(3)),
+            S(T(3), T(3), T()),
         ],
         _linear,
         dtypes=_NUMERIC,
         errors=(
-            Fails(S(T(2, 3), T(3)), errors.ShapeError, "linear: 'weight' must be a matrix"),
+            Fails(S(T(2, 3), T(1, 4, 3)), errors.ShapeError, "linear: 'weight' must be a matrix or a vector"),
             Fails(S(T(), T(3, 3)), errors.ShapeError, "linear: 'input' must have a dimension"),
         ),
     ),
     Row(
-        "matmul", _SAMPLES, np.matmul, operator=operator.matmul, errors=_refusals("matmul", "other")
+        "matmul",
+        [*_SAMPLES, S(T(3), T(3, 2)), S(T(2, 3), T(3)), S(T(3), T(3)), S(T(0), T(0))],
+        np.matmul,
+        operator=operator.matmul,
+        errors=(
+            Fails(S(T(2, 3), T(2, 3)), errors.ShapeError, "mm: 'mat2' must have 3 rows"),
+            Fails(S(T(3), T(2)), errors.ShapeError, "matmul: 'other' must have 3 rows"),
+            Fails(S(T(2, 2, 3), T(3, 2)), errors.ShapeError, "matmul: 'self' must be a matrix or a vector"),
+            Fails(S(T(3), T()), errors.ShapeError, "matmul: 'other' must be a matrix or a vector"),
+        ),
     ),
     Row("mm", _SAMPLES, np.matmul, out="same", errors=_refusals("mm", "mat2")),
 ]

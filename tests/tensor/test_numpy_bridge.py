@@ -137,3 +137,17 @@ def test_refusals(array, error, says):
     with pytest.raises(error, match=says) as caught:
         gt.from_numpy(array)
     assert isinstance(caught.value, errors.GpuTensorError) and "\n" not in str(caught.value)
+
+
+def test_equal_to_an_array_is_by_element():
+    x = gt.tensor([1, 2])
+    for other in (np.array([1, 3]), np.array([1.0, 2.5]), np.array(1), np.array([[1], [1]])):
+        wanted = (np.array([1, 2]) == other).tolist()
+        for found in (x == other, other == x):
+            assert isinstance(found, gt.Tensor) and found.tolist() == wanted
+        for found in (x != other, other != x):
+            assert found.tolist() == np.logical_not(wanted).tolist()
+    for other in ([1, 2], (1, 2), "a", None, range(2), np.array(["a", "b"]), np.array([None, 1])):
+        assert (x == other) is False and (x != other) is True
+    with pytest.raises(RuntimeError, match="must broadcast"):
+        assert x == np.array([1, 2, 3])
