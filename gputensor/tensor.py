@@ -19,7 +19,6 @@ from .core import errors
 from .core import memory_format as formats
 from .core.arguments import flag, number
 from .core.device import CPU, META, device
-from .core.arguments import number
 from .core.dtype import dtype, from_numpy
 from .core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
 from .core.memory_format import memory_format
