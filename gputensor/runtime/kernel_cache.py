@@ -248,8 +248,11 @@ def entries() -> Iterator[Entry]:
     """The whole entries in the cache directory, by name."""
     for path in _paths(directory()):
         whole = read_whole(path)
-        if whole is not None:
+        try:
             status = os.stat(path)
+        except FileNotFoundError:  # another process trims or clears
+            continue
+        if whole is not None:
             yield Entry(path, whole[1], status.st_size, time.time() - status.st_mtime)
 
 

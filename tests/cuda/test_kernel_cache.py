@@ -404,6 +404,43 @@ def test_clear_removes_entries_and_leftovers_and_nothing_else(cache):
     assert kernel_cache.clear() == 0
 
 
+MANY = """
+import os, random, sys
+from gputensor.runtime import kernel_cache
+rng = random.Random(int(sys.argv[1]))
+for _ in range(int(sys.argv[2])):
+    name = f"k{rng.randrange(6)}"
+    kernel_cache._known.clear()
+    payload, path = kernel_cache.fetch(name, ".so", lambda: name.encode() * 5000, name)
+    assert payload == name.encode() * 5000
+    turn = rng.randrange(4)
+    if turn == 0 and os.path.exists(path):
+        try: os.utime(path, (0, 0))
+        except FileNotFoundError: pass
+    elif turn == 1:
+        kernel_cache.trim()
+    elif turn == 2:
+        assert all(entry.label for entry in kernel_cache.entries())
+    elif rng.randrange(8) == 0:
+        kernel_cache.clear()
+print("done")
+"""
+
+
+def test_processes_fetch_list_trim_and_clear_at_once(cache):
+    rounds = 60 * int(os.environ.get("GPUTENSOR_FUZZ", "1"))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", MANY, str(n), str(rounds)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for n in range(4)
+    ]  # fmt: skip
+    answers = [process.communicate() for process in processes]
+    assert [out for out, _ in answers] == ["done\n"] * 4, answers
+    assert not [n for n in os.listdir(cache) if not n.endswith(".so")]
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

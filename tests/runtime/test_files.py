@@ -312,6 +312,37 @@ def test_after_kill_9_the_next_process_cleans_up(
     assert not own.exists()
 
 
+SAVES = """
+import sys
+import gputensor as gt
+turn = 0
+while True:
+    turn += 1
+    gt.save(gt.full((200_000,), turn), sys.argv[1])
+    print(turn, flush=True)
+"""
+
+
+def test_a_saver_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.gt"
+    for saves in (1, 2, 3, 5, 8):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SAVES, str(path)], stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"GPUTENSOR_CUDA": "off"},
+        )  # fmt: skip
+        assert process.stdout is not None
+        for _ in range(saves):
+            process.stdout.readline()
+        process.kill()
+        process.communicate()
+        found = gt.load(path)
+        assert (found == found[0]).all() and found[0] >= saves
+    for temporary in files.temporaries(str(tmp_path)):
+        os.utime(temporary, (HOURS_AGO, HOURS_AGO))
+    files.sweep(str(tmp_path))
+    assert only(tmp_path) == ["x.gt"]
+
+
 def test_a_forked_child_has_a_folder_of_its_own() -> None:
     folder = files.own_folder()
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700 and files.own_folder() == folder
