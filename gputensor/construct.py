@@ -59,8 +59,11 @@ def tensor(
         made = calls.to_dtype(made, element)
     elif not is_fresh:
         made = calls.clone(made)
-    made = _pinned(made) if flag("tensor", "pin_memory", pin_memory) else made
-    return made.requires_grad_() if flag("tensor", "requires_grad", requires_grad) else made
+    if pin_memory is not False and flag("tensor", "pin_memory", pin_memory):
+        made = _pinned(made)
+    if requires_grad is not False and flag("tensor", "requires_grad", requires_grad):
+        made.requires_grad_()
+    return made
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:

@@ -20,8 +20,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .core import errors, lazy, schema
+from .core.arguments import flag
 from .dispatch import dispatcher, keys
 from .dispatch.dispatcher import Handle
+from .dispatch.refusal import is_iterable
 from .dispatch.operator import Key, Operator, caller_site
 
 KINDS = ("DEF", "FRAGMENT", "IMPL")
@@ -125,6 +127,11 @@ class Library:
             raise errors.wrong_registration(
                 f"define({text!r})", "be called on a DEF or FRAGMENT library", site
             )
+        for arg, value in (("text", text), ("alias_analysis", alias_analysis)):
+            if not isinstance(value, str):
+                raise errors.must("define", arg, "be a string", value, kind=errors.ArgumentTypeError)
+        if not isinstance(tags, str) and not (is_iterable(tags) and all(isinstance(t, str) for t in tags)):
+            raise errors.must("define", "tags", "be strings, or one", tags, kind=errors.ArgumentTypeError)
         if alias_analysis not in ALIAS_ANALYSIS:
             raise errors.must("define", "alias_analysis", f"be one of {ALIAS_ANALYSIS}", alias_analysis)
         if fn is not None and "(" not in text:
@@ -290,6 +297,8 @@ class Library:
 
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
         """The key of a registration: the call's, else the library's, else None."""
+        if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
+            raise errors.must(what, "dispatch_key", "name a dispatch key", given, kind=errors.ArgumentTypeError)
         given = str(given)
         if given in _NO_KEY:
             given = self.dispatch_key
@@ -315,7 +324,8 @@ def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str
     own: str | None = getattr(fn, "kernel_convention", None)
     if own is not None:
         return own
-    return "boxed" if boxed else keyset if with_keyset else plain
+    is_boxed, takes_keys = flag("impl", "boxed", boxed), flag("impl", "with_keyset", with_keyset)
+    return "boxed" if is_boxed else keyset if takes_keys else plain
 
 
 def _close(handles: list[Handle], namespace: str | None) -> None:

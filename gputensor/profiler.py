@@ -19,6 +19,7 @@ from typing import Any
 
 from . import runtime
 from .core import errors
+from .core.arguments import flag
 from .dispatch import dispatcher
 from .dispatch.backend_select import BACKEND_OF_TYPE
 from .dispatch.keys import DispatchKey
@@ -80,7 +81,7 @@ class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.prof
     """
 
     def __init__(self, *, device_time: bool = True, nvtx: bool = False) -> None:
-        self._device_time, self._nvtx = device_time, _nvtx_module() if nvtx else None
+        self._device_time, self._nvtx = device_time, _nvtx_module() if flag("profile", "nvtx", nvtx) else None
         self._rows: dict[tuple[str, str], Row] = {}
         self._marks: list[_Mark] = []
         self._lock = threading.Lock()

@@ -50,7 +50,7 @@ def gradcheck(
     return True
 
 
-@declares(func="Callable", inputs="Tensor|Iterable", eps="float", atol="float", rtol="float")
+@declares(func="Callable", inputs="Tensor|Iterable", grad_outputs="Tensor?|Tensor[]", eps="float")
 def gradgradcheck(
     func: Function, inputs: Any, grad_outputs: Any = None, eps: float = 1e-6, atol: float = 1e-5,
     rtol: float = 1e-3, raise_exception: bool = True,

@@ -35,7 +35,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
     Raises: ArgumentError for any other mode.
     """
     global _mode, _serving
-    if mode not in AUTOGRAD_MODES:
+    if not isinstance(mode, str) or mode not in AUTOGRAD_MODES:
         raise errors.must("set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode)
     with dispatcher.lock:
         _mode = mode

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import errors
+from ..dispatch.refusal import declares
 
 
+@declares(elements="int|int[]", block="int|int[]", per_thread="int")
 def grid_for(
     elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1
 ) -> tuple[int, ...]:
@@ -16,7 +18,7 @@ def grid_for(
     elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns) with
     a block (x, y), where the last dimension is x: `grid_for((480, 640), (32, 8))` is (20, 60).
     """
-    blocks = (block,) if isinstance(block, int) else tuple(block)
+    blocks = (int(block),) if hasattr(block, "__index__") else tuple(block)
     if hasattr(elements, "numel"):
         count = elements.numel
         sizes: tuple[int, ...] = (count() if callable(count) else count,)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Converter = Callable[[Any], Any]
 _NUMBERS = (bool, int, float, complex)
-_INT64 = -(2**63)
+_INT64, _INT64_END = -(2**63), 2**63
 
 
 class Refused(Exception):
@@ -119,11 +119,13 @@ def _tensor_or_number(value: Any) -> Any:
 
 
 def _int(value: Any) -> int:
+    if type(value) is int and _INT64 <= value < _INT64_END:
+        return value
     try:
         number = operator.index(value)
     except Exception:  # whatever a class of others makes of __index__
         raise Refused from None
-    if not _INT64 <= number < -_INT64:
+    if not _INT64 <= number < _INT64_END:
         raise Refused
     return number
 

@@ -186,8 +186,12 @@ def bits_of(names: Keys, expand: bool = True) -> int:
     if isinstance(names, int):
         return int(names)
     bits = 0
-    for name in (names,) if isinstance(names, (str, DispatchKey, AliasKey)) else names:
-        found = key(name) if isinstance(name, str) else name
+    try:
+        listed = (names,) if isinstance(names, (str, DispatchKey, AliasKey)) else tuple(names)
+    except TypeError:
+        raise errors.unknown_key(names, _by_name) from None
+    for name in listed:
+        found = name if isinstance(name, (DispatchKey, AliasKey)) else key(name)
         if not isinstance(found, AliasKey):
             bits |= found.bits
         elif expand:

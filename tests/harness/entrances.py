@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +47,14 @@ def _of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return lambda: (function, tuple(a() if callable(a) and getattr(a, "__name__", "") in _MADE else a for a in args), kwargs)
 
 
+def _saved() -> io.BytesIO:
+    file = io.BytesIO()
+    gt.save(gt.ones(2), file)
+    file.seek(0)
+    return file
+
+
+_numbers = itertools.count()
 _MADE = ("_x", "_leaf", "<lambda>")
 
 # name -> a function that makes (callable, good positional arguments, good keyword arguments)
@@ -125,6 +135,43 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "cuda.memory_stats": _of(gt.cuda.memory_stats, 0),
     "cuda.mem_get_info": _of(gt.cuda.mem_get_info, 0),
     "cuda.Kernel": _of(gt.cuda.Kernel, _KERNEL, "one"),
+    "cuda.default_stream": _of(gt.cuda.default_stream, 0),
+    "cuda.stream": _of(gt.cuda.stream, lambda: gt.cuda.Stream(0)),
+    "cuda.get_device_capability": _of(gt.cuda.get_device_capability, 0),
+    "cuda.memory_reserved": _of(gt.cuda.memory_reserved, 0),
+    "cuda.reset_peak_memory_stats": _of(gt.cuda.reset_peak_memory_stats, 0),
+    "cuda.set_memory_limit": _of(gt.cuda.set_memory_limit, None),
+    "cuda.grid_for": _of(gt.cuda.grid_for, 100),
+    "cuda.manual_seed": _of(gt.cuda.manual_seed, 1),
+    "cuda.manual_seed_all": _of(gt.cuda.manual_seed_all, 1),
+    "record_stream": lambda: (gt.ones(2, device="cuda").record_stream, (gt.cuda.Stream(),), {}),
+    "set_autocast_cache_enabled": _of(gt.set_autocast_cache_enabled, True),
+    "get_autocast_dtype": _of(gt.get_autocast_dtype, "cpu"),
+    "load": lambda: (gt.load, (_saved(),), {}),
+    "save": lambda: (gt.save, (_x(), io.BytesIO()), {}),
+    "no_grad": _of(gt.no_grad, lambda: len),
+    "enable_grad": _of(gt.enable_grad, lambda: len),
+    "autograd.set_detect_anomaly": _of(gt.autograd.set_detect_anomaly, False),
+    "autograd.detect_anomaly": _of(gt.autograd.detect_anomaly, True),
+    "autograd.gradgradcheck": _of(gt.autograd.gradgradcheck, lambda: lambda *xs: gt.exp(xs[0] if xs else _x()), lambda: gt.ones(2, dtype=gt.float64, requires_grad=True)),
+    "amp.is_autocast_available": _of(gt.amp.is_autocast_available, "cpu"),
+    "amp.policies": _of(gt.amp.policies, "cpu"),
+    "library.Library.define": lambda: (gt.library.Library("somebody", "FRAGMENT").define, (f"f{next(_numbers)}(Tensor x) -> Tensor",), {}),
+    "library.Library.impl": lambda: (gt.library.Library("somebody", "IMPL").impl, (f"f{next(_numbers)}", len, "CPU"), {}),
+    "dispatch.has_computed_kernel": _of(gt.dispatch.has_computed_kernel, "aten::add.Tensor", "CPU"),
+    "dispatch.dump_table": _of(gt.dispatch.dump_table, "aten::add.Tensor"),
+    "dispatch.find": _of(gt.dispatch.find, "aten::add.Tensor"),
+    "dispatch.is_alias_key": _of(gt.dispatch.is_alias_key, "Autograd"),
+    "dispatch.is_included_in_alias": _of(gt.dispatch.is_included_in_alias, "AutogradCPU", "Autograd"),
+    "dispatch.has_backend_fallback": _of(gt.dispatch.has_backend_fallback, "CPU"),
+    "dispatch.registrations_for_key": _of(gt.dispatch.registrations_for_key, "CPU"),
+    "dispatch.IncludeDispatchKeys": _of(gt.dispatch.IncludeDispatchKeys, "CPU"),
+    "dispatch.ExcludeDispatchKeys": _of(gt.dispatch.ExcludeDispatchKeys, "CPU"),
+    "fallback.set_autograd_fallback_mode": _of(gt.fallback.set_autograd_fallback_mode, "warn"),
+    "profiler.profile": _of(gt.profiler.profile),
+    "float": _method("float"),
+    "detach_": _method("detach_"),
+    "TensorIteratorConfig": _of(gt.TensorIteratorConfig, "mine"),
     "TensorIteratorConfig.add_input": lambda: (gt.TensorIteratorConfig().add_input, (_x(),), {}),
     "TensorIteratorConfig.add_output": lambda: (gt.TensorIteratorConfig().add_output, (_x(),), {}),
     "library.Library": _of(gt.library.Library, "somebody", "FRAGMENT"),
