@@ -260,8 +260,9 @@ class Stream:
         _scheduler.raise_failure()
 
     def query(self) -> bool:
-        """Whether all its work is done."""
+        """Whether all its work is done; raises what that work did wrong."""
         _scheduler.poll(self.queue)
+        _scheduler.raise_failure()
         return not self.queue.pending
 
     def wait_event(self, event: Event) -> None:
@@ -300,8 +301,10 @@ class Event:
             _scheduler.wait(stream.queue, self._mark)
 
     def query(self) -> bool:
+        """Whether the work before it is done; raises what that work did wrong."""
         if self._mark is not None and not self._mark.done:
             _scheduler.poll(self._mark.queue)
+            _scheduler.raise_failure()
         return self._mark is None or self._mark.done
 
     def synchronize(self) -> None:

@@ -489,7 +489,7 @@ def test_a_random_program_on_the_emulator(monkeypatch, order):
     """GPUTENSOR_ALLOCATOR_STEPS=100000 makes it long."""
     capacity = 96 * MIB
     monkeypatch.setattr(allocators.gc, "collect", lambda: None)  # there are no cycles
-    runtime = fresh_emulator(monkeypatch, order=order, memory=capacity, check=0)
+    runtime = fresh_emulator(monkeypatch, order=order, memory=capacity)
     counts = Program(EmulatedWorld(runtime, capacity), 5).run(STEPS // 2)
     assert counts["reused"] > STEPS // 200 and counts["out of memory"] > 5
 

@@ -226,6 +226,19 @@ def test_queries_come_to_an_end(monkeypatch):
     assert device.stream.query()
 
 
+@pytest.mark.parametrize("what", ["stream", "event"])
+def test_a_query_raises_what_the_work_did_wrong(monkeypatch, what):
+    device, run = device_with(monkeypatch, "lazy")
+    memory = device.runtime.allocate(64, 0)
+    run("wrong", memory, 1)
+    event = device.stream.record_event()
+    asked = device.stream if what == "stream" else event
+    with pytest.raises(errors.KernelError, match="wrong: wrote out of bounds"):
+        while not asked.query():
+            pass
+    assert asked.query() or asked.query()
+
+
 def test_event_times(monkeypatch):
     device, run = device_with(monkeypatch, "eager")
     memory = device.runtime.allocate(64, 0)

@@ -160,11 +160,18 @@ _events: weakref.WeakValueDictionary[int, Event] = weakref.WeakValueDictionary()
 
 
 def _event_query(ptr: int) -> int:
-    return 0 if _events[ptr].of.query() else 600
+    return _status(_events[ptr].of)
 
 
 def _stream_query(ptr: int) -> int:
-    return 0 if _handle(ptr).query() else 600
+    return _status(_handle(ptr))
+
+
+def _status(asked: Any) -> int:
+    try:
+        return 0 if asked.query() else 600
+    except GpuTensorError:
+        return 719
 
 
 # --- memory ---------------------------------------------------------------------------------------
