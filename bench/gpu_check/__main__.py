@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--only", type=lambda text: text.split(","), help="these steps alone, as a,b"
     )
-    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help=f"default: {BUDGET_S:.0f}")
     parser.add_argument("--arch", default="sm_90", help="prepare: what to compile for")
     parser.add_argument(
         "--work", type=Path, help="folder for what steps write (default: out/gpu_check-MODE)"
@@ -58,8 +58,9 @@ def main(argv: list[str] | None = None) -> int:
     if given.only:
         wanted = [step for step in wanted if step.name in given.only]
     shutil.rmtree(work, ignore_errors=True)
+    budget = given.budget or BUDGET_S * (steps.SLACK if given.dry else 1)
     out = Path(os.environ.get("OUT") or checkout.ROOT / "out")
-    return Run(given.what, wanted, work, out, given.budget, settings(given.dry)).run()
+    return Run(given.what, wanted, work, out, budget, settings(given.dry)).run()
 
 
 def settings(is_dry: bool) -> dict[str, str]:
