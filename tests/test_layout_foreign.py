@@ -126,6 +126,17 @@ def test_pack_normalizes_as_torchvision(library, given, dtype):
     assert (made == back(gt.layout.pack(library(pixels), dtype, 1 / 255 / std, -mean / std))).all()
 
 
+def test_normalized_integers_are_no_integers():
+    pixels = values((3, 4, 5), np.uint8)
+    assert gt.layout.pack(pixels, scale=1 / 255, mean=0.5).dtype == np.float32
+    assert gt.layout.pack(pixels.astype(np.float16), mean=0.5).dtype == np.float16
+    assert gt.layout.pack(pixels, scale=2).dtype == np.uint8
+    out = np.empty((3, 4, 5), np.int16)
+    assert gt.layout.pack(pixels, mean=100, out=out) is out and (out == pixels.astype(int) - 100).all()
+    with pytest.raises(gt.GpuTensorError, match="'x' must be real"):
+        gt.layout.pack(pixels.astype(np.complex64), mean=0.5)
+
+
 def test_images_of_pil_are_channels_first():
     images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     pixels = values((4, 5, 3), np.uint8)

@@ -78,7 +78,7 @@ def pack(
     Args:
         x: (N, C, …), or (C, H, W) for a single image; any strides, so NHWC pixels are given as
             `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor.
-        dtype: of the result; None for x's.
+        dtype: of the result; None for x's, or for float32 where integers are normalized.
         scale, bias: a number, or one per channel; numbers, a list or an array on the host.
         mean, std: the same, instead of bias: `(x * scale - mean) / std`, as torchvision normalizes
             what it has scaled to [0, 1] (scale=1 / 255). The two steps are one product and one
@@ -95,6 +95,8 @@ def pack(
     source = foreign.seen(op, "x", x)
     form = foreign.as_format(op, memory_format)
     element = source.dtype if dtype is None else foreign.as_dtype(op, dtype)
+    if normal and dtype is None and not element.is_floating_point and not element.is_complex:
+        element = float32
     if out is None:
         made = foreign.empty(source, source.sizes, element, form)
         to = foreign.seen(op, "out", made)
