@@ -237,6 +237,10 @@ class _Run:
                 if results is None:
                     continue
             elif buffer is None or buffer[0] is None and _all_none(buffer):
+                if node.saved:
+                    node.check_saved()
+                    if not keep:
+                        node.release()
                 results = (None,) * len(node.edges)
             else:
                 if node.saved and node.edges[0] is None and not any(node.edges):
@@ -376,10 +380,11 @@ class _Run:
                 if g is not None and not isinstance(g, Tensor):
                     raise errors.not_a_gradient(g)
             return results
-        if _all_none(grads):
-            return (None,) * len(node.edges)
-        if node.saved and not any(node.edges):
+        is_zero = _all_none(grads)
+        if node.saved and (is_zero or not any(node.edges)):
             node.check_saved()
+        if is_zero:
+            return (None,) * len(node.edges)
         return node.backward(*grads)
 
     def _leads_on(self, node: Node) -> bool:

@@ -66,16 +66,30 @@ class _Mode(Guard):
         self._mode = mode
         self._before: list[int] = []
 
-    def __enter__(self) -> None:
-        self._enter()
+    # Written out, and not as of any guard: every step of training comes by.
 
-    def _enter(self) -> None:
+    def __enter__(self) -> None:
+        mode = self._mode
         self._before.append(grad_mode.get())
         try:
-            set_mode(self._mode)
+            if mode:
+                unrecorded.append(mode)
+            grad_mode.set(mode)
         except BaseException:
             self.__exit__()
             raise
+
+    _enter = __enter__
+
+    def __exit__(self, *exc: object) -> None:
+        found = self._before[-1]
+        try:
+            token = grad_mode.set(found)
+            self._before.pop()
+        except BaseException:
+            grad_mode.set(found)
+            raise
+        left(token)
 
     def _found(self) -> Any:
         return self._before[-1], len(self._before) - 1, grad_mode.get()
@@ -132,14 +146,14 @@ class set_grad_enabled(_Mode):  # noqa: N801
         self._is_set = True
         self._enter()
 
-    def _enter(self) -> None:
+    def __enter__(self) -> None:
         """The mode was set when the guard was made, and may have been changed since."""
         if self._is_set and self._before:
             self._is_set = False
             if grad_mode.get() != self._mode:
                 set_mode(self._mode)
         else:
-            super()._enter()
+            super().__enter__()
 
     def _again(self) -> _Mode:
         return _Mode(self._mode)

@@ -139,6 +139,15 @@ def history(x: Tensor) -> Edge | None:
     return meta.edge
 
 
+def _last_history(x: Tensor) -> Edge | None:
+    """`history`; of a view that none can be made for any more, the one that it had."""
+    try:
+        return history(x)
+    except errors.AutogradError:
+        meta = x._autograd
+        return meta.edge if type(meta) is AutogradMeta else None
+
+
 def gradient_edge(x: Tensor) -> Edge | None:
     """Where the gradient of x goes; None if x has no use for one."""
     meta = x._autograd
@@ -321,9 +330,10 @@ def set_grad(x: Tensor, value: Any) -> None:
 
 
 def set_requires_grad(x: Tensor, value: bool) -> None:
-    if requires_grad(x) == value and (not value or history(x) is not None):
+    edge = _last_history(x)
+    if requires_grad(x) == value and (not value or edge is not None):
         return
-    if not is_leaf(x):
+    if edge is not None:
         if value:
             return
         raise errors.requires_grad_of_nonleaf()
@@ -338,7 +348,7 @@ def set_requires_grad(x: Tensor, value: bool) -> None:
 def retain_grad(x: Tensor) -> None:
     if not requires_grad(x):
         raise errors.must("retain_grad", "self", "require grad", x)
-    edge = history(x)
+    edge = _last_history(x) and history(x)
     if edge is not None:
         own_of(x).retains_grad = True
         hooks_of(edge[0]).retained[edge[1]] = ref(x)

@@ -227,8 +227,8 @@ class StateRun(Run):
         after, so it belongs to a base that is thawed; in PyTorch those made before the last write do not.
         Whether PyTorch lets a view that is a leaf be written to depends on whether `grad_fn` was asked for.
         """
-        if step[0] != "state":
-            return super().is_ambiguous(step)
+        if step[0] != "state":  # nor what is written from itself through another view of it
+            return super().is_ambiguous(step) or step[0] == "setitem" and step[2] == step[3]
         x = self.pool[step[2]]
         if step[1] in ("set_data", "thaw"):
             address = x.untyped_storage().data_ptr()
