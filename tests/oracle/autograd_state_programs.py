@@ -84,7 +84,7 @@ class StateRun(Run):
             stream.wait_event(other.record_event())
         if hasattr(runtime, "record_stream"):  # what a user does too, of memory that another stream uses
             for x in self.pool:
-                runtime.record_stream(x.untyped_storage().data, stream)
+                x.record_stream(stream)
         with self.streams_of.stream(stream):
             return super().do(step)
 
