@@ -63,8 +63,9 @@ unsigned char* carve(size_t nbytes) {
 // Accessible memory for the machine itself, at the other end of the range: an index that leaves a
 // tensor does not come there. Null: there is none.
 unsigned char* carve_far(size_t nbytes) {
+  if (!arena_begin) return nullptr;  // under a sanitizer, which has memory of its own
   const size_t room = (nbytes + GAP + page_size - 1) / page_size * page_size;
-  if (!arena_begin || room > (size_t)(arena_end - arena_next)) return nullptr;
+  if (room > (size_t)(arena_end - arena_next)) return nullptr;
   arena_end -= room;
   return mprotect(arena_end, nbytes, PROT_READ | PROT_WRITE) ? nullptr : arena_end;
 }
