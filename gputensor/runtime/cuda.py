@@ -29,6 +29,7 @@ from gputensor.core import errors
 
 from . import nvrtc
 from .allocator import Allocator, Memory
+from .limits import Limits
 
 name = "cuda"
 is_emulated = False
@@ -50,6 +51,11 @@ _ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719
 _OUT_OF_MEMORY, _BAD_HANDLE, _NOT_READY, _HAS_PEER = 2, 400, 600, 704
 _PER_THREAD = 2  # the handle that stands for another stream in each thread
 _STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
+# The attributes of `Limits`, in its order: MultiProcessorCount, MaxThreadsPerMultiProcessor,
+# MaxBlocksPerMultiprocessor, MaxRegistersPerMultiprocessor, MaxSharedMemoryPerMultiprocessor,
+# MaxSharedMemoryPerBlockOptin, ReservedSharedMemoryPerBlock, L2CacheSize, ClockRate,
+# MemoryClockRate, GlobalMemoryBusWidth. Source: driver_types.h, cudaDeviceAttr.
+_LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 
 _lock = threading.Lock()
 _local = threading.local()
@@ -60,6 +66,7 @@ _thread_keys = itertools.count(-1, -1)
 _peers: set[tuple[int, int]] = set()
 _modules: dict[tuple[bytes, int], Any] = {}
 _archs: dict[int, str] = {}
+_limits: dict[int, Limits] = {}
 
 
 def is_available() -> bool:
@@ -194,6 +201,17 @@ def capability(index: int) -> tuple[int, int]:
     ask = _runtime.deviceGetAttribute
     major, minor = [_reporting(index, "capability", ask, a, index) for a in attributes]
     return major, minor
+
+
+def limits(index: int) -> Limits:
+    """What the device has of what plans count with; asked once."""
+    found = _limits.get(index)
+    if found is None:
+        _checked("limits", index)
+        ask = _runtime.deviceGetAttribute
+        found = Limits(*[_reporting(index, "limits", ask, a, index) for a in _LIMITS])
+        _limits[index] = found
+    return found
 
 
 def mem_get_info(index: int) -> tuple[int, int]:
@@ -643,7 +661,9 @@ def _keep_pinned(ptr: int, stream: Stream) -> None:
 class Function:
     """One kernel, for one device; `shared_bytes` is what it may be launched with as it stands."""
 
-    __slots__ = ("device_index", "function", "image", "module", "name", "ptr", "shared_bytes")
+    __slots__ = (
+        "carveout", "device_index", "function", "image", "module", "name", "ptr", "shared_bytes",
+    )  # fmt: skip
 
     def __init__(
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
@@ -653,6 +673,7 @@ class Function:
         self.ptr: int = function.ptr
         self.name = name
         self.device_index = device_index
+        self.carveout = 0  # per cent of a multiprocessor's shared memory; 0 leaves it to the driver
         # What the kernel declares itself counts into the 48 KiB that need no leave.
         own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
         self.shared_bytes = max(_DEFAULT_SHARED - own, 0)
@@ -717,6 +738,22 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
         except _CudaError as error:
             what = _told(f"loading it on cuda:{device_index}", error)
             raise errors.kernel_failed(entry, what) from error
+
+
+def prefer_shared(function: Function, nbytes: int) -> None:
+    """Ask for so much of each multiprocessor's memory to be shared memory rather than L1."""
+    index = function.device_index
+    percent = min(100, -(-100 * nbytes // limits(index).shared_bytes))
+    if percent > function.carveout:
+        with _On(index):
+            _reporting(index, "prefer_shared", _prefer_shared, function.ptr, percent)
+        function.carveout = percent
+
+
+def _prefer_shared(ptr: int, percent: int) -> None:
+    _give_context()
+    attribute = _driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    _driver.funcSetAttribute(ptr, attribute, percent)
 
 
 def _give_context() -> None:
@@ -807,6 +844,10 @@ def _launch_error(
     if stream.device_index != function.device_index:
         rule = f"be of cuda:{function.device_index}"
         return errors.cannot_launch(function.name, "stream", rule, stream)
+    if shared > _DEFAULT_SHARED:
+        most = limits(function.device_index).block_shared_bytes
+        if shared > most:
+            return errors.cannot_launch(function.name, "shared_bytes", f"be in [0, {most}]", shared)
     given = f"grid {grid}, block {block}, {shared} bytes of shared memory"
     return errors.kernel_failed(function.name, _told(f"launch with {given}", error))
 

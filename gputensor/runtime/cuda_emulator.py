@@ -26,9 +26,10 @@ from gputensor.core import errors
 from . import kernel_cache
 from .allocator import Allocator, Memory
 from .emulator import findings, nvrtc_options, settings, toolchain
-from .emulator.machine import MAX_SHARED, Loaded, Machine
+from .emulator.machine import Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
+from .limits import H200, Limits
 
 name = "cuda_emulator"
 is_emulated = True
@@ -126,6 +127,12 @@ def capability(index: int) -> tuple[int, int]:
     """The architecture whose rules the emulator follows."""
     _checked("capability", index)
     return (7, 0)
+
+
+def limits(index: int) -> Limits:
+    """An H200's, for plans to be those of a large GPU."""
+    _checked("limits", index)
+    return H200
 
 
 def mem_get_info(index: int) -> tuple[int, int]:
@@ -415,13 +422,14 @@ class Function:
     parameter (findings.Arguments); whoever knows the signature may set it.
     """
 
-    __slots__ = ("arguments", "device_index", "loaded", "name", "places")
+    __slots__ = ("arguments", "carveout", "device_index", "loaded", "name", "places")
 
     def __init__(self, loaded: Loaded, device_index: int) -> None:
         self.loaded = loaded
         self.device_index = device_index
         self.name = loaded.name
         self.places = loaded.places
+        self.carveout = 0
         self.arguments: findings.Arguments = ()
 
     def symbol(self, name: str) -> tuple[int, int]:
@@ -475,6 +483,12 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
     elif not os.path.exists(path):  # another process keeps the cache small
         kernel_cache.restore(path, image)
     return Function(_machine.load(path, entry, variant, device_index), device_index)
+
+
+def prefer_shared(function: Function, nbytes: int) -> None:
+    """Noted, as on a GPU; here it changes nothing."""
+    percent = min(100, -(-100 * nbytes // limits(function.device_index).shared_bytes))
+    function.carveout = max(function.carveout, percent)
 
 
 def launch(
@@ -537,8 +551,9 @@ def _check_launch(
         raise fail(kernel.name, "block", f"be in [1, {_MAX_BLOCK}]", block)
     if block[0] * block[1] * block[2] > kernel.max_threads:
         raise fail(kernel.name, "block", f"have at most {kernel.max_threads} threads", block)
-    if not 0 <= shared_bytes <= MAX_SHARED:
-        raise fail(kernel.name, "shared_bytes", f"be in [0, {MAX_SHARED}]", shared_bytes)
+    most = limits(function.device_index).block_shared_bytes
+    if not 0 <= shared_bytes <= most:
+        raise fail(kernel.name, "shared_bytes", f"be in [0, {most}]", shared_bytes)
     if len(params) != kernel.params_size:
         raise fail(
             kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes"

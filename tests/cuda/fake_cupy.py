@@ -65,6 +65,18 @@ class NVRTCFailure(RuntimeError):
     pass
 
 
+# What cudaDeviceGetAttribute answers: an H100's, by the names of cudaDevAttr*.
+NAMED = {
+    "ComputeCapabilityMajor": (75, 9), "ComputeCapabilityMinor": (76, 0),
+    "MultiProcessorCount": (16, 132), "MaxThreadsPerMultiProcessor": (39, 2048),
+    "MaxBlocksPerMultiprocessor": (106, 32), "MaxRegistersPerMultiprocessor": (82, 65536),
+    "MaxSharedMemoryPerMultiprocessor": (81, 233472), "MaxSharedMemoryPerBlockOptin": (97, 232448),
+    "ReservedSharedMemoryPerBlock": (111, 1024), "L2CacheSize": (38, 52428800),
+    "ClockRate": (13, 1980000), "MemoryClockRate": (36, 2619000), "GlobalMemoryBusWidth": (37, 5120),
+}  # fmt: skip
+ATTRIBUTES = dict(NAMED.values())
+
+
 class FakeCupy:
     """State of the fake, and the module made of it (`.module`)."""
 
@@ -249,7 +261,7 @@ class FakeCupy:
             setDevice=set_device,
             memGetInfo=mem_get_info,
             deviceSynchronize=lambda: fake._call("deviceSynchronize"),
-            deviceGetAttribute=lambda attribute, device: fake._check() or {75: 9, 76: 0}[attribute],
+            deviceGetAttribute=lambda attribute, device: fake._check() or ATTRIBUTES[attribute],
             getDeviceProperties=lambda device: fake._check() or {"name": b"Fake"},
             deviceCanAccessPeer=lambda a, b: fake._check() or 1,
             pointerGetAttributes=lambda ptr: fake._check() or types.SimpleNamespace(device=0),
@@ -272,6 +284,7 @@ class FakeCupy:
             funcGetAttribute=func_get_attribute,
             CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+            CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT=9,
         )
         for path, names in (("runtime", runtime), ("driver", driver)):
             for name, fakes in list(vars(names).items()):

@@ -15,10 +15,10 @@ import pytest
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import allocator, kernel_cache
+from gputensor.runtime import allocator, kernel_cache, limits
 
 from ..conftest import stop_where_a_device_is_lost
-from .fake_cupy import DriverFailure, FakeCupy, RuntimeFailure
+from .fake_cupy import ATTRIBUTES, NAMED, REAL, DriverFailure, FakeCupy, RuntimeFailure
 
 
 @pytest.fixture
@@ -314,6 +314,8 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "device_name": lambda: cuda.device_name(0),
         "capability": lambda: cuda.capability(0),
         "arch": lambda: cuda.arch(0),
+        "limits": lambda: cuda.limits(0),
+        "prefer_shared": lambda: cuda.prefer_shared(function, 1 << 10),
         "mem_get_info": lambda: cuda.mem_get_info(0),
         "can_access_peer": lambda: cuda.can_access_peer(0, 1),
         "allocate": lambda: cuda.allocate(99 << 20, 0),
@@ -498,6 +500,41 @@ def test_an_architecture_that_is_too_old(fake, monkeypatch, supported, number, l
     what = rf"sm_{number} is too old: NVRTC 12\.9 compiles our kernels for sm_{least} and newer"
     with pytest.raises(errors.DeviceError, match=what):
         nvrtc.nearest_arch(binding, number)
+
+
+def test_limits_are_the_devices_attributes_and_asked_once(cuda, fake, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        fake.module.cuda.runtime, "deviceGetAttribute",
+        lambda attribute, device: asked.append((attribute, device)) or ATTRIBUTES[attribute],
+    )  # fmt: skip
+    assert cuda.limits(1) == limits.H100 == cuda.limits(1)
+    assert len(asked) == len(limits.Limits._fields) and {device for _, device in asked} == {1}
+    with pytest.raises(errors.DeviceError, match="limits: 'device' must be in"):
+        cuda.limits(2)
+
+
+@pytest.mark.skipif(REAL is None, reason="CuPy is not there, or has a driver")
+def test_the_numbers_of_attributes_are_cupys():
+    known = {n: getattr(REAL.runtime, f"cudaDevAttr{n}", number) for n, (number, _) in NAMED.items()}
+    assert known == {name: number for name, (number, _) in NAMED.items()}
+
+
+def test_shared_memory_is_preferred_once_and_never_less(cuda, fake):
+    function = cuda.load(b"image", "k", 1)
+    calls(fake)
+    for nbytes in (100 << 10, 100 << 10, 50 << 10, 300 << 10):
+        cuda.prefer_shared(function, nbytes)
+    wanted = [("funcSetAttribute", 1, 0xF01, 9, percent) for percent in (44, 100)]
+    assert calls(fake) == wanted and fake.device == 0
+
+
+def test_more_shared_memory_than_a_block_may_have_is_said_in_bytes(cuda, fake):
+    function, stream = cuda.load(b"image", "k", 0), cuda.Stream(0)
+    assert cuda.limits(0).block_shared_bytes == 232448
+    fake.fail = DriverFailure("CUDA_ERROR_INVALID_VALUE")
+    with pytest.raises(errors.GpuTensorError, match=r"'shared_bytes' must be in \[0, 232448\]"):
+        cuda.launch(function, (1, 1, 1), (1, 1, 1), 232449, stream, bytes(8))
 
 
 def test_launch_packs_the_struct_and_switches_the_device(cuda, fake):

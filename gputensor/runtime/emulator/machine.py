@@ -17,7 +17,6 @@ from . import findings, settings, toolchain
 from .findings import Finding, Found, Index3
 
 MAX_THREADS = 1024
-MAX_SHARED = 227 * 1024
 _OUT_OF_TIME = -1
 
 

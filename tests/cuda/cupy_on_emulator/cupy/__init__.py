@@ -301,8 +301,11 @@ def _launch_kernel(
 
 
 def _func_set_attribute(f: int, attribute: int, value: int) -> None:
-    assert attribute == 8
-    _functions[f].shared_bytes = value
+    if attribute == 8:
+        _functions[f].shared_bytes = value
+    else:
+        assert attribute == 9 and 0 < value <= 100
+        _functions[f].carveout = value
 
 
 class _Nvrtc:
@@ -362,6 +365,11 @@ class _Nvrtc:
         del self._programs[program]
 
 
+# What cudaDeviceGetAttribute answers, by the numbers of cudaDevAttr*.
+_ATTRIBUTES = {75: 7, 76: 0} | dict(
+    zip((16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37), emulator.limits(0))
+)
+
 # --- the names ------------------------------------------------------------------------------------
 
 _runtime = types.SimpleNamespace(
@@ -370,7 +378,7 @@ _runtime = types.SimpleNamespace(
     setDevice=emulator.set_device,
     memGetInfo=_mem_get_info, streamQuery=_stream_query, eventQuery=_event_query,
     deviceSynchronize=lambda: _as(CUDARuntimeError, emulator.synchronize, emulator.current_device()),
-    deviceGetAttribute=lambda attribute, device: {75: 7, 76: 0}[attribute],
+    deviceGetAttribute=lambda attribute, device: _ATTRIBUTES[attribute],
     getDeviceProperties=lambda device: {"name": b"CuPy over the emulator"},
     pointerGetAttributes=_pointer_get_attributes,
     deviceCanAccessPeer=lambda device, peer: int(emulator.can_access_peer(device, peer)),
@@ -382,6 +390,7 @@ _driver = types.SimpleNamespace(
     CUDADriverError=CUDADriverError, launchKernel=_launch_kernel,
     funcGetAttribute=lambda attribute, f: {1: 0}[attribute], CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1,
     funcSetAttribute=_func_set_attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT=9,
 )  # fmt: skip
 cuda = types.ModuleType("cupy.cuda")
 cuda.__dict__.update(

@@ -1,0 +1,45 @@
+"""What a GPU has of everything that launch plans count with: attributes of the device, by name.
+
+A runtime reads a device's once and keeps them. The GPUs below stand for devices that are not there:
+the emulator's, and those that kernels are compiled for ahead of time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """threads, blocks, registers, shared_bytes: of a multiprocessor. block_shared_bytes: the most
+    that a block may ask for. reserved_shared_bytes: what each block takes besides. clock_khz,
+    memory_clock_khz, memory_bits: 0 where the driver does not say."""
+
+    multiprocessors: int
+    threads: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+    block_shared_bytes: int
+    reserved_shared_bytes: int
+    l2_bytes: int
+    clock_khz: int
+    memory_clock_khz: int
+    memory_bits: int
+
+
+_KIB, _MIB = 1 << 10, 1 << 20
+
+# Source: NVIDIA's data sheets, and the table of technical specifications per compute capability in
+# the CUDA C++ Programming Guide. SXM boards, the A100 with 40 GB.
+T4 = Limits(
+    40, 1024, 16, 65536, 64 * _KIB, 64 * _KIB, 0, 4 * _MIB, 1_590_000, 5_001_000, 256,
+)  # fmt: skip
+A100 = Limits(
+    108, 2048, 32, 65536, 164 * _KIB, 163 * _KIB, _KIB, 40 * _MIB, 1_410_000, 1_215_000, 5120,
+)  # fmt: skip
+H100 = Limits(
+    132, 2048, 32, 65536, 228 * _KIB, 227 * _KIB, _KIB, 50 * _MIB, 1_980_000, 2_619_000, 5120,
+)  # fmt: skip
+H200 = H100._replace(l2_bytes=60 * _MIB, memory_clock_khz=3_201_000, memory_bits=6144)
+
+KNOWN = {"T4": T4, "A100": A100, "H100": H100, "H200": H200}
