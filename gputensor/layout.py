@@ -24,16 +24,21 @@ __all__ = ["contiguous", "copy", "explain", "pack"]
 def explain(dst: Any, src: Any) -> Explanation:
     """What a GPU does when `src` is copied into `dst`: the walk, the kernel, its tiles, and why.
 
-    dst, src: arrays of any library on any device, `meta` too; neither is read or written. The
-    answer prints as a drawing, and `.to_dict()` has the same as data.
+    dst, src: arrays of any library on any device, `meta` too; neither is read or written. The plan
+    is that of dst's GPU, of an H200 where dst is on none. The answer prints as a drawing, and
+    `.to_dict()` has the same as data.
     """
+    from . import runtime
     from .kernels.cuda import copy_explain, copy_launch
 
     to, source = _described("dst", dst), _described("src", src)
     source = broadcast("layout.explain", to, source)
     strides = to.stride_bytes, source.stride_bytes
     layout = copy_launch.Layout(to.sizes, strides, (to.dtype, source.dtype))
-    return copy_explain.Explanation(layout, to.address & 15, source.address & 15)
+    lows, place = (to.address & 15, source.address & 15), to.place
+    if place.type != "cuda":
+        return copy_explain.Explanation(layout, *lows)
+    return copy_explain.Explanation(layout, *lows, runtime.cuda().limits(place.index or 0))
 
 
 def _described(arg: str, x: Any) -> Seen:

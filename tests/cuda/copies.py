@@ -17,6 +17,7 @@ from gputensor.core.dtype import dtype
 from gputensor.kernels.cpu import copy as cpu_copy
 from gputensor.kernels.cuda import copy_launch, copy_pack_plan, copy_plan
 from gputensor.kernels.cuda.copy_walk import Walk, normalise
+from gputensor.runtime.limits import H200, Limits
 
 _SIZES = (2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 49, 64, 65, 100, 128, 200, 256, 257, 300, 512)
 
@@ -98,17 +99,17 @@ def some_copy(rng: random.Random, to: dtype, of: dtype, most: int) -> Copy:
 # --- plans ----------------------------------------------------------------------------------------
 
 
-def legal_plans(walk: Walk) -> list[Any]:
+def legal_plans(walk: Walk, gpu: Limits = H200) -> list[Any]:
     """Every plan that may run a walk, whatever the selection thinks of it."""
-    found = [copy_plan.elem(walk), copy_plan.choose(walk)]
+    found = [copy_plan.elem(walk), copy_plan.choose(walk, gpu)]
     if walk.sizes and walk.dst[0] == walk.dst_bytes:
         steps = {walk.src_bytes: 1, -walk.src_bytes: -1, 0: 0}
         if walk.src[0] in steps:
             found.append(copy_plan.row(walk, steps[walk.src[0]]))
-        found += [copy_pack_plan.pack(walk), copy_plan.skinny(walk)]
+        found += [copy_pack_plan.pack(walk, gpu), copy_plan.skinny(walk)]
     y = copy_plan.direction(walk) or 1
     if y < len(walk.sizes):
-        found.append(copy_plan.tile(walk, y))
+        found.append(copy_plan.tile(walk, y, gpu))
     return [plan for plan in found if plan is not None]
 
 
@@ -179,17 +180,17 @@ def _move(memory: Any, array: np.ndarray, *, to_device: bool) -> None:
 
 
 def check(
-    copy: Copy, plans: Callable[[Walk], list[Any]] = legal_plans, seed: int = 0,
-    admits: Callable[[copy_launch.CopyLaunch], bool] = lambda made: True,
+    copy: Copy, plans: Callable[[Walk, Limits], list[Any]] = legal_plans, seed: int = 0,
+    admits: Callable[[copy_launch.CopyLaunch], bool] = lambda made: True, gpu: Limits = H200,
 ) -> list[str]:  # fmt: skip
-    """Run a copy by each plan whose launch is admitted; the names of their kernels."""
+    """Run a copy by each plan for a GPU whose launch is admitted; the names of their kernels."""
     case = OnEmulator(copy, seed)
     cpu_copy.copy(case.dst, case.src)
     low = [p & 15 for p in case.pointers]
     walk = normalise(case.layout, *low)
     names = []
-    for plan in plans(walk):
-        made = copy_launch.launch_of(walk, plan, case.layout.dtypes)
+    for plan in plans(walk, gpu):
+        made = copy_launch.launch_of(walk, plan, case.layout.dtypes, gpu)
         if admits(made):
             case.check(lambda made=made: made(0, tuple(case.pointers)), made)
             names.append(plan.kernel)

@@ -24,7 +24,9 @@ from gputensor.core import errors
 from gputensor.core.dtype import ALL, dtype
 from gputensor.kernels.cuda import binding, copy_launch, copy_plan, copy_score, launch, module
 from gputensor.kernels.cuda.copy_launch import Layout
+from gputensor.kernels.cuda.copy_walk import Walk
 from gputensor.runtime.emulator import settings
+from gputensor.runtime.limits import H200, KNOWN, T4, Limits
 
 from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy
 from .kernel_arrays import SHORT
@@ -40,6 +42,7 @@ CASTS = [
     (("f16", "f32"), ("f32", "f16"), ("f32", "u8"), ("u8", "f32"), ("bf16", "f64"), ("i64", "i8"),
      ("c128", "f16"), ("bool", "i32"), ("c64", "c128"))
 ]  # fmt: skip
+SMALL = T4._replace(multiprocessors=1)
 FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
 
 
@@ -109,7 +112,7 @@ def test_casts_in_every_kernel(to: dtype, of: dtype) -> None:
 def test_casts_between_all_dtypes_along_rows(d: dtype) -> None:
     for other in random.Random(d.code).sample(ALL, 3):
         if other is not d:
-            check(permuted((5, 77), (0, 1), other, d), lambda walk: [copy_plan.row(walk, 1)])
+            check(permuted((5, 77), (0, 1), other, d), lambda walk, gpu: [copy_plan.row(walk, 1)])
 
 
 @pytest.mark.parametrize("d", ITEMS, ids=by_short)
@@ -122,19 +125,19 @@ def test_turned_and_repeated_rows(d: dtype) -> None:
 
 
 @pytest.mark.parametrize("d", ITEMS, ids=by_short)
-def test_many_tiles_on_few_multiprocessors(d: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tiles_on_few_multiprocessors(d: dtype) -> None:
     """Large tiles, and blocks that take several boxes: what only large copies get otherwise."""
-    monkeypatch.setattr(copy_score, "SMS", 1)
     side, per_block = copy_score.TILE_SIDE[d.itemsize], 0
     tiles = permuted((9 * side - 2, 8 * side - 2), (1, 0), d)
     boxes = permuted((9, 19, 21, 23), (3, 2, 1, 0), d)
     for copy in (tiles, boxes):
-        made = copy_launch.Copy("copy", Layout(copy.sizes, (copy.dst, copy.src), (d, d))).at(0, 0)
+        layout = Layout(copy.sizes, (copy.dst, copy.src), (d, d))
+        made = copy_launch.Copy("copy", layout).planned(SMALL)
         if copy is tiles:
             assert made.plan.columns == side
-        for plan in legal_plans(made.walk):
+        for plan in legal_plans(made.walk, SMALL):
             per_block = max(per_block, plan.per_block if plan.kernel == "pack" else 0)
-        check(copy)
+        check(copy, gpu=SMALL)
     assert per_block > 1
 
 
@@ -151,7 +154,8 @@ def _fuzz(
     rng: random.Random, count: int, most: int, variants: int = 1 << 30,
     tell: Callable[[int, int], None] = lambda number, copies: None,
 ) -> Counter[str]:  # fmt: skip
-    """Half of them as for a GPU of one SM: small copies then get large tiles, several a block.
+    """Half of them as for a GPU of one multiprocessor: small copies then get large tiles, several a
+    block. The others as for each of the known ones.
 
     variants: of kernels, at most; copies that would need one more are left out. tell: called after
     each layout, with its number and how many copies were right so far.
@@ -165,12 +169,11 @@ def _fuzz(
             built.add(key)
         return key in built
 
-    with pytest.MonkeyPatch.context() as patch:
-        for number in range(count):
-            to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
-            patch.setattr(copy_score, "SMS", rng.choice((1, 132)))
-            ran.update(check(some_copy(rng, to, of, most), seed=number, admits=admits))
-            tell(number, sum(ran.values()))
+    for number in range(count):
+        to, of = rng.choice(CASTS) if rng.random() < 0.2 else (rng.choice(ITEMS),) * 2
+        gpu = rng.choice((SMALL, rng.choice(list(KNOWN.values()))))
+        ran.update(check(some_copy(rng, to, of, most), seed=number, admits=admits, gpu=gpu))
+        tell(number, sum(ran.values()))
     ran["variants"] = len(built)
     return ran
 
@@ -178,6 +181,58 @@ def _fuzz(
 def test_any_layout() -> None:
     ran = _fuzz(random.Random(7), FUZZ or 120, 12_000)
     assert set(ran) == {"elem", "row", "tile", "skinny", "pack", "variants"}, ran
+
+
+def _odd_copy(rng: random.Random, to: dtype, of: dtype) -> Copy:
+    """A transpose whose rows, on either side, begin anywhere; about as large as a few tiles."""
+    n, m = rng.choice((64, 65, 127, 128, 129, 200, 256, 259)), rng.choice((64, 66, 131, 192))
+    batch = rng.choice((1, 1, 2, 3))
+    pitches = [rng.choice((0, 0, 1, 2, 3, 5, 7)) for _ in range(4)]
+    dst = [n * m + pitches[0] + m * pitches[2], 1, n + pitches[2]]
+    src = [n * m + pitches[1] + n * pitches[3], m + pitches[3], 1]
+    if rng.random() < 0.2:  # turned, so that no words of src can be shifted
+        src[1] = -src[1]
+    shifts = rng.randrange(16), rng.randrange(16)
+    return Copy(
+        (batch, n, m), [s * to.itemsize for s in dst], [s * of.itemsize for s in src], to, of,
+        shifts[0] * to.itemsize, shifts[1] * of.itemsize,
+    )  # fmt: skip
+
+
+ODD = [(U8, U8), (F16, F16), (U8, U8), (F16, F16), (F16, F32), (U8, F32), (F32, U8), (U8, F64), (F16, F64)]
+
+
+def _odd_fuzz(rng: random.Random, count: int) -> Counter[tuple[int, int]]:
+    """How often TILE moved each side so: (LOAD, STORE)."""
+    ran: Counter[tuple[int, int]] = Counter()
+
+    def tiles(walk: Walk, gpu: Limits) -> list[copy_plan.Tile]:
+        found = copy_plan.tile(walk, copy_plan.direction(walk) or 1, gpu)
+        assert found is not None
+        ran[found.load, found.store] += 1
+        return [found]
+
+    for number in range(count):
+        to, of = rng.choice(ODD)
+        gpu = SMALL if rng.random() < 0.6 else T4
+        check(_odd_copy(rng, to, of), tiles, seed=number, gpu=gpu)
+    return ran
+
+
+@pytest.mark.parametrize("schedule", ["forward", "reversed", "random"])
+def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
+    """u8 and f16 of odd pitches: words are shifted together on either side."""
+    with settings.using(schedule=schedule, seed=5):
+        ran = _odd_fuzz(random.Random(11), FUZZ or 30)
+    assert sum(n for (_, store), n in ran.items() if not store) > sum(ran.values()) // 2
+    assert ran[0, 0] and any(load and not store for load, store in ran)
+
+
+def test_tiles_whose_rows_begin_anywhere_stay_inside() -> None:
+    module.clear()
+    with settings.using(checks="all"):
+        _odd_fuzz(random.Random(12), FUZZ or 6)
+    module.clear()  # what was built with checks
 
 
 @pytest.mark.parametrize("schedule", ["reversed", "random"])
@@ -265,9 +320,9 @@ def test_pack_scales_each_channel(to: dtype, of: dtype, form: str) -> None:
         tables, keep = _tables(scale, bias, on_device=channels > 16 or number == 1)
         operands = (*case.pointers, *tables)
         case.check(lambda bound=bound, operands=operands: bound(0, operands), bound)
-        walk = bound.at(*[p & 15 for p in case.pointers]).walk
+        walk = bound.at(0, *[p & 15 for p in case.pointers]).walk
         for plan in (p for p in legal_plans(walk) if p.kernel != "pack" and number < 3):
-            made = copy_launch.launch_of(walk, plan, layout.dtypes)
+            made = copy_launch.launch_of(walk, plan, layout.dtypes, H200)
             case.check(lambda made=made, operands=operands: made(0, operands), made)
             kernels.add(plan.kernel)
         del keep
@@ -311,9 +366,26 @@ def test_a_bound_copy_looks_at_each_pair_of_addresses() -> None:
         case.dst[...] = case.src
         bound = binding.bind("copy", "copy", case.layout)
         case.check(lambda bound=bound, case=case: bound(0, tuple(case.pointers)), bound)
-        made = bound.at(*[p & 15 for p in case.pointers])
+        made = bound.at(0, *[p & 15 for p in case.pointers])
         seen.add((made.plan.load, made.plan.store))
     assert len(seen) == 2
+
+
+def test_each_device_has_the_plan_of_its_own_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made once; and kernels ask for the shared memory that plans count on."""
+    case = OnEmulator(permuted((2, 384, 512), (0, 2, 1), F16))
+    case.dst[...] = case.src
+    monkeypatch.setattr(runtime.cuda(), "limits", (H200, SMALL).__getitem__)
+    bound = binding.bind("copy", "copy", case.layout)
+    case.check(lambda: bound(0, tuple(case.pointers)), bound)
+    lows = [p & 15 for p in case.pointers]
+    tiles = [(made.plan.rows, made.plan.columns) for made in (bound.at(k, *lows) for k in (0, 1))]
+    assert tiles == [(64, 64), (128, 128)]
+    made = bound.launches[0, lows[0], lows[1]]
+    monkeypatch.delattr(copy_launch.Copy, "planned")
+    case.check(lambda: bound(0, tuple(case.pointers)), bound)
+    found = made.load(0)
+    assert found.carveout >= -(-100 * made.counted_shared_bytes // H200.shared_bytes)
 
 
 def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +396,7 @@ def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
         case.dst[...] = case.src
         bound = binding.bind("copy", "copy", case.layout)
         case.check(lambda bound=bound, case=case: bound(0, tuple(case.pointers)), bound)
-        assert len(bound.at(0, 0).parts) > 1
+        assert len(bound.planned(H200).parts) > 1
 
 
 def test_more_dimensions_than_a_kernel_unrolls() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import heapq
 import itertools
 import math
+import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputensor.core import errors
-from gputensor.kernels.cuda import binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch
+from gputensor.kernels.cuda import (
+    argreduce_launch, binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch,
+    reduce_launch,
+)  # fmt: skip
 from gputensor.kernels.cuda import copy_score as score
 from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Traffic, Walk, access_bytes, normalise, pieces
+from gputensor.runtime.limits import A100, H100, H200, KNOWN, T4, Limits
 
 from .copies import dense
 from .kernel_arrays import SHORT
@@ -127,9 +135,9 @@ def test_sectors_are_no_fewer_than_what_is_asked_for(case: tuple[Layout, int, in
 @settings(max_examples=200, deadline=None)
 def test_every_plan_can_be_packed(case: tuple[Layout, int, int]) -> None:
     walk = normalise(*case)
-    for plan in (copy_plan.choose(walk), copy_plan.elem(walk), copy_pack_plan.pack(walk)):
+    for plan in (copy_plan.choose(walk, H200), copy_plan.elem(walk), copy_pack_plan.pack(walk, H200)):
         if plan is not None:
-            made = copy_launch.launch_of(walk, plan, case[0].dtypes)
+            made = copy_launch.launch_of(walk, plan, case[0].dtypes, H200)
             assert made.grid[0] >= 1 and made.block[0] % 32 == 0
             assert len(made.pack((1 << 20, 1 << 20))) < 4096
             assert made.shared_bytes <= 48 << 10  # what a launch gets without asking for more
@@ -160,8 +168,8 @@ CASES = [
     case(2, walk_of((8192, 16384), (1, 0), F16), kernel="tile", load=8, store=8, rows=128, columns=128),
     case(3, walk_of((16384, 16384), (1, 0), U8), kernel="tile", load=16, store=16, rows=128, columns=128),
     case(6, walk_of((8191, 8193), (1, 0)), kernel="tile", load=1, store=1),
-    case(7, walk_of((8191, 16385), (1, 0), F16), kernel="tile", load=0, store=1),
-    case(8, walk_of((16383, 16385), (1, 0), U8), kernel="tile", load=0, store=1),
+    case(7, walk_of((8191, 16385), (1, 0), F16), kernel="tile", load=0, store=0),
+    case(8, walk_of((16383, 16385), (1, 0), U8), kernel="tile", load=0, store=0),
     case(9, walk_of((5792, 5792), (1, 0), F64), kernel="tile", load=2, store=2, rows=32, columns=32),
     case(10, walk_of((4096, 4096), (1, 0), C128), kernel="tile", load=1, store=1, rows=16, columns=16),
     case(11, walk_of((2048, 2048), (1, 0), F16), kernel="tile", rows=64, columns=64),
@@ -194,7 +202,7 @@ CASES = [
 
 @pytest.mark.parametrize(("walk", "expected"), CASES)
 def test_the_benchmark_gets_its_kernels(walk: Walk, expected: dict[str, Any]) -> None:
-    plan = copy_plan.choose(walk)
+    plan = copy_plan.choose(walk, H200)
     assert {name: getattr(plan, name) for name in expected} == expected
 
 
@@ -241,7 +249,7 @@ BOUNDS = [
 
 @pytest.mark.parametrize(("why", "walk", "kernel"), BOUNDS, ids=[b[0] for b in BOUNDS])
 def test_the_bounds_of_the_selection(why: str, walk: Walk, kernel: str) -> None:
-    assert copy_plan.choose(walk).kernel == kernel
+    assert copy_plan.choose(walk, H100).kernel == kernel
 
 
 def test_rows_take_the_widest_access_that_both_sides_allow() -> None:
@@ -250,21 +258,21 @@ def test_rows_take_the_widest_access_that_both_sides_allow() -> None:
         found = copy_plan.row(walk, 1)
         assert found is not None and found.vector * walk.item == vector and not found.is_shifted
     walk = normalise(Layout((640, 512), ((512, 1), (513, 1)), (U8, U8)))
-    assert copy_plan.choose(walk).is_shifted
+    assert copy_plan.choose(walk, H200).is_shifted
     for n, is_shifted in ((1 << 29, True), (1 << 30, False)):  # its bytes no longer fit in 31 bits
-        assert copy_plan.choose(normalise(Layout((n,), ((2,), (2,)), (F16, F16)), 0, 2)).is_shifted is is_shifted
+        assert copy_plan.choose(normalise(Layout((n,), ((2,), (2,)), (F16, F16)), 0, 2), H200).is_shifted is is_shifted
 
 
 def test_a_tile_wastes_little() -> None:
     for n, m in itertools.product((16, 40, 64, 65, 100, 257, 1000), repeat=2):
-        plan = copy_plan.tile(walk_of((n, m), (1, 0)), 1)
+        plan = copy_plan.tile(walk_of((n, m), (1, 0)), 1, H200)
         least = min(-(-n // 32) * 32, -(-n // 64) * 64) * min(-(-m // 32) * 32, -(-m // 64) * 64)
         assert plan is not None and plan.fill >= score.TILE_FILLS * n * m / least
 
 
 def test_boxes_hold_whole_runs_and_fit() -> None:
     for walk in [c.values[0] for c in CASES]:
-        plan = copy_pack_plan.pack(walk)
+        plan = copy_pack_plan.pack(walk, H200)
         if plan is None:
             continue
         assert math.prod(plan.chunks) <= plan.each * plan.threads
@@ -278,22 +286,161 @@ def test_boxes_hold_whole_runs_and_fit() -> None:
             assert all(plan.chunks[d] == walk.sizes[d] for d in run[:-1])
 
 
-@given(st.integers(1, 200_000), st.integers(1, 1000))
+# --- the GPU --------------------------------------------------------------------------------------
+
+LAUNCHES = [
+    pytest.param(c.values[0], gpu, id=f"{c.id}-{name}") for c in CASES for name, gpu in KNOWN.items()
+]
+
+
+@pytest.mark.parametrize(("walk", "gpu"), LAUNCHES)
+def test_every_plan_fits_every_gpu(walk: Walk, gpu: Limits) -> None:
+    """Its kernel is the same on all of them; blocks are resident as counted, and at least two."""
+    plan = copy_plan.choose(walk, gpu)
+    assert plan.kernel == copy_plan.choose(walk, H200).kernel
+    made = copy_launch.launch_of(walk, plan, (F32, F32), gpu)
+    if plan.kernel not in ("tile", "pack"):
+        return
+    shared = made.shared_bytes or plan.rows * plan.columns * walk.dst_bytes
+    assert shared <= min(gpu.block_shared_bytes, 48 << 10)
+    assert made.counted_shared_bytes == plan.resident * (shared + gpu.reserved_shared_bytes)
+    assert made.counted_shared_bytes <= gpu.shared_bytes
+    assert 2 <= plan.resident <= gpu.blocks and plan.resident * plan.threads <= gpu.threads
+    each = plan.each if plan.kernel == "pack" else plan.rows * plan.columns // plan.threads
+    in_flight = plan.resident * plan.threads * min(each * walk.src_bytes, 64)
+    assert in_flight >= score.bytes_in_flight(gpu), "memory is not busy"
+
+
+def test_tiles_are_as_small_as_the_gpu_is_large() -> None:
+    walk = walk_of((2048, 2048), (1, 0), F16)
+    found = {name: copy_plan.choose(walk, gpu) for name, gpu in KNOWN.items()}
+    assert [(found[n].rows, found[n].columns) for n in KNOWN] == [(128, 128), *[(64, 64)] * 3]
+    row = copy_launch.Copy("copy", Layout((64, 1 << 18), ((1 << 19, 2), (0, 2)), (F16, F16)))
+    repeated = [row.planned(gpu).grid for gpu in KNOWN.values()]
+    assert repeated[0] < repeated[-1], "blocks that store the same on a small GPU"
+
+
+def test_memory_asks_for_what_is_known_of_gpus() -> None:
+    """A unit's share of instructions grows as memory is slower; unknown clocks are an H200's."""
+    issued = {name: score.issued_per_unit(gpu) for name, gpu in KNOWN.items()}
+    assert issued["T4"] > issued["A100"] > issued["H100"] > issued["H200"] > 200
+    flight = {name: score.bytes_in_flight(gpu) for name, gpu in KNOWN.items()}
+    assert flight["T4"] < flight["A100"] < flight["H100"] < flight["H200"] < 16 << 10
+    silent = A100._replace(clock_khz=0, memory_clock_khz=0)
+    assert score.issued_per_unit(silent) == issued["H200"]
+    assert score.bytes_in_flight(silent) == flight["H200"]
+
+
+def test_no_kernel_counts_with_the_figures_of_one_gpu() -> None:
+    """They are asked of the device; what is left constant fills every GPU."""
+    figures = {n for gpu in KNOWN.values() for n in gpu if n & (n - 1) and n != T4.multiprocessors}
+    folder = Path(score.__file__).parent
+    for path in folder.glob("*.py"):
+        found = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+        assert not {n for n in found if type(n) is int} & figures, path.name
+    resident = max(gpu.multiprocessors * gpu.threads for gpu in KNOWN.values())
+    for blocks in (reduce_launch._BLOCKS, argreduce_launch._BLOCKS):
+        assert blocks * launch.THREADS >= 0.9 * resident
+
+
+# --- waves of PACK --------------------------------------------------------------------------------
+
+
+def time_of(count: int, slots: int, share: int, start: float, enough: float, rng: random.Random) -> float:
+    """How long blocks of so many tiles take, a tile of every slot at once being 1.
+
+    Blocks begin as slots come free, first find offsets for `start`, and take up to a quarter more or
+    less than others; those that move bytes share memory's speed, which `enough` slots use up.
+    """
+    left = [min(share, count - at) * rng.uniform(0.75, 1.25) for at in range(0, count, share)][::-1]
+    starting = [start * rng.uniform(0.75, 1.25) for _ in range(min(slots, len(left)))]
+    heapq.heapify(starting)
+    moving: list[float] = []
+    clock = progress = 0.0
+    while starting or moving:
+        speed = min(1 / enough, slots / len(moving)) if moving else 1.0
+        until = (moving[0] - progress) / speed if moving else math.inf
+        if starting and starting[0] - clock <= until:
+            progress += (starting[0] - clock) * speed if moving else 0.0
+            clock = heapq.heappop(starting)
+            heapq.heappush(moving, progress + left.pop())
+        else:
+            clock, progress = clock + until, heapq.heappop(moving)
+            if len(left) > len(starting):
+                heapq.heappush(starting, clock + start * rng.uniform(0.75, 1.25))
+    return clock
+
+
+PACKED = [p for p in LAUNCHES if copy_plan.choose(*p.values).kernel == "pack"]
+
+
+def test_boxes_are_dealt_out_evenly() -> None:
+    """Against the fewest waves of the longest shares, all of which end at once, or do not."""
+    times = []
+    for walk, gpu in (p.values for p in PACKED):
+        plan = copy_plan.choose(walk, gpu)
+        count, slots = copy_pack_plan.tiles(walk, plan), plan.resident * gpu.multiprocessors
+        assert (plan.blocks - 1) * plan.per_block < count <= plan.blocks * plan.per_block
+        assert plan.blocks / slots > 2, "waves"
+        start = copy_pack_plan.issue_time(walk, gpu, plan) * score.PACK_OFFSETS
+        enough = copy_pack_plan.enough(walk, gpu, plan)
+        longest = -(-count // (-(-count // (16 * slots)) * slots))
+        ideal, rng = count / slots, random.Random(1)
+        found = [time_of(count, slots, s, start, enough, rng) / ideal for s in (plan.per_block, longest)]
+        assert found[0] <= min(1.15, 1.03 * found[1])
+        times.append(found)
+    assert len(times) >= 20 and sum(new for new, _ in times) < sum(old for _, old in times)
+
+
+@given(st.integers(1, 200_000), st.integers(1, 1000), st.floats(0.01, 2), st.floats(0.05, 1))
 @settings(max_examples=300, deadline=None)
-def test_blocks_take_equal_shares_in_whole_waves(count: int, slots: int) -> None:
-    blocks, each = copy_pack_plan.blocks_of(count, slots)
-    assert (blocks - 1) * each < count <= blocks * each and each <= score.PACK_TILES_PER_BLOCK
-    waves = -(-blocks // slots)
-    if count > 2 * slots:
-        assert count / (waves * slots * each) > 2 / 3, "many multiprocessors idle at the end"
+def test_blocks_take_equal_shares(count: int, slots: int, issue: float, enough: float) -> None:
+    blocks, each = copy_pack_plan.blocks_of(count, slots, issue, enough)
+    assert (blocks - 1) * each < count <= blocks * each and each <= score.PACK_TILES_PER_BLOCK[1]
+    assert blocks >= min(count, slots) * 0.5, "multiprocessors without a block"
+
+
+def test_offsets_are_found_for_many_boxes_where_instructions_are_short() -> None:
+    shares = [copy_pack_plan.blocks_of(16384, 528, issue, 0.25)[1] for issue in (0.1, 0.4, 0.8, 1.5)]
+    assert shares == sorted(shares) and shares[0] < 8 and shares[-1] > 12
+
+
+def pages(walk: Walk, plan: Any, order: list[int], tiles: range) -> int:
+    """Pages of both sides that these boxes touch, walked in this order."""
+    cuts = [d for d in (plan.cut_out, plan.cut_in) if d is not None]
+    dims = [*dict.fromkeys(cuts), *order]
+    seen = set()
+    for side, strides in enumerate((walk.dst, walk.src)):
+        inside = {0}
+        for d, t in enumerate(plan.chunks):
+            inside = {at + i * strides[d] for at in inside for i in {0, *range(t)}}
+        for number in tiles:
+            begin = 0
+            for d in dims:
+                number, at = divmod(number, -(-walk.sizes[d] // plan.chunks[d]))
+                begin += at * plan.chunks[d] * strides[d]
+            seen.update((side, (begin + at) // score.PAGE_BYTES) for at in inside)
+    return len(seen)
+
+
+@pytest.mark.parametrize("number", ["24", "30", "31", "32"])
+def test_boxes_that_run_together_share_pages(number: str) -> None:
+    (walk,) = [c.values[0] for c in CASES if c.id == number]
+    plan = copy_plan.choose(walk, H200)
+    order = copy_pack_plan.outer(walk, plan)
+    block, wave = range(16), range(0, plan.resident * 132 * plan.per_block, 97)
+    in_order, in_dsts = ([pages(walk, plan, o, r) for r in (block, wave)] for o in (order, sorted(order)))
+    assert in_order[0] <= in_dsts[0] and in_order[1] <= in_dsts[1]
+    if number == "32":  # bits reversed: 64 pages a side, of which a wave needs no others
+        assert in_order == [128, 128] and in_dsts == [192, 192]
 
 
 def test_the_score_prefers_what_it_should() -> None:
-    best = score.score("tile", 4, 0, 1.0, 1.0, 1.0)
+    best = score.score(4, 0, 1.0, 1.0, 1.0, 0.2)
     assert best == 1.0
-    assert score.score("tile", 4, 1, 1.0, 1.0, 1.0) < best
-    assert score.score("tile", 4, 0, 0.5, 1.0, 1.0) == 0.5
-    assert score.score("pack", 1, 2, 1.0, 1.0, 1.0) < score.score("pack", 4, 2, 1.0, 1.0, 1.0)
+    assert score.score(4, 1, 1.0, 1.0, 1.0, 0.2) < best
+    assert score.score(4, 0, 0.5, 1.0, 1.0, 0.2) == 0.5
+    assert score.score(4, 0, 1.0, 1.0, 1.0, 1.25) == 0.8, "bound by the issue of instructions"
 
 
 # --- bind -----------------------------------------------------------------------------------------
@@ -310,8 +457,7 @@ def test_small_copies_are_one_launch_and_no_plan() -> None:
 
 def test_a_bound_copy_plans_once_for_addresses_of_a_kind() -> None:
     bound = binding.bind("copy", "copy", Layout((512, 512), ((2048, 4), (4, 2048)), (F32, F32)))
-    assert bound.at(0, 4) is not bound.at(0, 0) and len(bound.launches) == 2
-    assert bound.entry == "copy_tile" and bound.grid[0] > 1
+    assert bound.planned(H200).entry == "copy_tile" and bound.planned(H200).grid[0] > 1
     with pytest.raises(errors.ShapeError, match="at most 64 dimensions"):
         binding.bind("copy", "copy", Layout((2,) * 65, ((4,) * 65, (4,) * 65), (F32, F32)))
 

@@ -12,7 +12,8 @@ from .division import divider
 from .launch import THREADS
 from .softmax_launch import ADJACENT, PER_LANE, bits_for
 
-# Elements of a row that are worth a segment of their own, and blocks that fill every GPU.
+# Elements of a row that are worth a segment of their own, and blocks that fill every GPU, as
+# reduce_launch's do.
 _PER_SEGMENT = 1 << 14
 _BLOCKS = 1024
 _PARAMS = Struct("<3Qq8I4I").pack

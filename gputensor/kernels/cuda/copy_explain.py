@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...runtime.limits import H200, Limits
 from . import copy_launch, copy_plan
 from . import copy_pack_plan as packing
 from . import copy_score as score
@@ -16,18 +17,22 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """What `explain` found. walk, plan: of the first launch, which stands for all. str() draws it."""
+    """What `explain` found. walk, plan: of the first launch, which stands for all. str() draws it.
+
+    gpu: what the plan is for."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
-    def __init__(self, layout: Any, dst_low: int = 0, src_low: int = 0) -> None:
+    def __init__(
+        self, layout: Any, dst_low: int = 0, src_low: int = 0, gpu: Limits = H200
+    ) -> None:
         self.layout = layout
         self.walk: Walk | None = None
         self.plan: Any = None
         self.launches = 0
         bound = copy_launch.bind("copy", "copy", layout)
         if type(bound) is copy_launch.Copy:
-            made = bound.at(dst_low, src_low)
+            made = bound.planned(gpu, dst_low, src_low)
             parts = made.parts if type(made) is copy_launch.Several else [made]
             self.launch, self.launches = parts[0], len(parts)
             self.walk, self.plan = self.launch.walk, self.launch.plan
@@ -109,9 +114,11 @@ class Explanation:
         if plan.kernel == "tile":
             load = plan.load * walk.src_bytes
             loads = f"loads of {load} B" if load else "loads of two aligned words, shifted together"
+            store = plan.store * walk.dst_bytes
+            stores = f"stores of {store} B" if store else "stores of 8 B, shifted together"
             return (
                 f"tiles of {plan.rows} along dst x {plan.columns} along src, {loads}, "
-                f"stores of {plan.store * walk.dst_bytes} B, {plan.fill:.0%} of them filled"
+                f"{stores}, {plan.fill:.0%} of them filled"
             )
         if plan.kernel == "skinny":
             return f"loads of {plan.load} B, stores of {plan.store} B, transposed in registers"

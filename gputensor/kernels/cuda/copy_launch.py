@@ -1,7 +1,8 @@
 """Launches of layout copies: a plan of copy_plan.py to entry, defines, grid and parameter bytes.
 
-`bind` takes a layout and gives what copies it between any addresses: a launch for each pair of
-alignments, made when it first comes up. Copies too small to gain from a plan keep their one launch.
+`bind` takes a layout and gives what copies it between any addresses: a launch for each device and
+each pair of alignments, made when it first comes up. Copies too small to gain from a plan keep their
+one launch.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
+from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
+from ...runtime.limits import Limits
 from . import copy_plan, launch, module, variants
 from . import copy_score as score
-from .copy_pack_plan import INNER_DIMS, OUTER_DIMS, Pack, outer, run_table, size_of, tiles
+from .copy_pack_plan import (
+    INNER_DIMS, OUTER_DIMS, Pack, buffer_bytes, outer, run_table, size_of, tiles,
+)  # fmt: skip
 from .copy_plan import FEW, MANY, UNSCALED, Elem, Row, Skinny, Tile
 from .copy_walk import Walk, normalise, pieces
 from .division import divider
@@ -68,34 +73,35 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Copy:
-    """A copy between any addresses: what launches it, by their low four bits."""
+    """A copy between any addresses: what launches it, by device and by their low four bits."""
 
     __slots__ = ("op", "layout", "launches")
 
     def __init__(self, op: str, layout: Any) -> None:
         self.op, self.layout = op, layout
-        self.launches: dict[tuple[int, int], Any] = {}
+        self.launches: dict[tuple[int, int, int], Any] = {}
 
     def __call__(
         self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
     ) -> None:
-        key = (operands[0] & 15, operands[1] & 15)
+        key = (device_index, operands[0] & 15, operands[1] & 15)
         found = self.launches.get(key) or self.at(*key)
         found(device_index, operands)
 
-    def at(self, dst_low: int, src_low: int) -> Any:
-        """The launch for addresses that are these modulo 16."""
-        walk = normalise(self.layout, dst_low, src_low)
-        parts = [
-            launch_of(part, copy_plan.choose(part), self.layout.dtypes)
-            for part in pieces(walk, launch.MAX_NUMEL)
-        ]
-        made = parts[0] if len(parts) == 1 else Several(parts)
-        self.launches[dst_low, src_low] = made
+    def at(self, device_index: int, dst_low: int, src_low: int) -> Any:
+        """The launch on a device for addresses that are these modulo 16."""
+        gpu = runtime.cuda().limits(device_index)
+        made = self.launches[device_index, dst_low, src_low] = self.planned(gpu, dst_low, src_low)
         return made
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.at(0, 0), name)  # entry, defines, grid and block of aligned operands
+    def planned(self, gpu: Limits, dst_low: int = 0, src_low: int = 0) -> Any:
+        """The same for a GPU that need not be there."""
+        walk = normalise(self.layout, dst_low, src_low)
+        parts = [
+            launch_of(part, copy_plan.choose(part, gpu), self.layout.dtypes, gpu)
+            for part in pieces(walk, launch.MAX_NUMEL)
+        ]
+        return parts[0] if len(parts) == 1 else Several(parts)
 
 
 class Several:
@@ -114,17 +120,19 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: its parameters behind the pointers."""
+    """One kernel over one walk. tail: its parameters behind the pointers. counted_shared_bytes: of a
+    multiprocessor, where the plan counts on so many blocks of it to run at once."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
-        "offsets", "is_scaled", "last_channel", "functions",
+        "offsets", "is_scaled", "last_channel", "functions", "counted_shared_bytes",
     )  # fmt: skip
 
     def __init__(
         self, walk: Walk, plan: Any, text: str, entry: str, defines: dict[str, object],
-        blocks: int, threads: int, tail: bytes, shared_bytes: int = 0,
+        blocks: int, threads: int, tail: bytes, shared_bytes: int = 0, counted_shared_bytes: int = 0,
     ) -> None:  # fmt: skip
+        self.counted_shared_bytes = counted_shared_bytes
         self.walk, self.plan, self.text, self.entry = walk, plan, text, entry
         self.defines = {name: str(value) for name, value in defines.items()}
         self.grid, self.block, self.shared_bytes = (blocks, 1, 1), (threads, 1, 1), shared_bytes
@@ -151,6 +159,8 @@ class CopyLaunch:
 
     def load(self, device_index: int) -> Any:
         made = module.function(self.text, self.entry, self.defines, device_index)
+        if self.counted_shared_bytes:
+            runtime.cuda().prefer_shared(made, self.counted_shared_bytes)
         self.functions[device_index] = made
         return made
 
@@ -174,9 +184,11 @@ def _scaling(scale: Any, bias: Any, last: int) -> bytes:
     return _TABLES(*pointers, last, 0) + _INLINE(*values[0]) + _INLINE(*values[1])
 
 
-def launch_of(walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...]) -> CopyLaunch:
-    """The launch of a plan. dtypes: of dst and src, for casts."""
-    return _MAKERS[type(plan)](walk, plan, dtypes)  # type: ignore[operator]
+def launch_of(
+    walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...], gpu: Limits
+) -> CopyLaunch:
+    """The launch of a plan. dtypes: of dst and src, for casts. gpu: what it was made for."""
+    return _MAKERS[type(plan)](walk, plan, dtypes, gpu)  # type: ignore[operator]
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
@@ -202,7 +214,7 @@ def _reach(sizes: list[int], strides: list[int]) -> tuple[int, int]:
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
 
 
-def _elem(walk: Walk, plan: Elem, dtypes: tuple[dtype, ...]) -> CopyLaunch:
+def _elem(walk: Walk, plan: Elem, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyLaunch:
     sizes = tuple(walk.sizes) or (1,)
     strides = [tuple(s) or (0,) for s in (walk.dst, walk.src)]
     numel, dims = launch.product(sizes), launch.dims_for("copy", sizes)
@@ -230,7 +242,7 @@ def _elem(walk: Walk, plan: Elem, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     )  # fmt: skip
 
 
-def _row(walk: Walk, plan: Row, dtypes: tuple[dtype, ...]) -> CopyLaunch:
+def _row(walk: Walk, plan: Row, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyLaunch:
     n, vector = walk.sizes[0], plan.vector
     defines = _types(walk, dtypes)
     if plan.is_shifted:
@@ -250,7 +262,7 @@ def _row(walk: Walk, plan: Row, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     repeats, per_block, pitch, unit_blocks = 1, 1, 0, blocks
     if plan.repeat is not None:
         repeats, pitch = walk.sizes[plan.repeat], walk.dst[plan.repeat]
-        enough = repeats * blocks // (8 * score.SMS)
+        enough = repeats * blocks // (8 * gpu.multiprocessors)
         per_block = max(1, min(score.REPEATS_PER_BLOCK, repeats, enough))
         blocks *= -(-repeats // per_block)
     begin, end = _reach(walk.sizes, walk.src)
@@ -267,7 +279,7 @@ def _row(walk: Walk, plan: Row, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     return CopyLaunch(walk, plan, "copy_row", "copy_row", defines, blocks, threads, tail)
 
 
-def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...]) -> CopyLaunch:
+def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyLaunch:
     x, y = plan.x, plan.y
     dims = [d for d in range(len(walk.sizes)) if d not in (x, y)]
     row_tiles = -(-walk.sizes[x] // plan.rows)
@@ -290,10 +302,14 @@ def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...]) -> CopyLaunch:
         "TILE_COLUMNS": plan.columns, "BLOCK": plan.threads, "GROUP": group, "SCALED": scaled,
         "DIMS": bound,
     }  # fmt: skip
-    return CopyLaunch(walk, plan, "copy_tile", "copy_tile", defines, blocks, plan.threads, tail)
+    shared_bytes = plan.rows * plan.columns * walk.dst_bytes  # static: the launch asks for none
+    return CopyLaunch(
+        walk, plan, "copy_tile", "copy_tile", defines, blocks, plan.threads, tail,
+        counted_shared_bytes=plan.resident * (shared_bytes + gpu.reserved_shared_bytes),
+    )  # fmt: skip
 
 
-def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...]) -> CopyLaunch:
+def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyLaunch:
     c, pixel = plan.c, plan.pixel
     dims = [d for d in range(len(walk.sizes)) if d not in (c, pixel)]
     each, pixels = 16 // walk.item, walk.sizes[pixel]
@@ -317,7 +333,7 @@ def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     )  # fmt: skip
 
 
-def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
+def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyLaunch:
     chunks = plan.chunks
     cuts = [plan.cut_out, None if plan.cut_in == plan.cut_out else plan.cut_in]
 
@@ -343,13 +359,11 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     sizes = tuple([1 if d is None else -(-walk.sizes[d] // t) for d, t in grid])
     walks = [tuple([0 if d is None else s[d] * t for d, t in grid]) for s in (walk.dst, walk.src)]
     bound = OUTER_DIMS[0] if len(grid) <= OUTER_DIMS[0] else OUTER_DIMS[1]
-    count, capacity = tiles(walk, plan), plan.each * plan.threads
-    buffer = capacity + (capacity >> plan.pad_shift) * plan.pad
-    buffer_bytes = -(-buffer * walk.dst_bytes // 16) * 16
+    count, nbytes = tiles(walk, plan), buffer_bytes(walk, plan)
     bias = sum((chunks[d] - 1) * -walk.src[d] for d in plan.rows_in if walk.src[d] < 0)
     run_in, run_out = size_of(chunks, plan.run_in), size_of(chunks, plan.run_out)
     tail = _PACK(
-        count, plan.per_block, plan.volume(), buffer_bytes, *divider(run_in), *divider(run_out),
+        count, plan.per_block, plan.volume(), nbytes, *divider(run_in), *divider(run_out),
         size_of(chunks, plan.rows_in), size_of(chunks, plan.rows_out), run_table(walk, plan), bias,
         plan.pad_shift, plan.pad, *[1 if c is None else walk.sizes[c] for c in cuts],
         *[1 if c is None else chunks[c] for c in cuts],
@@ -365,7 +379,7 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...]) -> CopyLaunch:
     }  # fmt: skip
     made = CopyLaunch(
         walk, plan, "copy_pack", "copy_pack", defines, plan.blocks, plan.threads, tail,
-        2 * buffer_bytes,
+        2 * nbytes, plan.resident * (2 * nbytes + gpu.reserved_shared_bytes),
     )
     made.offsets = (walk.dst_offset, walk.src_offset - bias)
     return made

@@ -225,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_pack(const __grid_const
     dst_offset[i] = of.rows_out[row] + along * D;
 #pragma unroll
     for (int j = 0; j < STORE; ++j) {
-      const u32 placed = p.run_table ? of.placed_run[along + j]
+      const u32 placed = INSIDE(p.run_table) ? of.placed_run[along + j]
                                      : step_to(p.run_out_dim, p.n_run_out, along + j).position;
       from[i * STORE + j] = padded(p, of.placed_out[row] + placed) * D;
     }

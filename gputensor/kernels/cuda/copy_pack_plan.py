@@ -6,6 +6,9 @@ to a chunk. The tile is the box of both. Paddings are tried on a model of the ba
 
 from __future__ import annotations
 
+from math import ceil
+
+from ...runtime.limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
@@ -18,12 +21,12 @@ class Pack:
     """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
     rows_in: those of dst's run besides; likewise for dst. cut_out, cut_in: the dimensions of dst's
     and src's run that are cut, or None. load, store: elements of an access; is_wide: which row of
-    copy_score's tables. blocks, per_block: of tiles."""
+    copy_score's tables. blocks, per_block: of tiles. resident: blocks of a multiprocessor."""
 
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
-        "is_wide", "each", "threads", "blocks", "per_block", "pad_shift", "pad", "min_run_bytes",
-        "score",
+        "is_wide", "each", "threads", "blocks", "per_block", "resident", "pad_shift", "pad",
+        "min_run_bytes", "score",
     )  # fmt: skip
     kernel = "pack"
 
@@ -41,6 +44,7 @@ class Pack:
     threads: int
     blocks: int
     per_block: int
+    resident: int
     pad_shift: int
     pad: int
     min_run_bytes: int
@@ -57,7 +61,7 @@ def size_of(chunks: list[int], dims: object) -> int:
     return result
 
 
-def pack(walk: Walk) -> Pack | None:
+def pack(walk: Walk, gpu: Limits) -> Pack | None:
     """PACK in the tile that scores best, or None where no tile fits."""
     if walk.channel is not None or len(walk.sizes) < 2:
         return None
@@ -67,21 +71,35 @@ def pack(walk: Walk) -> Pack | None:
     )
     if not all(runs):
         return None
-    useful = min(1.0, _useful(walk))
-    best, tried = None, set()
+    useful, found = min(1.0, _useful(walk)), None
+    for halved in range(3):
+        tried = _best(walk, gpu, runs, useful, halved)
+        found = tried or found
+        if found is None or found.resident >= score.PACK_RESIDENT:
+            break
+    return found
+
+
+def _best(
+    walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
+) -> Pack | None:
+    """The best tile where a thread's elements are halved so many times."""
+    best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
-        for sizes in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
-            found = _tile(walk, *runs, out_bytes, sizes)
+        for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
+            room = max(1, each >> halved) * threads
+            found = _tile(walk, *runs, out_bytes, room, halved)
             if found is not None:
                 break
-        if found is None or (box := tuple(found.chunks)) in tried:
+        if found is None or (box := tuple(found.chunks)) in seen:
             continue
-        tried.add(box)
-        _score(walk, found, useful)
+        seen.add(box)
+        _score(walk, gpu, found, useful)
         if best is None or _rank(found) > _rank(best):
             best = found
     if best is not None:
         best.pad_shift, best.pad = _padding(walk, best)
+        _deal(walk, gpu, best)
     return best
 
 
@@ -114,6 +132,8 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
         if most < n:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
+        if most == 1 and number:
+            return dims[:number]  # there is no room for two of the next
         chunks[d] = most
         volume = volume // have * most
         run *= most
@@ -123,10 +143,11 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
 
 
 def _tile(
-    walk: Walk, out: list[int], of: list[int], out_bytes: int, sizes: tuple[int, int]
+    walk: Walk, out: list[int], of: list[int], out_bytes: int, room: int, halved: int
 ) -> Pack | None:
     """The tile with a run of about `out_bytes` in dst and as long a one in src as then fits."""
-    found, room = Pack(), sizes[0] * sizes[1]
+    found = Pack()
+    found.pad_shift = found.pad = 0
     found.chunks = chunks = [1] * len(walk.sizes)
     found.run_out = _extend(walk, chunks, out, out_bytes // walk.dst_bytes, room)
     found.run_in = _extend(walk, chunks, of, score.PACK_LONGEST_BYTES // walk.src_bytes, room)
@@ -140,7 +161,7 @@ def _tile(
         return None  # one run on both sides
     found.cut_out = _cut(walk, found, found.run_out)
     found.cut_in = _cut(walk, found, found.run_in)
-    _accesses(walk, found)
+    _accesses(walk, found, halved)
     return found if _fits(walk, found) else None
 
 
@@ -148,7 +169,7 @@ def _cut(walk: Walk, of: Pack, run: list[int]) -> int | None:
     return run[-1] if of.chunks[run[-1]] < walk.sizes[run[-1]] else None
 
 
-def _accesses(walk: Walk, of: Pack) -> None:
+def _accesses(walk: Walk, of: Pack, halved: int) -> None:
     """Widths of loads and stores, and with them how many elements a thread has."""
     widths = []
     for run, strides, low, size in (
@@ -169,7 +190,7 @@ def _accesses(walk: Walk, of: Pack) -> None:
     of.load, of.store = widths
     of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
     of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
-    of.each = -(-of.each // max(widths)) * max(widths)
+    of.each = -(-max(1, of.each >> halved) // max(widths)) * max(widths)
 
 
 def table_bytes(of: Pack, run_entries: int) -> int:
@@ -203,11 +224,18 @@ def _fits(walk: Walk, of: Pack) -> bool:
 
 
 def outer(walk: Walk, of: Pack) -> list[int]:
-    """Dimensions with several tiles, besides the two that are cut."""
-    return [
+    """Dimensions with several tiles, besides the two that are cut; those that come first are walked
+    first.
+
+    In dst's order, but for those whose step leaves a page of either side: they come last, so that
+    tiles that run together share pages.
+    """
+    found = [
         d for d, n in enumerate(walk.sizes)
         if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
     ]  # fmt: skip
+    steps = {d: of.chunks[d] * max(walk.dst[d], abs(walk.src[d])) for d in found}
+    return sorted(found, key=lambda d: steps[d] if steps[d] >= score.PAGE_BYTES else 0)
 
 
 def tiles(walk: Walk, of: Pack) -> int:
@@ -217,17 +245,19 @@ def tiles(walk: Walk, of: Pack) -> int:
     return count
 
 
-def _score(walk: Walk, of: Pack, useful: float) -> None:
+def buffer_bytes(walk: Walk, of: Pack) -> int:
+    """Of one tile in shared memory, of which a block has two."""
+    capacity = of.each * of.threads
+    padded = capacity + (capacity >> of.pad_shift) * of.pad
+    return -(-padded * walk.dst_bytes // 16) * 16
+
+
+def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     of.min_run_bytes = min(run_out * walk.dst_bytes, run_in * walk.src_bytes)
-    capacity = of.each * of.threads
-    count = tiles(walk, of)
-    fill = walk.numel / (count * capacity)
+    _deal(walk, gpu, of)
+    waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
     narrow = (of.load * walk.item < 16) + (of.store * walk.item < 16)
-    registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
-    slots = score.SMS * score.blocks_per_sm(registers, of.threads, 2 * capacity * walk.dst_bytes)
-    of.blocks, of.per_block = blocks_of(count, slots)
-    waves = count / (-(-of.blocks // slots) * slots * of.per_block)
     # Runs begin anywhere in a sector unless they are aligned; half of one is lost on average.
     for run, strides, size, low in (
         (run_out, walk.dst, walk.dst_bytes, walk.dst_low),
@@ -236,20 +266,56 @@ def _score(walk: Walk, of: Pack, useful: float) -> None:
         nbytes = run * size
         grain = access_bytes(low, [*strides[1:], nbytes])
         useful *= nbytes / (nbytes + (score.SECTOR_BYTES - grain if grain < 16 else 0) / 2)
-    of.score = score.score("pack", walk.item, narrow, useful, waves, fill)
+    of.score = score.score(
+        walk.item, narrow, useful, waves, _fill(walk, of), issue_time(walk, gpu, of)
+    )
 
 
-def blocks_of(count: int, slots: int) -> tuple[int, int]:
-    """(blocks, tiles of each): as equal as it goes over whole waves of `slots` blocks.
+def _fill(walk: Walk, of: Pack) -> float:
+    return walk.numel / (tiles(walk, of) * of.each * of.threads)
 
-    A block of several tiles finds its offsets once, and loads one while it stores another.
+
+def issue_time(walk: Walk, gpu: Limits, of: Pack) -> float:
+    needed = score.PACK_INSTRUCTIONS[walk.item][0 if of.is_wide else 1]
+    return score.issue_time(gpu, needed, _fill(walk, of), is_in_l2=walk.nbytes <= gpu.l2_bytes)
+
+
+def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
+    """Deal the tiles out to blocks."""
+    registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
+    of.resident = score.blocks_per_multiprocessor(
+        gpu, registers, of.threads, 2 * buffer_bytes(walk, of)
+    )
+    slots = of.resident * gpu.multiprocessors
+    of.blocks, of.per_block = blocks_of(
+        tiles(walk, of), slots, issue_time(walk, gpu, of), enough(walk, gpu, of)
+    )
+
+
+def enough(walk: Walk, gpu: Limits, of: Pack) -> float:
+    """The share of resident blocks whose loads keep memory busy."""
+    in_flight = of.resident * of.each * of.threads * walk.src_bytes
+    return min(1.0, score.bytes_in_flight(gpu) / in_flight)
+
+
+def blocks_of(count: int, slots: int, issue: float, least_busy: float) -> tuple[int, int]:
+    """(blocks, tiles of each), `slots` of which run at once: the shares that end soonest.
+
+    Few tiles a block end evenly; a block of many finds its offsets once, and loads one while it
+    stores another. issue: the time of a tile's instructions, its bytes' being 1. least_busy: the
+    share of slots that keep memory busy: a last wave of more of them is as fast as it is short.
     """
-    fewest = -(-count // (slots * score.PACK_TILES_PER_BLOCK))
-    waves = max(
-        range(fewest, fewest + 4), key=lambda w: count / (w * slots * -(-count // (w * slots)))
-    )  # the first of equal ones
-    per_block = -(-count // (waves * slots))
-    return -(-count // per_block), per_block
+
+    def time(share: int) -> float:
+        waves = ceil(count / share) / slots
+        last = waves % 1 and max(waves % 1, least_busy)
+        instructions = issue * (share + score.PACK_OFFSETS)
+        block = (share**score.OVERLAP + instructions**score.OVERLAP) ** (1 / score.OVERLAP)
+        return (waves // 1 + last + score.PACK_SPREAD) * block
+
+    least, most = [min(bound, ceil(count / slots)) for bound in score.PACK_TILES_PER_BLOCK]
+    per_block = min(range(least, most + 1), key=lambda share: (time(share), -share))
+    return ceil(count / per_block), per_block
 
 
 # --- banks ----------------------------------------------------------------------------------------

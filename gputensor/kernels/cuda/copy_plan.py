@@ -1,8 +1,8 @@
 """Which kernel copies a walk, with which accesses and tiles: `choose`, in integers alone.
 
 The order of the questions is `facts`' selection: dense or tiny, broadcast, one common direction,
-two directions, and what is left. A kernel's own choices are by `copy_score.score`. Each plan says
-all that its launch needs; `copy_launch.py` packs it.
+two directions, and what is left. A kernel's own choices are by `copy_score.score`, for the GPU that
+`gpu` gives the limits of. Each plan says all that its launch needs; `copy_launch.py` packs it.
 
 Note [Directions] x is dst's fastest dimension, y the one that src is read along: where src is dense,
 else its smallest step of at most NEAR_STEPS elements. Equal, they are a row; two, a tile.
@@ -10,6 +10,7 @@ else its smallest step of at most NEAR_STEPS elements. Equal, they are a row; tw
 
 from __future__ import annotations
 
+from ...runtime.limits import Limits
 from . import copy_pack_plan as packing
 from . import copy_score as score
 from .copy_pack_plan import Pack
@@ -45,10 +46,12 @@ class Row:
 
 
 class Tile:
-    """x, y: the dimensions along dst and src. load, store: elements of an access; load 0 is
-    shifted. rows, columns: of the tile."""
+    """x, y: the dimensions along dst and src. load, store: elements of an access; 0 is shifted, see
+    copy_tile.cu. rows, columns: of the tile. resident: blocks of a multiprocessor."""
 
-    __slots__ = ("x", "y", "load", "store", "rows", "columns", "threads", "fill", "waves", "score")
+    __slots__ = (
+        "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves", "score",
+    )  # fmt: skip
     kernel = "tile"
 
     def __init__(self, x: int, y: int, load: int, store: int) -> None:
@@ -57,6 +60,7 @@ class Tile:
     rows: int
     columns: int
     threads: int
+    resident: int
     fill: float
     waves: float
     score: float
@@ -80,7 +84,7 @@ class Skinny:
 Plan = Elem | Row | Tile | Skinny | Pack
 
 
-def choose(walk: Walk) -> Plan:
+def choose(walk: Walk, gpu: Limits) -> Plan:
     """The plan of a walk; any plan is right for it, this one is meant to be the fastest."""
     nbytes = walk.numel * walk.item
     if len(walk.sizes) > 1 and nbytes < score.SMALL_BYTES:
@@ -92,10 +96,10 @@ def choose(walk: Walk) -> Plan:
     if walk.src[0] == 0:
         return (row(walk, 0) if is_dense else None) or elem(walk)
     if y is None:
-        return _scattered(walk, is_dense) or elem(walk)
+        return _scattered(walk, is_dense, gpu) or elem(walk)
     if x == y:
-        return _same_direction(walk, is_dense) or elem(walk)
-    return _two_directions(walk, y, is_dense) or elem(walk)
+        return _same_direction(walk, is_dense, gpu) or elem(walk)
+    return _two_directions(walk, y, is_dense, gpu) or elem(walk)
 
 
 def direction(walk: Walk) -> int | None:
@@ -109,16 +113,16 @@ def direction(walk: Walk) -> int | None:
     return near
 
 
-def _scattered(walk: Walk, is_dense: bool) -> Plan | None:
+def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
     """src is read along nothing: a tile still gathers what its sectors share."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
         return None
-    return tile(walk, y)
+    return tile(walk, y, gpu)
 
 
-def _same_direction(walk: Walk, is_dense: bool) -> Plan | None:
+def _same_direction(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
     if not is_dense:
         return None
     if walk.src[0] == -walk.src_bytes:
@@ -129,21 +133,21 @@ def _same_direction(walk: Walk, is_dense: bool) -> Plan | None:
         return found
     run = walk.sizes[0] * walk.src_bytes
     if run < score.LONG_RUN_BYTES and len(walk.sizes) > 1:
-        packed = packing.pack(walk)
+        packed = packing.pack(walk, gpu)
         if packed is not None and packed.min_run_bytes > run:
             return packed
     return row(walk, 1)
 
 
-def _two_directions(walk: Walk, y: int, is_dense: bool) -> Plan | None:
+def _two_directions(walk: Walk, y: int, is_dense: bool, gpu: Limits) -> Plan | None:
     n_x, n_y = walk.sizes[0], walk.sizes[y]
     run_x, run_y = n_x * walk.dst_bytes, n_y * walk.src_bytes
     if run_x >= score.TILE_RUN_BYTES and run_y >= score.TILE_RUN_BYTES:
         if not is_dense and walk.dst[0] > score.NEAR_STEPS * walk.dst_bytes:
             return None
-        found = tile(walk, y)
+        found = tile(walk, y, gpu)
         if found is None or found.fill < score.TILE_ENOUGH:
-            packed = packing.pack(walk)
+            packed = packing.pack(walk, gpu)
             if packed is not None and (found is None or packed.score > found.score):
                 return packed
         return found
@@ -152,11 +156,11 @@ def _two_directions(walk: Walk, y: int, is_dense: bool) -> Plan | None:
     few = skinny(walk)
     if few is not None:
         return few
-    packed = packing.pack(walk)
+    packed = packing.pack(walk, gpu)
     if packed is not None and packed.min_run_bytes >= score.PACK_RUN_BYTES:
         return packed
     if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
-        return tile(walk, y)  # PACK does not scale
+        return tile(walk, y, gpu)  # PACK does not scale
     return None
 
 
@@ -207,13 +211,15 @@ def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
     return BY_COLUMN if column_dim >= 0 and walk.channel[column_dim] else BY_BATCH
 
 
-def tile(walk: Walk, y: int) -> Tile | None:
+def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
     """TILE over dimension 0 and `y`, in the tile that scores best."""
     rest = [k for k in range(len(walk.sizes)) if k not in (0, y)]
     if len(rest) > MANY:
         return None
     size_to = walk.dst_bytes
     load, store = _tile_accesses(walk, y)
+    narrow = (load * walk.item < 16) + (store * walk.item < 16)
+    registers = score.TILE_REGISTERS[walk.item][narrow > 0]
     side = score.TILE_SIDE[walk.item]
     tallest, widest = max(side, 128 // size_to), side
     batches = 1
@@ -229,11 +235,10 @@ def tile(walk: Walk, y: int) -> Tile | None:
                 continue
             tiles = -(-walk.sizes[0] // rows) * -(-walk.sizes[y] // columns)
             made.fill = walk.sizes[0] * walk.sizes[y] / (tiles * rows * columns)
-            registers = score.TILE_REGISTERS[walk.item]
-            slots = score.SMS * score.blocks_per_sm(
-                registers, made.threads, rows * columns * size_to
+            made.resident = score.blocks_per_multiprocessor(
+                gpu, registers, made.threads, rows * columns * size_to
             )
-            made.waves = tiles * batches / slots
+            made.waves = tiles * batches / (gpu.multiprocessors * made.resident)
             found.append(made)
     if not found:
         return None
@@ -241,9 +246,11 @@ def tile(walk: Walk, y: int) -> Tile | None:
     enough = score.TILE_FILLS * max(t.fill for t in found)
     found = [t for t in found if t.fill >= enough]
     best = found[0] if found[0].waves >= score.TILE_WAVES else found[-1]
-    narrow = (load * walk.item < 16) + (store * walk.item < 16)
+    sides = score.side_of(load, walk.item), score.side_of(store, walk.item)
+    needed = score.tile_instructions(walk.item, *sides)
+    issue = score.issue_time(gpu, needed, best.fill, is_in_l2=walk.nbytes <= gpu.l2_bytes)
     best.score = score.score(
-        "tile", walk.item, narrow, _useful(walk), min(1.0, best.waves), best.fill
+        walk.item, narrow, _useful(walk), min(1.0, best.waves), best.fill, issue
     )
     return best
 
@@ -269,7 +276,8 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
     store = 1
     if walk.dst[0] == size_to:
         to = access_bytes(walk.dst_low, walk.dst[1:])
-        store = 16 // size_to if to == 16 else 4 // size_to if to >= 4 and size_to < 4 else 1
+        narrow = (4 // size_to if to >= 4 else 0) if size_to < 4 else 1
+        store = 16 // size_to if to == 16 else narrow
     return load, store
 
 

@@ -154,22 +154,6 @@ DEVICE void find_units(const row_call& p, u32 block, unit (&at)[UNROLL]) {
 }
 
 #if SHIFTED
-// Sixteen bytes from two aligned words, the first of them `by` bytes into `low`.
-DEVICE stored_t funnelled(const stored_t& low, const stored_t& high, u32 by) {
-  u32 six[6], five[5];
-#pragma unroll
-  for (int i = 0; i < 6; ++i) {
-    const u32 near = i < 4 ? low.word[i] : high.word[i - 4];
-    six[i] = by & 8 ? (i < 2 ? low.word[i + 2] : high.word[i - 2]) : near;
-  }
-#pragma unroll
-  for (int i = 0; i < 5; ++i) five[i] = by & 4 ? six[i + 1] : six[i];
-  stored_t made;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) made.word[i] = __funnelshift_r(five[i], five[i + 1], by << 3);
-  return made;
-}
-
 // Bytes [begin, end) of sixteen, of which dst has no more: by words where they are whole.
 DEVICE void store_some(char* dst, const stored_t& x, i32 begin, i32 end) {
 #pragma unroll

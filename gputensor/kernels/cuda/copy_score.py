@@ -1,23 +1,24 @@
 """Every number that decides which copy kernel runs, and how: to be fitted anew by one sweep on a GPU.
 
-What is counted is said beside it; what stands for a device was read of an H200 and never measured
-here. `copy_plan.py` reads these; nothing else does, but for tests.
+What is counted is said beside it, the rest are estimates that were never measured. What a device has
+comes from its own attributes (runtime/limits.py). `copy_plan.py` reads these numbers; nothing else
+does, but for tests.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from ...runtime.limits import H200, Limits
+
 # --- the device -----------------------------------------------------------------------------------
 
-SMS = 132
-THREADS_PER_SM, BLOCKS_PER_SM = 2048, 32
-REGISTERS_PER_SM = 65536
-SHARED_BYTES_PER_SM = 227 << 10
 SECTOR_BYTES = 32
-# Warp instructions a second (of all SMs), and 512-byte units a second that a copy at the speed of
-# memcpy reads: a kernel with so many instructions a unit that it needs more than there are is bound
-# by their issue.
-INSTRUCTIONS_PER_NS = 900.0
-UNITS_PER_NS = 4.2
+# Of what a multiprocessor could issue, four warp instructions a cycle, and of what its memory could
+# move: what a kernel gets. One that needs more instructions than there are is bound by their issue.
+ISSUE_SHARE, MEMORY_SHARE = 0.86, 0.87
+LATENCY_NS = 900  # of a read: that long, bytes must be in flight for memory to be busy
+L2_SPEED = 2.0  # over that of memory: what both sides of a copy that L2 holds are moved at
 
 # --- which kernel ---------------------------------------------------------------------------------
 
@@ -57,46 +58,110 @@ PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
 PACK_RUNS_BYTES = (128, 256, 64, 512)  # runs of dst that are tried; src's is what then fits, up to
 PACK_LONGEST_BYTES = 1024
-PACK_TILES_PER_BLOCK = 16  # over which a block's offsets are used again
+PACK_TILES_PER_BLOCK = (3, 16)  # over which a block's offsets are used again; at least, at most
+PACK_RESIDENT = 2  # blocks of a multiprocessor; where fewer fit, half as many elements a thread
+# What a block does before its first tile, in tiles' worth of instructions: 3.7 are counted, and what
+# runs of several dimensions add.
+PACK_OFFSETS = 5.0
+# Of a block's time, idle at the end of all, since blocks do not end together.
+PACK_SPREAD = 0.25
+OVERLAP = 3  # of two things that go on at once: the norm of their times that both together take
+PAGE_BYTES = 2 << 20  # that one entry of a TLB covers
 # (every so many words, so many words more): paddings of a tile that are tried against conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
 # --- instructions -----------------------------------------------------------------------------------
 
-# Warp instructions per 512 bytes of the wider item, by its size: where both sides move 16 bytes at a
-# time, and where either moves single elements. Counted in the machine code for sm_90, on the path
-# that whole tiles take, four outer dimensions for PACK (tests/cuda/test_copy_compile.py holds them).
-INSTRUCTIONS = {
-    "tile": {1: (32, 196), 2: (30, 117), 4: (40, 76), 8: (41, 51), 16: (38, 38)},
-    "pack": {1: (121, 282), 2: (66, 159), 4: (38, 81), 8: (31, 41), 16: (32, 32)},
+# How a side of TILE moves: 16 bytes at a time, four, four out of two aligned words (eight bytes out
+# of shared memory for dst), or single elements.
+WIDE, WORD, SHIFTED, SINGLE = "WIDE", "WORD", "SHIFTED", "SINGLE"
+# Warp instructions per 512 bytes of the wider item, by its size, then by loads and stores. Counted in
+# the machine code for sm_90, on the path of whole tiles (tests/cuda/test_copy_compile.py holds them).
+TILE_INSTRUCTIONS = {
+    1: {
+        WIDE: {WIDE: 31, WORD: 48, SHIFTED: 62, SINGLE: 124},
+        WORD: {WIDE: 43, WORD: 57, SHIFTED: 71, SINGLE: 134},
+        SHIFTED: {WIDE: 59, WORD: 73, SHIFTED: 87, SINGLE: 150},
+        SINGLE: {WIDE: 83, WORD: 109, SHIFTED: 122, SINGLE: 177},
+    },
+    2: {
+        WIDE: {WIDE: 30, WORD: 46, SHIFTED: 52, SINGLE: 69},
+        WORD: {WIDE: 36, WORD: 62, SHIFTED: 63, SINGLE: 79},
+        SHIFTED: {WIDE: 53, WORD: 78, SHIFTED: 80, SINGLE: 94},
+        SINGLE: {WIDE: 56, WORD: 84, SHIFTED: 89, SINGLE: 115},
+    },
+    4: {WIDE: {WIDE: 40, SINGLE: 57}, SINGLE: {WIDE: 47, SINGLE: 74}},
+    8: {WIDE: {WIDE: 40, SINGLE: 47}, SINGLE: {WIDE: 39, SINGLE: 49}},
+    16: {WIDE: {WIDE: 38}},
 }
+# The same of a tile of PACK with four outer dimensions: both sides wide, or not.
+PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
 # The share of memcpy's speed that is left for each side whose accesses are narrower than 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
-# Registers a thread, as ptxas gives them, rounded up to what an SM hands out; as above for PACK.
-TILE_REGISTERS = {1: 56, 2: 64, 4: 40, 8: 32, 16: 32}
+# Registers a thread, as ptxas gives them, rounded up to what a multiprocessor hands out: of TILE
+# where both sides are wide, and else; of PACK as above.
+TILE_REGISTERS = {1: (56, 64), 2: (64, 64), 4: (40, 40), 8: (32, 32), 16: (32, 32)}
 PACK_REGISTERS = {1: (48, 64), 2: (64, 64), 4: (64, 48), 8: (48, 64), 16: (48, 48)}
 
 
-def blocks_per_sm(registers: int, threads: int, shared_bytes: int) -> int:
-    """How many blocks of a kernel an SM holds."""
-    by_registers = REGISTERS_PER_SM // (registers * threads)
-    by_shared = SHARED_BYTES_PER_SM // (shared_bytes + 1024)
-    return max(1, min(THREADS_PER_SM // threads, BLOCKS_PER_SM, by_registers, by_shared))
+def blocks_per_multiprocessor(gpu: Limits, registers: int, threads: int, shared_bytes: int) -> int:
+    """How many blocks of a kernel a multiprocessor holds."""
+    by_registers = gpu.registers // (registers * threads)
+    by_shared = gpu.shared_bytes // max(1, shared_bytes + gpu.reserved_shared_bytes)
+    return max(1, min(gpu.threads // threads, gpu.blocks, by_registers, by_shared))
 
 
-def instructions(kernel: str, itemsize: int, is_wide: bool) -> float:
-    """Warp instructions per 512 bytes."""
-    return INSTRUCTIONS[kernel][itemsize][0 if is_wide else 1]
+@lru_cache(64)
+def issued_per_unit(gpu: Limits) -> float:
+    """Warp instructions that there are while memcpy reads 512 bytes: H200's where nobody says."""
+    if not _bytes_per_ms(gpu) or not gpu.clock_khz:
+        return issued_per_unit(H200)
+    units_per_ms = _bytes_per_ms(gpu) / 512
+    return ISSUE_SHARE * 4 * gpu.multiprocessors * gpu.clock_khz / units_per_ms
 
 
-def score(
-    kernel: str, itemsize: int, narrow_sides: int, useful: float, waves: float, fill: float
-) -> float:
+@lru_cache(64)
+def bytes_in_flight(gpu: Limits) -> float:
+    """What a multiprocessor must have asked for at any time for memory to be busy."""
+    if not _bytes_per_ms(gpu):
+        return bytes_in_flight(H200)
+    return _bytes_per_ms(gpu) * LATENCY_NS / 1e6 / gpu.multiprocessors
+
+
+def _bytes_per_ms(gpu: Limits) -> float:
+    """What memcpy reads; it writes as much."""
+    return MEMORY_SHARE * 2 * gpu.memory_clock_khz * (gpu.memory_bits // 8) / 2
+
+
+def side_of(elements: int, itemsize: int) -> str:
+    """Which of WIDE to SINGLE an access of so many elements is; 0 of them is SHIFTED."""
+    if not elements:
+        return SHIFTED
+    return WIDE if elements * itemsize >= 16 else WORD if elements > 1 else SINGLE
+
+
+def tile_instructions(itemsize: int, load: str, store: str) -> int:
+    """Warp instructions per 512 bytes; those of single elements for what was not counted."""
+    counted = TILE_INSTRUCTIONS[itemsize]
+    stores = counted.get(load) or counted.get(SINGLE) or counted[WIDE]
+    return stores.get(store) or stores.get(SINGLE) or stores[WIDE]
+
+
+def issue_time(gpu: Limits, instructions: float, fill: float, *, is_in_l2: bool) -> float:
+    """How long a unit's instructions take where its bytes, at memcpy's speed, take 1.
+
+    fill: the share of threads with work. is_in_l2: L2 holds both sides.
+    """
+    there_are = issued_per_unit(gpu) / (L2_SPEED if is_in_l2 else 1.0)
+    return instructions / (there_are * fill)
+
+
+def score(itemsize: int, narrow_sides: int, useful: float, waves: float, fill: float, issue: float) -> float:
     """What to maximise: the share of memcpy's speed that is left.
 
     itemsize: of the wider element. narrow_sides: whose accesses are below 16 bytes. useful: bytes
-    asked for per byte of the sectors touched. fill: the share of threads with work.
+    asked for per byte of the sectors touched. waves: the share of slots for blocks that are busy.
+    fill: the share of threads with work. issue: see `issue_time`.
     """
-    needed = UNITS_PER_NS * instructions(kernel, itemsize, narrow_sides == 0)
-    issue = min(1.0, INSTRUCTIONS_PER_NS * fill / needed)
-    return useful * waves * issue * fill**WASTE_EXPONENT * NARROW_SIDE[itemsize] ** narrow_sides
+    bound = min(1.0, 1 / issue)
+    return useful * waves * bound * fill**WASTE_EXPONENT * NARROW_SIDE[itemsize] ** narrow_sides

@@ -7,6 +7,9 @@
 //          each column. A column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no
 //          bank conflict on either side, and no padding (tests/cuda/test_bank_conflicts.py).
 //          LOAD 0: rows begin at any byte; two aligned words are read and shifted together.
+//          STORE 0: columns of dst do; aligned units are funnelled out of shared memory, and what
+//          lies before the first and behind the last of a column is stored by elements, those of
+//          all columns together.
 // Source   pytorch#194310 for the bar; cumo#415, CCCL tuning_transform.cuh for bytes in flight.
 #include "copying.cuh"
 
@@ -61,23 +64,25 @@ typedef DST dst_t;
 typedef tile_params<SCALED ? 3 : 2, DIMS> tile_call;
 
 constexpr int S = sizeof(src_t), D = sizeof(dst_t);
-constexpr bool IS_SHIFTED = LOAD == 0;
+constexpr bool IS_SHIFTED = LOAD == 0, IS_FUNNELLED = STORE == 0;
+constexpr int UNIT = 8;  // bytes of a funnelled store
 constexpr int C = IS_SHIFTED ? 4 / S : LOAD;        // columns of a square
 constexpr int R = D == 1 && C == 16 ? 8 : 16 / D;   // rows of it: one chunk, or half of one
 constexpr int SQUARES_X = TILE_COLUMNS / C, SQUARES_Y = TILE_ROWS / R;
 constexpr int EACH = SQUARES_X * SQUARES_Y / BLOCK;
 // Squares whose loads are in flight together: at most 32 registers of them.
-constexpr int FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4))));
+constexpr int MOST_FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4 + IS_SHIFTED))));
 constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
-// A square of 128 bytes takes 64 registers, not a few more: 1024 threads an SM are to fit.
-// 0 leaves it to ptxas.
-constexpr int BLOCKS = R * C * (S > D ? S : D) == 128 ? 1024 / BLOCK : 0;
-static_assert(SQUARES_X * SQUARES_Y % BLOCK == 0 && EACH % FLIGHT == 0 && CHUNKS >= 8, "");
+// A square of 128 bytes takes 64 registers, not a few more, and so do stores of less than a word:
+// 1024 threads of a multiprocessor are to fit. 0 leaves it to ptxas.
+constexpr int BLOCKS =
+    IS_FUNNELLED || (D == 1 && STORE == 1 && LOAD == 4) || R * C * (S > D ? S : D) == 128 ? 1024 / BLOCK : 0;
+static_assert(SQUARES_X * SQUARES_Y % BLOCK == 0 && EACH % MOST_FLIGHT == 0 && CHUNKS >= 8, "");
 
 typedef vec<src_t, C> loaded_t;
 typedef vec<dst_t, C> row_t;
 typedef vec<dst_t, R> column_t;
-typedef vec<dst_t, STORE> stored_t;
+typedef vec<dst_t, at_least(STORE, 1)> stored_t;
 
 struct place {
   const char* src;
@@ -88,15 +93,16 @@ struct place {
 
 // square: column / C, which may be known better than the column.
 DEVICE u32 shared_at(u32 column, u32 square, u32 byte) {
-  return (column * CHUNKS + ((byte / 16) ^ (square & 7))) * 16 + byte % 16;
+  return column * (CHUNKS * 16) + (byte ^ (square & 7) * 16);
 }
 
 DEVICE loaded_t load_row(const char* address) {
   if constexpr (IS_SHIFTED) {
-    // The second word holds the last byte that is wanted, so it is never one too many.
+    // The second word may be one too many: `is_whole` says that it is inside of the source.
     const u64 at = (u64)address;
-    const vec<u32, 1> low = load_source<vec<u32, 1>>((const char*)(at & ~(u64)3));
-    const vec<u32, 1> high = load_source<vec<u32, 1>>((const char*)((at + 3) & ~(u64)3));
+    const char* word = (const char*)(at & ~(u64)3);
+    const vec<u32, 1> low = load_source<vec<u32, 1>>(word);
+    const vec<u32, 1> high = load_source<vec<u32, 1>>(word + 4);
     loaded_t shifted;
     shifted.word[0] = __funnelshift_r(low.word[0], high.word[0], (u32)at << 3);
     return shifted;
@@ -131,11 +137,12 @@ template <int N> DEVICE vec<dst_t, N> result(const tile_call& p, const place& at
 }
 
 template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char* tile) {
+  constexpr int FLIGHT = WHOLE ? MOST_FLIGHT : 1;  // an edge takes registers of its own
   constexpr bool STAYS = BLOCK % SQUARES_X == 0;  // a thread's columns are the same in each square
   const u32 first_column = threadIdx.x % SQUARES_X * C, first_row = threadIdx.x / SQUARES_X * R;
   const char* begin = at.src + first_row * p.src_pitch +
                       (C == 1 ? first_column * p.src_step : first_column * S);
-#pragma unroll
+#pragma unroll(WHOLE ? (EDGES && C == 1 ? 2 : EACH) : 1)
   for (int batch = 0; batch < EACH; batch += FLIGHT) {
     loaded_t loaded[FLIGHT][R];
     u32 column[FLIGHT], row[FLIGHT];
@@ -176,10 +183,11 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 #pragma unroll 1
         for (u32 x = column[k]; x < at.columns; ++x) {
           vec<src_t, 1> one[R];
+          const char* from = at.src + row[k] * p.src_pitch + (u64)x * S;
 #pragma unroll
-          for (u32 j = 0; j < R; ++j) {
-            const u32 y = row[k] + j < at.rows ? row[k] + j : at.rows - 1;
-            one[j] = load_source<vec<src_t, 1>>(at.src + y * p.src_pitch + (u64)x * S);
+          for (u32 j = 0; j < R; ++j, from += p.src_pitch) {
+            one[j] = vec<src_t, 1>{};
+            if (row[k] + j < at.rows) one[j] = load_source<vec<src_t, 1>>(from);
           }
           const auto column_of = assembled<dst_t, R>(
               [&](u32 j) { return result<1>(p, at, one[j], row[k] + j, x).at(0); });
@@ -191,7 +199,7 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 }
 
 template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, const char* tile) {
-  constexpr int PARTS = TILE_ROWS / STORE, ROUNDS = TILE_COLUMNS * PARTS / BLOCK;
+  constexpr int PARTS = TILE_ROWS / at_least(STORE, 1), ROUNDS = TILE_COLUMNS * PARTS / BLOCK;
   constexpr bool STAYS = BLOCK % PARTS == 0;  // a thread's row is one; only its column moves on
   constexpr int STEP = STAYS ? BLOCK / PARTS : 1;
   constexpr bool SHARES = STAYS && C % STEP == 0;  // all threads are in one column of squares
@@ -214,6 +222,81 @@ template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, con
         if (row + k < at.rows) store_vector(to + k * D, load_vector<vec<dst_t, 1>>(from + k * D));
       }
     }
+  }
+}
+
+// The square of column `first + i * STEP`, where `first` is below STEP.
+template <int STEP> DEVICE u32 square_of(u32 first, int i) {
+  return C % STEP == 0 ? i * STEP / C : STEP % C == 0 ? first / C + i * (STEP / C)
+                                                      : (first + i * STEP) / C;
+}
+
+// Columns of dst as aligned units. `skew`: how far into a unit a column begins.
+template <bool WHOLE>
+DEVICE void drain_units(const tile_call& p, const place& at, const char* tile, i32 bytes) {
+  constexpr int UNITS = TILE_ROWS * D / UNIT, STEP = BLOCK / UNITS, ROUNDS = TILE_COLUMNS / STEP;
+  constexpr bool STAYS = STEP * D % UNIT == 0;  // the skew is that of all of a thread's columns
+  static_assert(BLOCK % UNITS == 0 && STEP <= TILE_COLUMNS, "");
+  typedef vec<u32, UNIT / 4> unit_t;
+  const u32 unit = threadIdx.x % UNITS, first = threadIdx.x / UNITS;
+  char* to = at.dst + first * p.dst_pitch + unit * UNIT;
+  u32 skew = (u64)to % UNIT;
+  if (STAYS) to -= skew;
+  if (STAYS && unit * UNIT < skew) return;
+#pragma unroll(EDGES ? at_most(ROUNDS, 2) : ROUNDS)
+  for (int i = 0; i < ROUNDS; ++i, to += STEP * p.dst_pitch) {
+    if (!STAYS) skew = (u64)to % UNIT;
+    const u32 column = first + i * STEP, square = square_of<STEP>(first, i);
+    const u32 before = (unit - (skew != 0)) % UNITS;
+    const i32 byte = (i32)(unit * UNIT) - (i32)skew;
+    if ((STAYS || byte >= 0) && (WHOLE || (column < at.columns && byte + UNIT <= bytes))) {
+      const unit_t low = load_vector<unit_t>(tile + shared_at(column, square, before * UNIT));
+      const unit_t high = load_vector<unit_t>(tile + shared_at(column, square, unit * UNIT));
+      store_vector(STAYS ? to : to - skew, funnelled(low, high, (0 - skew) % UNIT));
+    }
+  }
+}
+
+// The byte of a column that is number `end` of those outside of units; `bytes` or more: there is none.
+DEVICE u32 end_of(const char* column, u32 end, u32 bytes) {
+  const u32 skipped = -(u64)column % UNIT, head = skipped < bytes ? skipped : bytes;
+  return end < head ? end : end - head + bytes - (bytes - head) % UNIT;
+}
+
+// What `drain_units` leaves of a column: up to its first unit, and from its last. A warp's columns
+// are those of different squares, for their first chunks to lie in different banks.
+template <bool WHOLE>
+DEVICE void drain_ends(const tile_call& p, const place& at, const char* tile, u32 bytes) {
+  // Of a whole column the two are one unit, or nothing.
+  constexpr int ENDS = (WHOLE ? UNIT : 2 * UNIT) / D, STEP = BLOCK / ENDS, WIDTH = 32 / ENDS;
+  constexpr int APART = at_most(C, at_least(1, STEP / WIDTH));  // columns, from lane to lane
+  constexpr int ROUNDS = at_least(1, TILE_COLUMNS / STEP);
+  constexpr bool STAYS = STEP * D % UNIT == 0;
+  const u32 end = threadIdx.x % ENDS * D, lane = threadIdx.x % 32 / ENDS, warp = threadIdx.x / 32;
+  const u32 first = warp % APART + (warp / APART * WIDTH + lane) * APART;
+  if (STEP > TILE_COLUMNS && first >= TILE_COLUMNS) return;
+  char* begin = at.dst + first * p.dst_pitch;
+  u32 byte = end_of(begin, end, bytes);
+  if (STAYS && byte >= bytes) return;
+  if (STAYS) begin += byte;
+#pragma unroll(EDGES ? at_most(ROUNDS, 2) : ROUNDS)
+  for (int i = 0; i < ROUNDS; ++i, begin += STEP * p.dst_pitch) {
+    if (!STAYS) byte = end_of(begin, end, bytes);
+    const u32 column = first + i * STEP;
+    const char* from = tile + shared_at(column, square_of<STEP>(first, i), byte);
+    if ((STAYS || byte < bytes) && (WHOLE || column < at.columns)) {
+      store_vector(STAYS ? begin : begin + byte, load_vector<vec<dst_t, 1>>(from));
+    }
+  }
+}
+
+template <bool WHOLE> DEVICE void store(const tile_call& p, const place& at, const char* tile) {
+  if constexpr (IS_FUNNELLED) {
+    const u32 bytes = (WHOLE || at.rows > TILE_ROWS ? TILE_ROWS : at.rows) * D;
+    drain_units<WHOLE>(p, at, tile, bytes);
+    drain_ends<WHOLE>(p, at, tile, bytes);
+  } else {
+    drain<WHOLE>(p, at, tile);
   }
 }
 
@@ -244,7 +327,7 @@ copy_tile(const __grid_constant__ tile_call p) {
   bool is_whole = at.rows >= TILE_ROWS && at.columns >= TILE_COLUMNS;
   if (IS_SHIFTED) {
     const u64 last = (u64)at.src + (TILE_ROWS - 1) * p.src_pitch + TILE_COLUMNS * S;
-    is_whole = is_whole && ((last + 3) & ~(u64)3) <= (u64)p.data[1] + p.src_end;
+    is_whole = is_whole && (last & ~(u64)3) + 4 <= (u64)p.data[1] + p.src_end;
   }
   char* tile = (char*)shared;
   if (INSIDE(is_whole)) {
@@ -254,8 +337,8 @@ copy_tile(const __grid_constant__ tile_call p) {
   }
   __syncthreads();
   if (INSIDE(is_whole)) {
-    drain<true>(p, at, tile);
+    store<true>(p, at, tile);
   } else {
-    drain<false>(p, at, tile);
+    store<false>(p, at, tile);
   }
 }

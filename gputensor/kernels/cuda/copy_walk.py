@@ -51,6 +51,11 @@ class Walk:
         """Bytes of the wider element."""
         return max(self.dst_bytes, self.src_bytes)
 
+    @property
+    def nbytes(self) -> int:
+        """Of both sides."""
+        return self.numel * (self.dst_bytes + self.src_bytes)
+
     def __repr__(self) -> str:
         return (
             f"Walk({self.sizes}, dst={self.dst} of {self.dst_bytes} B, "

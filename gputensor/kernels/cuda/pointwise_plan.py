@@ -12,8 +12,8 @@ from .launch import THREADS, blocks_for, product
 
 # Fewer bytes than this, of the largest operand: the strided entry, which is compiled already.
 SMALL_BYTES = 64 << 10
-# A thread has so many bytes of loads in flight (facts of CUB: 48 KiB per SM on an H200, at 1024
-# threads per SM), in at most so many units.
+# A thread has so many bytes of loads in flight, in at most so many units: 64 KiB of a multiprocessor
+# at 1024 threads, several times what the memory of any GPU needs (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # A row of out shorter than a sector is no row.
 ROW_BYTES = 32
@@ -23,7 +23,7 @@ TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
-SQUARES, MAX_SHARED_BYTES = 16, 48 << 10
+SQUARES, MAX_SHARED_BYTES = 16, 48 << 10  # what a kernel may declare, on every GPU
 
 RUNS, STAYS, STEPS, TURNS, GIVEN = "RUNS", "STAYS", "STEPS", "TURNS", "GIVEN"
 

@@ -7,9 +7,11 @@ copies ask for, found by asking the planner for them. All others are compiled wh
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from types import SimpleNamespace
 
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
+from ...runtime.limits import KNOWN
 from . import binding, copy_launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
@@ -26,10 +28,11 @@ _IMAGES = ((float32, uint8), (float16, uint8), (uint8, float32), (uint8, float16
 
 
 def copies() -> Iterator[Variant]:
-    """Layout copies: moves of every item size, casts, and images of three and four channels."""
+    """Layout copies: moves of every item size, casts, and images of three and four channels, as each
+    of the known GPUs would do them."""
     seen = set()
-    for bound, lows in _bound():
-        made = bound.at(*lows)
+    for (bound, lows), gpu in product(_bound(), KNOWN.values()):
+        made = bound.planned(gpu, *lows)
         key = (made.text, *sorted(made.defines.items()))
         if made.text != "copy" and key not in seen:
             seen.add(key)

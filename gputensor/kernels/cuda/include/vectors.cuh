@@ -163,6 +163,24 @@ template <class V> DEVICE void store_vector(char* address, const V& x) {
   }
 }
 
+// A vector of bytes that begins `by` bytes into `low` and goes on in `high`; by < V::bytes.
+template <class V> DEVICE V funnelled(const V& low, const V& high, u32 by) {
+  constexpr int N = V::words;
+  static_assert(V::bytes == 4 * N, "whole words");
+  u32 x[2 * N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] = low.word[i], x[N + i] = high.word[i];
+#pragma unroll
+  for (int step = N / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int i = 0; i < N + step; ++i) x[i] = by & 4 * step ? x[i + step] : x[i];
+  }
+  V made;
+#pragma unroll
+  for (int i = 0; i < N; ++i) made.word[i] = __funnelshift_r(x[i], x[i + 1], by << 3);
+  return made;
+}
+
 // --- values -------------------------------------------------------------------------------------
 
 // Elements of a vector in another type: the casts of types.cuh, or the same bits.
