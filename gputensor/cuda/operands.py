@@ -6,6 +6,7 @@ tensor by its class's module. Memory of the host is copied for a launch on the e
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -157,8 +158,13 @@ def _of_interface(entry: str, arg: str, value: Any) -> Operand:
         from .. import runtime
 
         index = runtime.cuda().current_device()
+    try:
+        index = operator.index(index)
+    except TypeError:
+        rule, kind = "have a device with an int for its id", errors.ArgumentTypeError
+        raise errors.must(entry, arg, rule, index, kind=kind) from None
     made = Operand(
-        INTERFACE, value, given.address, int(index), dtypes.from_numpy(given.dtype),
+        INTERFACE, value, given.address, index, dtypes.from_numpy(given.dtype),
         given.dtype.itemsize, given.sizes, given.stride_bytes,
     )  # fmt: skip
     made.is_writable, made.stream = not given.is_readonly, given.stream

@@ -177,6 +177,15 @@ def test_a_cuda_array_interface_that_is_no_dict(given: Any) -> None:
         cuda_array_interface.read("op", "x", With(__cuda_array_interface__=given))
 
 
+@pytest.mark.parametrize("index", ["x", 1.5, (), {}], ids=repr)
+def test_a_device_without_a_number(index: Any) -> None:
+    from gputensor.cuda import operands
+
+    given = described(np.arange(64), "mask", None)
+    with pytest.raises(errors.ArgumentTypeError, match="have a device with an int for its id"):
+        operands.describe("op", "x", With(__cuda_array_interface__=given, device=With(id=index)))
+
+
 # --- buffers and __array__ ------------------------------------------------------------------------
 
 
