@@ -42,7 +42,7 @@ KERNELS = {
     "write into the constant argument's end": Hostile(
         "((float*)y)[n + 5] = 1;", "wrote( 4 B)? past '[xy]'", modes=CHECKED
     ),
-    "write to a live tensor": Hostile("*(float*)~at = 1;", "wrote 4 B outside of its arguments|wrote 4 B (past|before) 'x'", -1, CHECKED),
+    "write to a live tensor": Hostile("*(float*)~at = 1;", "wrote 4 B (outside of its arguments|of memory that the kernel was not given|past 'x'|before 'x')", -1, CHECKED),
     "write to the process's memory": Hostile("*(float*)~at = 1;", "wrote 4 B", -2, CHECKED),
     "write to code": Hostile("*(float*)~at = 1;", "wrote 4 B|illegal address", -3),
     "null": Hostile("*(volatile float*)(at + 0) = 1;", "null pointer"),
@@ -56,6 +56,13 @@ KERNELS = {
     "a local array without end": Hostile(
         "volatile char own[1 << 26]; own[at] = 1; x[t] = own[at + 5];", r"the thread's stack of \d+ KiB is full"
     ),
+    "an alloca without end": Hostile(
+        "volatile char* p = (char*)__builtin_alloca(1 << 28); p[0] = 1; x[t] = p[5];", r"the thread's stack of \d+ KiB is full"
+    ),
+    "recursion through barriers": Hostile("x[t] = deep_and_together(t);", r"the thread's stack of \d+ KiB is full"),
+    "memset without end": Hostile("memset(x, 0, 1 << 30);", r"wrote( 1073741824 B)? past 'x'"),
+    "memcpy from nowhere": Hostile("memcpy(x, y + (1 << 28), 64);", "read( 64 B)? (past|outside|far)"),
+    "a jump out of nowhere": Hostile("void* b[5]; __builtin_longjmp(b, 1);", "illegal address|null pointer|wrote"),
     "a write through a local array": Hostile(
         "float own[4]; float* p = own; p[at] = 1; x[t] = own[0];", "illegal address|wrote|stack", -(2**22), CHECKED
     ),
@@ -74,6 +81,12 @@ KERNELS = {
 
 _HEAD = """
 __device__ int deep(int n) { volatile int own[64]; own[n & 63] = n; return deep(n + 1) + own[n & 63]; }
+__device__ int deep_and_together(int n) {
+  volatile int own[20];
+  __syncthreads();
+  own[n % 20] = n;
+  return deep_and_together(n + 1) + own[n % 20];
+}
 """
 _KERNEL = """
 extern "C" __global__ void NAME(float* x, const float* y, long long at, int n) {

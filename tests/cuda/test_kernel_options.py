@@ -90,6 +90,9 @@ def test_words_apart():
 WRONG = {
     "a function without a body": (text_of("x[0] = foo(1);", "extern __device__ float foo(float);"), r"k\.cu:2: 'foo\(float\)' is declared and not defined"),
     "a variable without a place": (text_of("x[0] = table[1];", "extern __device__ float table[4];"), r"k\.cu:2: 'table' is declared and not defined"),
+    "a function of the host": (text_of("_exit(3);", "#include <unistd.h>"), r"'_exit' is a function of the host, which a kernel cannot call"),
+    "a variable that code initialises": (text_of("x[0] = v.x;", "struct A { int x; __device__ A() { x = 1 / *(volatile int*)8; } };\n__device__ A v;"), r"k\.cu:2.*constant initializer"),
+    "another": (text_of("__builtin_exit(3);"), r"'exit' is a function of the host, which a kernel cannot call"),
     "a header that is missing": (text_of("", '#include "nosuch.h"'), r"nosuch\.h"),
 }  # fmt: skip
 

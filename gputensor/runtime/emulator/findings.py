@@ -276,7 +276,9 @@ def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    return None if at is None else _line_of(at[0], at[1] - 1)
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # a library's own line helps nobody
+        return None
+    return _line_of(at[0], at[1] - 1)
 
 
 def _line_of(path: str, offset: int) -> str | None:

@@ -277,7 +277,10 @@ def _keep(new: str, match: re.Match[str]) -> str:
 
 
 def _with_symbols(text: str) -> str:
-    """The text with each variable of device memory made known to the runtime, behind its `;`."""
+    """The text with each variable of device memory made known to the runtime, behind its `;`.
+
+    A GPU has nobody to initialise one by code, and here that would run while the object is loaded.
+    """
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -288,7 +291,9 @@ def _with_symbols(text: str) -> str:
             continue
         name = match["name"]
         parts += [
-            text[at : end + 1],
+            text[at : match.start()],
+            "__constinit ",
+            text[match.start() : end + 1],
             f' static ::gputensor::registered_symbol gputensor_symbol_{number}("{name}", '
             f"(const void*)&{name}, sizeof {name});",
         ]

@@ -14,7 +14,7 @@ from importlib import resources
 from gputensor.core import errors
 
 from .. import files, includes, kernel_cache
-from . import coverage, sanitizer, settings, source, static_shared
+from . import coverage, sanitizer, settings, shared_object, source
 
 # -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.
 _LANGUAGE = (
@@ -162,12 +162,8 @@ def compile_kernels(
         return _build(unit, options, own, title, defines, is_users)
 
     image, path = kernel_cache.fetch(name, ".so", build, label)
-    large = static_shared.too_large(image, text, entries) if entries else None
-    if large is not None:
-        entry, nbytes = large
-        rule = f"declares {nbytes} bytes of static shared memory, where a GPU has {static_shared.MOST}"
-        remedy = "extern __shared__ is as large as its launch asks"
-        raise errors.kernel_not_compiled(title, {}, f"{entry} {rule}; {remedy}")
+    if entries and not sanitizer.is_active():
+        shared_object.check(image, text, entries, title)
     return image, path
 
 

@@ -1,0 +1,115 @@
+"""What the shared object of a user's text says that no GPU would take.
+
+Functions of the host, such as `_exit`, are among the names that the object asks others for. Static
+shared memory, of which a GPU has 48 KiB, lies in the object's thread-local storage, so its variables
+stand in the table of symbols, each under the name of the function that declares it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+from gputensor.core import errors
+
+from . import source
+
+MOST = 48 << 10
+_PT_TLS, _SHT_SYMTAB, _SHT_DYNSYM, _STT_TLS, _STB_GLOBAL = 7, 2, 11, 6, 1
+# What g++ and the emulator's own headers ask the C library for, and mathematics that it has itself.
+_ASKED = frozenset((
+    *"memcpy memmove memset memcmp vsnprintf snprintf __tls_get_addr __stack_chk_fail".split(),
+    *"__cxa_atexit __cxa_finalize __cxa_pure_virtual __errno_location strlen abort".split(),
+    *(f"{name}{of_float}" for name in "copysign finite frexp isinf isnan ldexp modf scalbn".split()
+      for of_float in ("", "f")),
+))  # fmt: skip
+
+
+def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
+    """Raises: KernelError where a GPU's compiler would refuse the text."""
+    host = next(_of_the_host(image), None)
+    if host is not None:
+        log = f"'{host}' is a function of the host, which a kernel cannot call"
+        raise errors.kernel_not_compiled(title, {}, log)
+    large = too_large(image, text, entries)
+    if large is not None:
+        entry, nbytes = large
+        rule = f"declares {nbytes} bytes of static shared memory, where a GPU has {MOST}"
+        remedy = "extern __shared__ is as large as its launch asks"
+        raise errors.kernel_not_compiled(title, {}, f"{entry} {rule}; {remedy}")
+
+
+def _of_the_host(image: bytes) -> Iterator[str]:
+    """Functions that the object asks for and that neither libm nor the emulator has."""
+    library = ctypes.CDLL("libc.so.6")  # libm's names are in another
+    for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
+        if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
+            if hasattr(library, name):
+                yield name
+
+
+def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int] | None:
+    """The first of the kernels that declares more than a GPU has, and how many bytes."""
+    if _of_thread(image) <= MOST:
+        return None
+    sizes = dict(_variables(image))
+    functions = source.mentions(text)
+    for entry in entries:
+        name = entry.partition("<")[0].rpartition("::")[2].strip()
+        reached = _reached(functions, name)
+        total = sum(n for symbol, n in sizes.items() if _declares(symbol, reached))
+        if total > MOST:
+            return entry, total
+    return None
+
+
+def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
+    """A function and what it calls, as far as words tell."""
+    found, more = set(), {name}
+    while more:
+        found |= more
+        more = {w for f in more for w in functions.get(f, ()) if w in functions} - found
+    return found
+
+
+def _declares(symbol: str, functions: set[str]) -> bool:
+    """Whether a mangled name, `_ZZN…4blurEPfE4tile`, is that of a variable in one of the functions."""
+    return symbol.startswith("_ZZ") and any(f"{len(f)}{f}" in symbol for f in functions)
+
+
+def _of_thread(image: bytes) -> int:
+    """Bytes of thread-local storage."""
+    offset, size, count = _table(image, 32, 54)
+    for at in range(offset, offset + size * count, size):
+        if struct.unpack_from("<I", image, at)[0] == _PT_TLS:
+            return int(struct.unpack_from("<Q", image, at + 40)[0])
+    return 0
+
+
+def _variables(image: bytes) -> Iterator[tuple[str, int]]:
+    """Name and bytes of each thread-local variable."""
+    for name, info, _, nbytes in _symbols(image, _SHT_SYMTAB):
+        if info & 15 == _STT_TLS and nbytes:
+            yield name, nbytes
+
+
+def _symbols(image: bytes, wanted: int) -> Iterator[tuple[str, int, int, int]]:
+    """Name, kind, section (0: of another object) and bytes of each symbol of a table."""
+    offset, size, count = _table(image, 40, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", image, offset + size * i) for i in range(count)]
+    for _, kind, _, _, begin, length, link, _, _, each in sections:
+        if kind != wanted:
+            continue
+        names = sections[link][4]
+        for at in range(begin, begin + length, each):
+            name, info, _, section, _, nbytes = struct.unpack_from("<IBBHQQ", image, at)
+            end = image.index(b"\0", names + name)
+            yield image[names + name : end].decode(), info, section, nbytes
+
+
+def _table(image: bytes, offset_at: int, size_at: int) -> tuple[int, int, int]:
+    """Where a table of an ELF file lies, the size of an entry, and how many there are."""
+    (offset,) = struct.unpack_from("<Q", image, offset_at)
+    size, count = struct.unpack_from("<HH", image, size_at)
+    return offset, size, count
