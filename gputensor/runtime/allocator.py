@@ -44,7 +44,8 @@ from .segments import BINNED, PENDING, POOLED, STEP, USED, Block, Pools, segment
 
 _new = object.__new__
 _STATES = {
-    USED: "active_allocated", PENDING: "active_pending_free", BINNED: "inactive", POOLED: "inactive",
+    USED: "active_allocated", PENDING: "active_pending_free",
+    BINNED: "inactive", POOLED: "inactive",
 }  # fmt: skip
 
 
@@ -406,7 +407,7 @@ class Allocator:
         return block
 
     def _climb(self, rung: int, size: int) -> int:
-        """What may free memory, without the lock; the next rung. Raises: OutOfMemoryError at last."""
+        """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at the end."""
         ladder = (self._release, self._collect, self.backend.release)
         if rung == len(ladder):
             with self._lock:

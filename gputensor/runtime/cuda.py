@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,6 +29,7 @@ from gputensor.core import errors
 from . import nvrtc
 from .allocator import Allocator, Memory
 from .limits import Limits
+from .pinned import Staging
 
 name = "cuda"
 is_emulated = False
@@ -560,17 +560,18 @@ def copy_async(
                 kind = _runtime.memcpyDeviceToDevice
                 _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
             else:
-                _runtime.memcpyPeerAsync(dst_ptr, dst_device, src_ptr, src_device, nbytes, stream.ptr)
+                places = dst_ptr, dst_device, src_ptr, src_device
+                _runtime.memcpyPeerAsync(*places, nbytes, stream.ptr)
         except _CudaError as error:
             raise _failed(stream.device_index, f"a copy of {nbytes} bytes", error) from error
         if dst_device < 0:
-            _keep_pinned(dst_ptr, stream)
+            _staging.keep(dst_ptr, stream)
         elif src_device < 0:
-            _keep_pinned(src_ptr, stream)
+            _staging.keep(src_ptr, stream)
 
 
 def _reach(one: int, other: int) -> None:
-    """Let two devices reach each other's memory, once, where they can; else copies go by the host."""
+    """Let two devices reach each other's memory, once, where they can; else the host is between."""
     if (one, other) in _peers:
         return
     for device, peer in ((one, other), (other, one)):
@@ -594,11 +595,7 @@ def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: S
                 raise _failed(device_index, f"a fill of {nbytes} bytes", error) from error
 
 
-_pinned_lock = threading.RLock()
-_pinned_begins: list[int] = []
-_pinned: dict[int, tuple[Any, int]] = {}  # by begin: what keeps the bytes alive, how many
-_pinned_gone: deque[int] = deque()  # a finaliser does no more than append to it
-_in_flight: dict[Any, deque[tuple[Event, Any]]] = {}  # by stream, whose events pass in order
+_staging = Staging()
 
 
 class PinnedMemory:
@@ -608,51 +605,23 @@ class PinnedMemory:
 
     def __init__(self, nbytes: int) -> None:
         self._begin = 0
-        self._owner = _reporting(
-            _get_device(), "an allocation of pinned memory", cupy.cuda.alloc_pinned_memory, max(nbytes, 1)
-        )
+        ask = cupy.cuda.alloc_pinned_memory
+        what = "an allocation of pinned memory"
+        self._owner = _reporting(_get_device(), what, ask, max(nbytes, 1))
         self.ptr = int(self._owner.ptr)
         self.nbytes = nbytes
         self.array = np.frombuffer(self._owner, np.uint8, max(nbytes, 1))[:nbytes]
-        with _pinned_lock:
-            _pinned[self.ptr] = self._owner, nbytes
-            _pinned_begins.insert(bisect_right(_pinned_begins, self.ptr), self.ptr)
+        _staging.add(self.ptr, nbytes, self._owner)
         self._begin = self.ptr
 
     def __del__(self) -> None:
         if self._begin:
-            _pinned_gone.append(self._begin)
+            _staging.gone.append(self._begin)
 
 
 def pinned_allocate(nbytes: int) -> PinnedMemory:
-    _settle_pinned()
+    _staging.settle()
     return PinnedMemory(nbytes)
-
-
-def _settle_pinned() -> None:
-    """Forget what was dropped and what streams have passed."""
-    with _pinned_lock:
-        while _pinned_gone:
-            begin = _pinned_gone.popleft()
-            del _pinned[begin]
-            _pinned_begins.remove(begin)
-        for key, queue in [*_in_flight.items()]:
-            while queue and queue[0][0].query():
-                queue.popleft()
-            if not queue:
-                del _in_flight[key]
-
-
-def _keep_pinned(ptr: int, stream: Stream) -> None:
-    """Keep the pinned memory that a copy uses from reuse until the stream has passed the copy."""
-    with _pinned_lock:
-        at = bisect_right(_pinned_begins, ptr)
-        if at:
-            begin = _pinned_begins[at - 1]
-            owner, nbytes = _pinned[begin]
-            if ptr < begin + nbytes:
-                queue = _in_flight.setdefault((stream.device_index, stream.key), deque())
-                queue.append((stream.record_event(), owner))
 
 
 # --- kernels ------------------------------------------------------------------------------------

@@ -68,9 +68,9 @@ class Pools:
     """The free memory of one stream.
 
     bins: blocks as they were dropped, by the size that was asked for; the next request of that size
-    takes one without a search. `gather` empties the bins into the pools, where neighbours are merged.
-    Note [Bins and pools]: a request that finds its bin empty gathers first, so it sees what PyTorch,
-    which merges at every free, would see; each block is gathered at most once per free.
+    takes one without a search. `gather` empties the bins into the pools, where neighbours merge. A
+    request that finds its bin empty gathers first, so it sees what PyTorch, which merges at every
+    free, would see; a block is gathered at most once per free.
     """
 
     __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
@@ -118,7 +118,7 @@ class Pools:
         return blocks
 
     def split(self, block: Block, size: int) -> None:
-        """Leave a block `size` bytes; the rest becomes a free block, if it is large enough for one."""
+        """Leave a block `size` bytes; the rest becomes a free block, if it is large enough."""
         left = block.size - size
         if left < (STEP if block.pool is self.small else SMALL + 1):
             return

@@ -319,8 +319,8 @@ def test_a_random_program_against_the_model(monkeypatch):
     finally:
         gt.cuda.set_memory_limit(None)
     assert counts["reused"] > STEPS // 400 and counts["out of memory"] > STEPS // 2000
-    cuda._settle_pinned()
-    assert not cuda._in_flight and cuda.memory_stats(0)["reserved_bytes.all.peak"] <= World.capacity
+    cuda._staging.settle()
+    assert not cuda._staging.in_flight and cuda.memory_stats(0)["reserved_bytes.all.peak"] <= World.capacity
 
 
 def test_threads_with_default_streams_of_their_own():

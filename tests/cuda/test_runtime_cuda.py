@@ -420,17 +420,17 @@ def test_pinned_memory_lives_until_its_stream_has_passed_it(cuda, fake):
         pinned.nbytes == 10 and pinned.array.dtype == np.uint8 and pinned._owner[:10] == b"\7" * 10
     )
     cuda.copy_async(1, 0, pinned.ptr + 3, -1, 5, stream)
-    (((event, owner),),) = cuda._in_flight.values()
+    (((event, owner),),) = cuda._staging.in_flight.values()
     event.cupy.done = False
     assert owner is pinned._owner
     cuda.copy_async(1, 0, pinned.ptr + 64, -1, 5, stream)  # not ours
-    assert [len(queue) for queue in cuda._in_flight.values()] == [1]
+    assert [len(queue) for queue in cuda._staging.in_flight.values()] == [1]
     del pinned
-    assert cuda.pinned_allocate(0).array.size == 0 and len(cuda._in_flight) == 1
+    assert cuda.pinned_allocate(0).array.size == 0 and len(cuda._staging.in_flight) == 1
     event.cupy.done = True
     cuda.pinned_allocate(1)
-    cuda._settle_pinned()
-    assert not cuda._in_flight and not cuda._pinned and not cuda._pinned_begins
+    cuda._staging.settle()
+    assert not cuda._staging.in_flight and len(cuda._staging) == 0
 
 
 def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
@@ -438,7 +438,7 @@ def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
     first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
     for pinned in (first, second):
         cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
-    (queue,) = cuda._in_flight.values()
+    (queue,) = cuda._staging.in_flight.values()
     second_event = queue[1][0]
     second_event.cupy.done = False
     query, nested = cuda._runtime.eventQuery, []
@@ -455,6 +455,26 @@ def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
         cuda.pinned_allocate(8)
         nested[0].result()
     assert [event for event, _ in queue] == [second_event]
+
+
+def test_a_finaliser_that_stages_a_copy_drops_no_other(cuda, fake):
+    """The same in one thread: garbage collection runs one inside the call that asks an event."""
+    first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
+    cuda.copy_async(1, 0, first.ptr, -1, 8, stream)
+    (queue,) = cuda._staging.in_flight.values()
+    query, nested = cuda._runtime.eventQuery, []
+
+    def asked(ptr):
+        if not nested:
+            nested.append(cuda.pinned_allocate(8))
+            cuda.copy_async(1, 0, second.ptr, -1, 8, stream)
+            queue[-1][0].cupy.done = False
+        return query(ptr)
+
+    cuda._runtime.eventQuery = asked
+    cuda.pinned_allocate(8)
+    assert [owner for _, owner in queue] == [second._owner]
+    assert list(cuda._staging.in_flight.values()) == [queue]
 
 
 TEXT = '#line 1 "family.cu"\nextern "C" __global__ void k(P p) {}'

@@ -1,0 +1,66 @@
+"""Which pinned host memory queued copies still use. It allocates nothing and knows no library.
+
+A copy from or to pinned memory goes on after the call, so what it uses may not go back to its pool
+before the stream has passed it. Entries are taken off under a lock that is reentrant, since a
+finaliser can run inside; what it interrupts is left as it is (`_is_busy`).
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from typing import Any
+
+
+class Staging:
+    """Pinned memory by address, and the copies in flight by stream, whose events pass in order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._is_busy = False
+        self._begins: list[int] = []
+        self._owners: dict[int, tuple[Any, int]] = {}  # by begin: what keeps the bytes, how many
+        self.gone: deque[int] = deque()  # begins; a finaliser does no more than append
+        self.in_flight: dict[Any, deque[tuple[Any, Any]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def add(self, begin: int, nbytes: int, owner: Any) -> None:
+        with self._lock:
+            self._owners[begin] = owner, nbytes
+            self._begins.insert(bisect_right(self._begins, begin), begin)
+
+    def settle(self) -> None:
+        """Forget what was dropped and what streams have passed."""
+        with self._lock:
+            if self._is_busy:
+                return
+            self._is_busy = True
+            try:
+                while self.gone:
+                    begin = self.gone.popleft()
+                    self._begins.remove(begin)
+                    del self._owners[begin]
+                for key, queue in [*self.in_flight.items()]:
+                    while queue and queue[0][0].query():
+                        del queue[0]
+                    if not queue:
+                        del self.in_flight[key]
+            finally:
+                self._is_busy = False
+
+    def keep(self, ptr: int, stream: Any) -> None:
+        """Keep what a copy at `ptr` uses until `stream` has passed what it has now."""
+        with self._lock:
+            was_busy, self._is_busy = self._is_busy, True
+            try:
+                at = bisect_right(self._begins, ptr)
+                begin = self._begins[at - 1] if at else ptr
+                owner, nbytes = self._owners.get(begin, (None, 0))
+                if ptr < begin + nbytes:
+                    event, key = stream.record_event(), (stream.device_index, stream.key)
+                    self.in_flight.setdefault(key, deque()).append((event, owner))
+            finally:
+                self._is_busy = was_busy
