@@ -6,40 +6,63 @@ import sys
 from typing import Any
 
 from ..core import errors
+from ..core.guard import Guard
 
 # Read by every node that is made; see `Node.__init__`.
 is_on = False
 checks_nan = True
 
 
-class set_detect_anomaly:  # noqa: N801
-    """Turn anomaly mode on or off, for the whole process; as a context manager, for its block.
+class detect_anomaly(Guard):  # noqa: N801
+    """`with gt.autograd.detect_anomaly():` for forward and backward, in the whole process.
 
     check_nan: raise where a derivative is NaN. It makes every operation slower.
     """
 
-    __slots__ = ("_before",)
+    __slots__ = ("_wanted", "_before")
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._wanted = (True, bool(check_nan))
+        self._before: list[tuple[bool, bool]] = []
+
+    def _again(self) -> detect_anomaly:
+        again: detect_anomaly = object.__new__(detect_anomaly)
+        again._wanted, again._before = self._wanted, []
+        return again
+
+    def __enter__(self) -> None:
+        self._enter()
+
+    def _enter(self) -> None:
+        global is_on, checks_nan
+        self._before.append((is_on, checks_nan))
+        is_on, checks_nan = self._wanted
+
+    def _found(self) -> Any:
+        return self._before[-1], len(self._before) - 1
+
+    def _put_back(self, found: Any) -> None:
+        global is_on, checks_nan
+        is_on, checks_nan = found[0]
+        del self._before[found[1] :]
+
+
+class set_detect_anomaly(detect_anomaly):  # noqa: N801
+    """Turn anomaly mode on or off from here on; as a context manager, for its block."""
+
+    __slots__ = ()
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        global is_on, checks_nan
-        self._before = (is_on, checks_nan)
-        is_on, checks_nan = mode, check_nan
+        super().__init__(check_nan)
+        self._wanted = (bool(mode), bool(check_nan))
+        self._enter()
 
     def __enter__(self) -> None:
         """It is on since the guard was made."""
 
-    def __exit__(self, *exc: object) -> None:
-        global is_on, checks_nan
-        is_on, checks_nan = self._before
-
-
-class detect_anomaly(set_detect_anomaly):  # noqa: N801
-    """`with gt.autograd.detect_anomaly():` for forward and backward."""
-
-    __slots__ = ()
-
-    def __init__(self, check_nan: bool = True) -> None:
-        super().__init__(True, check_nan)
+    def __call__(self, function: Any) -> Any:
+        self.__exit__()  # a decorator sets the mode for the calls alone
+        return super().__call__(function)
 
 
 def is_anomaly_enabled() -> bool:

@@ -14,7 +14,7 @@ import pytest
 import gputensor as gt
 from gputensor import modes as dispatch_modes
 from gputensor.amp import casting
-from gputensor.autograd import modes
+from gputensor.autograd import anomaly, graph, modes, node
 from gputensor.dispatch import backend_select, tls
 
 from ..backend.devices import Runtime
@@ -78,6 +78,9 @@ def _ours() -> dict[str, Callable[[], Any]]:
         "AutoDispatchBelowADInplaceOrView": tls.AutoDispatchBelowADInplaceOrView,
         "InferenceMode": tls.InferenceMode,
         "no_dispatch": gt.no_dispatch,
+        "detect_anomaly": gt.autograd.detect_anomaly,
+        "saved_tensors_hooks": gt.autograd.graph.save_on_cpu,
+        "disable_saved_tensors_hooks": lambda: gt.autograd.graph.disable_saved_tensors_hooks("no"),
         "DispatchMode": Mode,
     }
 
@@ -85,7 +88,8 @@ def _ours() -> dict[str, Callable[[], Any]]:
 GUARDS = _ours()
 # These bring back the mode that they found, in whatever order they are left; so do PyTorch's.
 BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "inference_mode(False)", "InferenceMode",
-              "device(guarded)", "stream(guarded)", "autocast", "autocast(False)"}  # fmt: skip
+              "device(guarded)", "stream(guarded)", "autocast", "autocast(False)", "detect_anomaly",
+              "disable_saved_tensors_hooks"}  # fmt: skip
 
 
 def state() -> tuple[Any, ...]:
@@ -93,13 +97,13 @@ def state() -> tuple[Any, ...]:
     return (
         tls.state.get(), modes.grad_mode.get(), dispatch_modes.current_modes(), backend_select.default_device(),
         gt.get_autocast_dtype("cpu"), gt.is_autocast_cache_enabled(), casting.current_block.get() is None,
-        gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
+        (anomaly.is_on, len(node.saved_hooks.get()), graph._forbidden.get()), gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
     )  # fmt: skip
 
 
 def kinds(found: tuple[Any, ...]) -> tuple[Any, ...]:
     """A state in which two modes, or two streams, of one kind are equal."""
-    return (*found[:2], len(found[2]), *found[3:8], *[id(s) in _defaults for s in found[8:]])
+    return (*found[:2], len(found[2]), *found[3:9], *[id(s) in _defaults for s in found[9:]])
 
 
 _defaults: set[int] = set()
@@ -108,7 +112,7 @@ _defaults: set[int] = set()
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     before = state()
-    _defaults.update(id(s) for s in before[8:])
+    _defaults.update(id(s) for s in before[9:])
     yield
     assert state() == before
     assert not modes.unrecorded and not tls.inference_blocks
@@ -218,7 +222,8 @@ def test_one_object_may_be_entered_again(guard: Callable[[], Any]) -> None:
     assert kinds(state()) == outside
 
 
-PAIRS = [(a, b) for a, b in itertools.product(GUARDS, GUARDS)]
+# but the two that refuse each other
+PAIRS = [(a, b) for a, b in itertools.product(GUARDS, GUARDS) if a == b or not ("saved_" in a and "saved_" in b)]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda name: name)
@@ -244,8 +249,11 @@ def _restore(before: tuple[Any, ...]) -> None:
     casting.current_block.set(None)
     backend_select._default_devices.set((gt.device("cpu"),))
     dispatch_modes._modes.set(())
-    gt.guarded.set_device(before[7])
-    for stream in before[8:]:
+    anomaly.is_on = before[7][0]
+    node.saved_hooks.set(())
+    graph._forbidden.set(None)
+    gt.guarded.set_device(before[8])
+    for stream in before[9:]:
         gt.guarded.set_stream(stream)
     modes.unrecorded.clear()
     tls.inference_blocks.clear()
