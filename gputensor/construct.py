@@ -79,6 +79,8 @@ def _device(given: Any) -> device | None:
 
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     """The data as a tensor, and whether its memory is new."""
+    if type(data) is list or type(data) in _PLAIN:
+        return _from_numbers(data, wanted), True
     from .interop import numpy_bridge
 
     if hasattr(data, "_geometry"):
@@ -87,8 +89,6 @@ def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
         return numpy_bridge.from_numpy(np.array(data, order="C", copy=True, subok=False)), True
     if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
         return numpy_bridge.asarray(data), False
-    if hasattr(data, "__array__"):  # a Series of pandas, which has keys as a dict does
-        return numpy_bridge.from_numpy(np.array(data, order="C", copy=True, subok=False)), True
     return _from_numbers(data, wanted), True
 
 

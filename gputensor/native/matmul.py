@@ -223,6 +223,21 @@ def _check_written(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape:
         overlap.check_apart("addmm", out, self, "self", shape)
 
 
+def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:
+    """Raise in linear's words what mm and addmm refuse in theirs."""
+    features, shape = given.sizes[-1], weight._geometry
+    if features != shape.sizes[1]:
+        rule = f"have {features} columns, as input has features"
+        raise errors.must("linear", "weight", rule, weight, kind=errors.ShapeError) from None
+    for arg, x in (("weight", weight), ("bias", bias)):
+        if x is not None and x._geometry.dtype is not given.dtype:
+            rule = f"have input's dtype {given.dtype.short}"
+            raise errors.must("linear", arg, rule, x, kind=errors.DtypeError) from None
+    if bias is not None and bias._geometry.sizes not in ((), (1,), (shape.sizes[0],)):
+        rule = f"have {shape.sizes[0]} elements, as weight has rows"
+        raise errors.must("linear", "bias", rule, bias, kind=errors.ShapeError) from None
+
+
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """addmm where input is a matrix and there is a bias; PyTorch's rows of any dimensions."""
     given = input._geometry
@@ -234,16 +249,15 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)  # type: ignore[no-any-return]
-    if given.sizes[-1] != weight._geometry.sizes[1]:
-        raise errors.must("linear", "weight", f"have {given.sizes[-1]} columns, as input has features", weight, kind=errors.ShapeError)
-    for arg, x in (("weight", weight), ("bias", bias)):
-        if x is not None and x._geometry.dtype is not given.dtype:
-            raise errors.must("linear", arg, f"have input's dtype {given.dtype.short}", x, kind=errors.DtypeError)
     rows = input
     if given.ndim != 2:  # counted without the features, of which there may be none
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
     turned = calls.t(weight)
-    made = calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
+    try:
+        made = calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
+    except (errors.ShapeError, errors.DtypeError):
+        _name_what_does_not_fit(given, weight, bias)
+        raise
     if given.ndim == 2:
         return made  # type: ignore[no-any-return]
     return calls.reshape(made, (*given.sizes[:-1], weight._geometry.sizes[0]))  # type: ignore[no-any-return]
