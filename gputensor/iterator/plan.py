@@ -27,7 +27,7 @@ from .operands import (
     output_action,
     single_dtype,
 )
-from .order import dimension_order, strides_in_order
+from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
 
@@ -144,7 +144,8 @@ def build(
     has_numbers = len(tensors) != len(outputs) - outputs.count(None) + len(inputs)
     fresh = _dense_walk(config, sizes, known, has_numbers)
     if fresh is None:
-        _lay_out_strided(plan, outputs, inputs, actions, elements, known, has_numbers)
+        cast = _cast_strides(plan, outputs, inputs, actions, has_numbers)
+        _lay_out_strided(plan, outputs, inputs, actions, elements, known, cast)
     else:
         _lay_out_dense(plan, outputs, inputs, actions, elements, fresh)
     return plan
@@ -188,6 +189,35 @@ def _dense_walk(
     if is_channels_last:
         return strides_for("", sizes, channels_last)
     return model.strides if is_one_layout else None
+
+
+def _cast_strides(
+    plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str], has_numbers: bool
+) -> tuple[int, ...] | None:
+    """Strides of fresh outputs where PyTorch's CPU orders dimensions by copies, None where it does not.
+
+    Before it looks at strides it casts operands of another dtype than the common one, and copies
+    of what has gaps or repeats are dense. Other devices follow, so that a result's layout is one on
+    all of them. Source: TensorIterator.cpp, compute_types.
+    """
+    config, common = plan.config, plan.common_dtype
+    if config.promote_from is None or KEEP in actions:
+        return None
+    known = [x[0] for x in inputs[: config.promote_from] if type(x) is tuple]
+    is_cast = False
+    for x in inputs[config.promote_from :]:
+        if type(x) is tuple:
+            g = x[0]
+            if g.dtype is not common and not g.is_non_overlapping_and_dense:
+                g, is_cast = geometry(g.sizes, dense_strides_like(g), common), True
+            known.append(g)
+    if not is_cast:
+        return None
+    strides = _dense_walk(config, plan.sizes, known, has_numbers)
+    if strides is not None:
+        return strides
+    seen = [strides_over(g.sizes, g.stride_bytes, plan.sizes) for g in known]
+    return strides_in_order(plan.sizes, dimension_order(plan.sizes, seen))
 
 
 def _lay_out_dense(
@@ -235,16 +265,18 @@ def _lay_out_strided(
     actions: list[str],
     elements: list[Any],
     known: list[Geometry],
-    has_numbers: bool,
+    fresh: tuple[int, ...] | None,
 ) -> None:
-    """Sort the dimensions, derive fresh outputs' strides from their order, coalesce."""
+    """Sort the dimensions, derive fresh outputs' strides from their order if not given, coalesce."""
     sizes = plan.sizes
     seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
     if plan.config.enforce_linear_iteration:
         order = list(range(len(sizes) - 1, -1, -1))
+    elif fresh is not None:
+        made_bytes = [tuple([s * e.itemsize for s in fresh]) for e in elements[: len(outputs)]]
+        order = dimension_order(sizes, [*made_bytes, *seen])
     else:
         order = dimension_order(sizes, seen)
-    fresh = None
     made = []
     for i, (x, action) in enumerate(zip(outputs, actions)):
         if action is KEEP:

@@ -17,6 +17,7 @@ from ..iterator import overlap
 from ..tensor import Tensor, allocate, suggest_memory_format
 from . import arguments
 from .resize import resize_output
+from .view import view_strides
 
 
 def _tensors(op: str, tensors: Any) -> list[Tensor]:
@@ -139,8 +140,18 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
-    parts, d = _unsqueezed(tensors, dim)
-    return calls.cat(parts, d)  # type: ignore[no-any-return]
+    found = _tensors("stack", tensors)
+    parts, d = _unsqueezed(found, dim)
+    sizes, count = found[0]._geometry.sizes, len(found)
+    if d == len(sizes) or (form := _cat_format(found)) is formats.contiguous_format:
+        return calls.cat(parts, d)  # type: ignore[no-any-return]
+    # PyTorch joins along d and then splits it, so that the format of what is joined stays.
+    element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
+    split = (*sizes[:d], count, *sizes[d:])
+    strides = view_strides(geometry(joined, formats.strides_for("stack", joined, form), element), split)
+    assert strides is not None, (joined, split)
+    shape = geometry(split, strides, element)
+    return _join(allocate(shape, found[0]._device), parts, d)
 
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:

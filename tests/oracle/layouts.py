@@ -128,3 +128,9 @@ def _equal(theirs: Any, ours: Any) -> bool:
 
 def describe(theirs: Any) -> str:
     return f"{str(theirs.dtype).removeprefix('torch.')}{list(theirs.shape)} strides {theirs.stride()}"
+
+
+def unsigned(pairs: list[Any]) -> bool:
+    """Whether an operand is of a dtype for which PyTorch lacks kernels that we have."""
+    names = {str(p[0].dtype) for p in pairs if isinstance(p[0], torch.Tensor)}
+    return bool(names & {"torch.uint16", "torch.uint32", "torch.uint64"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import warnings
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 import gputensor as gt  # noqa: E402
 
+from ..iterator import layouts  # noqa: E402
 from . import layouts as L  # noqa: E402
 
 pytestmark = pytest.mark.oracle
@@ -150,18 +152,115 @@ def test_arithmetic_broadcasts_and_promotes(chunk):
         if isinstance(y, Exception):
             assert "complex32" in str(y) or x.dtype is torch.complex32, f"{what}: raises {y}"
             continue
-        same_type = not isinstance(other_theirs, torch.Tensor) or theirs.dtype == other_theirs.dtype
-        # PyTorch's CPU casts mixed dtypes into dense temporaries before it orders dimensions.
-        strides = same_type or _is_dense(theirs) and _is_dense(other_theirs)
         exact = name != "div" or x.dtype not in (torch.complex64, torch.complex128)
-        L.assert_same(x, y, what, strides=strides, exact=exact)
+        L.assert_same(x, y, what, exact=exact)
 
 
-def _is_dense(x) -> bool:
-    return torch.ops.aten.is_non_overlapping_and_dense(x) if hasattr(torch.ops.aten, "is_non_overlapping_and_dense") else x.is_contiguous()
+def _strided(rng, name, sizes, strides):
+    """A pair over as_strided memory."""
+    x, y = L.pair_of(rng, (layouts.extent(sizes, strides),), name)
+    return torch.as_strided(x, sizes, strides), gt.as_strided(y, sizes, strides)
+
+
+# GPUTENSOR_SWEEP=20000 makes it as many.
+MIXED = int(os.environ.get("GPUTENSOR_SWEEP") or 2000)
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_mixed_dtypes_sizes_of_one_and_broadcasts(chunk):
+    """Strides of results over operands of any strides, dtypes and numbers of dimensions."""
+    differences = []
+    for seed in range(chunk * MIXED // 4, (chunk + 1) * MIXED // 4):
+        rng = random.Random(f"mixed {seed}")
+        sizes, strides = layouts.random_layout(rng, 5)
+        names = [rng.choice(L.DTYPES) for _ in range(3)]
+        if rng.random() < 0.2:
+            names[1] = names[0]
+        first = _strided(rng, names[0], sizes, strides)
+        second = _strided(rng, names[1], *layouts.random_broadcastable(rng, sizes))
+        pairs = [first, second]
+        kind = rng.random()
+        if kind < 0.1:
+            number = rng.choice((True, 3, 2.5, 1j))
+            pairs[1] = (number, number)
+        elif kind < 0.5:
+            pairs.reverse()
+        name = rng.choice([*OPS, "where", "neg", "exp"])
+        if name in ("neg", "exp"):
+            pairs = [p for p in pairs if isinstance(p[0], torch.Tensor)][:1]
+            f, g = getattr(torch, name), getattr(gt, name)
+        elif name == "where":
+            pairs.insert(0, _strided(rng, "bool", *layouts.random_broadcastable(rng, sizes)))
+            f, g = torch.where, gt.where
+        else:
+            f, g = OPS[name]
+        if name == "maximum" and not all(isinstance(p[0], torch.Tensor) for p in pairs):
+            continue
+        x, y = _both(lambda: f(*[p[0] for p in pairs]), lambda: g(*[p[1] for p in pairs]))
+        given = [L.describe(p[0]) if isinstance(p[0], torch.Tensor) else repr(p[0]) for p in pairs]
+        what = f"seed {seed}: {name} of {' and '.join(given)}"
+        if isinstance(x, Exception) or isinstance(y, Exception):
+            assert isinstance(y, Exception) or L.unsigned(pairs) or "not implemented" in str(x), f"{what}: PyTorch raises {x}"
+            assert isinstance(x, Exception) or "complex32" in str(y), f"{what}: raises {y}"
+            continue
+        try:
+            L.assert_same(x, y, what, exact=False)
+        except AssertionError as error:
+            differences.append(str(error))
+    assert not differences, f"{len(differences)} differ; {differences[:10]}"
 
 
 def _is_gap(name, theirs, other) -> bool:
     """PyTorch has no CPU kernel of this operator for some of its unsigned types; we have."""
     names = {str(t.dtype) for t in (theirs, other) if isinstance(t, torch.Tensor)}
     return bool(names & {"torch.uint16", "torch.uint32", "torch.uint64"})
+
+
+SHAPED = {
+    "clone": lambda lib, x: x.clone(),
+    "to": lambda lib, x: x.to(lib.float64),
+    "contiguous": lambda lib, x: x.contiguous(),
+    "like": lambda lib, x: lib.empty_like(x),
+    "sum": lambda lib, x: x.sum(-1),
+    "any": lambda lib, x: x.any(0, keepdim=True),
+    "cat": lambda lib, x: lib.cat([x, x], 0),
+    "stack": lambda lib, x: lib.stack([x, x], 1),
+    "repeat": lambda lib, x: x.repeat((2,) * x.ndim),
+    "flip": lambda lib, x: x.flip(0),
+    "squeeze": lambda lib, x: x.squeeze(),
+    "unsqueeze": lambda lib, x: x.unsqueeze(1),
+    "expand": lambda lib, x: x.expand((1, *x.shape)),
+    "expand_ones": lambda lib, x: x.expand([3 if n == 1 else n for n in x.shape]),
+    "reshape": lambda lib, x: x.reshape(-1),
+    "reshape_ones": lambda lib, x: x.reshape((1, *x.shape, 1)),
+    "without_ones": lambda lib, x: x.reshape([n for n in x.shape if n != 1]),
+    "flatten": lambda lib, x: x.flatten(0, 1),
+    "unflatten": lambda lib, x: x.unflatten(0, (-1, 1)),
+    "unfold": lambda lib, x: x.unfold(0, 1, 1),
+    "diagonal": lambda lib, x: x.diagonal(),
+    "select": lambda lib, x: x.select(0, 0),
+    "narrow": lambda lib, x: x.narrow(0, 0, 1),
+    "movedim": lambda lib, x: x.movedim(0, -1),
+    "split": lambda lib, x: x.split(1, -1)[-1],
+    "index": lambda lib, x: x[..., None],
+    "channels_last": lambda lib, x: x.contiguous(memory_format=lib.channels_last),
+    "plus": lambda lib, x: x + 1,
+    "where": lambda lib, x: lib.where(x == 0, x, x),
+}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_shapes_of_results(name):
+    """Sizes, strides, offset and whether it is a view, of one operand of any strides."""
+    f = SHAPED[name]
+    for seed in range(MIXED // 20):
+        rng = random.Random(f"{name} {seed}")
+        sizes, strides = layouts.random_layout(rng, 5)
+        dtype = rng.choice(("float32", "int16", "bool", "complex64"))
+        theirs, ours = _strided(rng, dtype, sizes, strides)
+        x, y = _both(lambda: f(torch, theirs), lambda: f(gt, ours))
+        what = f"seed {seed}: {name} of {L.describe(theirs)}"
+        assert isinstance(x, Exception) == isinstance(y, Exception), f"{what}: {x!r}, {y!r}"
+        if not isinstance(x, Exception):
+            L.assert_same(x, y, what, exact=False)
+            assert (x.storage_offset(), x._is_view()) == (y.storage_offset(), y._is_view()), what
