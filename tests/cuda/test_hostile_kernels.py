@@ -41,7 +41,9 @@ def attempt(path: Path, case: str, mode: str, in_fibers: bool) -> str:
     own = np.ones(64, np.float32)
     at = address_for(case, other.data_ptr(), own)
     said = ""
-    with emulator_settings(sanitize=mode, limit_s=0.05):
+    is_endless = case.startswith("endless") and case != "endless recursion"
+    # a busy machine may keep any other kernel waiting for long
+    with emulator_settings(sanitize=mode, limit_s=0.05 if is_endless else 0):
         try:
             Kernel(path, name_of(case, in_fibers))[2, 64, 64](x, y, at, N)
             gt.cuda.synchronize()
