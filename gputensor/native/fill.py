@@ -8,6 +8,7 @@ from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, number_range
 from ..core.device import CPU
+from ..core.dtype import FLOATING
 from ..iterator import overlap
 from ..iterator.config import FILL
 from ..iterator.plan import build
@@ -20,8 +21,10 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
         raise errors.must("fill_", "value", "be a number or a 0-d tensor", value, kind=errors.ArgumentTypeError)
     geometry = self._geometry
-    # What every dtype holds is told by one comparison, which is False for NaN too.
-    if type(value) is complex or not 0 <= value <= 127:
+    # What every dtype holds is told by comparisons, which are False for NaN too.
+    if type(value) is complex or not (
+        0 <= value <= 127 or geometry.dtype.category == FLOATING and -1e38 < value < 1e38
+    ):
         number_range.check("fill_", "value", value, geometry.dtype)
     if geometry.numel == 0:
         return self
