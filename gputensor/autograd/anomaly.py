@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ..core import errors
+from ..core.arguments import flag
 from ..core.guard import Guard
 
 # Read by every node that is made; see `Node.__init__`.
@@ -22,7 +23,7 @@ class detect_anomaly(Guard):  # noqa: N801
     __slots__ = ("_wanted", "_before")
 
     def __init__(self, check_nan: bool = True) -> None:
-        self._wanted = (True, bool(check_nan))
+        self._wanted = (True, flag("detect_anomaly", "check_nan", check_nan))
         self._before: list[tuple[bool, bool]] = []
 
     def _again(self) -> detect_anomaly:
@@ -54,7 +55,7 @@ class set_detect_anomaly(detect_anomaly):  # noqa: N801
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         super().__init__(check_nan)
-        self._wanted = (bool(mode), bool(check_nan))
+        self._wanted = (flag("set_detect_anomaly", "mode", mode), self._wanted[1])
         self._enter()
 
     def __enter__(self) -> None:
