@@ -37,6 +37,7 @@ from .output import (
 # The first five that NVRTC knows.
 _ARCHITECTURES = (80, 90, 120, 75, 86, 89, 100, 70)
 _ORDERS = ("forward", "reversed", "random")
+_LIMIT_S = 60  # of one launch, unless GPUTENSOR_EMULATOR_LIMIT says otherwise
 
 
 class _Failed(Exception):
@@ -153,7 +154,8 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
     from gputensor.cuda import emulator_settings
 
     how = f"order {order}{', every access checked' if checks_on else ''}"
-    with emulator_settings(sanitize=checks_on, schedule=order, seed=arguments.seed):
+    limit_s = None if os.environ.get("GPUTENSOR_EMULATOR_LIMIT") else _LIMIT_S
+    with emulator_settings(checks_on, order, arguments.seed, limit_s):
         try:
             count = check.run(arguments.seed, arguments.cases)
         except errors.GpuTensorError as error:

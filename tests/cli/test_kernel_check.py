@@ -157,6 +157,13 @@ def test_a_template_to_begin_with(file, tmp_path):
     assert check("--no-compile", "--order", "forward", file)[0] == 0
 
 
+def test_an_endless_kernel_ends_the_check(file, monkeypatch):
+    file.write_text(KERNEL.replace("if (i < n)", "while (((volatile float*)x)[0] < 9) {}\n  if (i < n)"))
+    monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", "0.2")
+    status, out, err = check("--no-compile", file)
+    assert status == 1 and "scale.cu:3: ran longer than its limit of 0.2 s" in out, out + err
+
+
 def test_a_template_by_json(file, tmp_path):
     file.write_text(TEMPLATE)
     spec = {"scale": SPEC["scale"] | {"entry": "scale<float>"}}
