@@ -270,6 +270,27 @@ def test_registers_are_those_that_plans_count_with(gate: Gate) -> None:
 
 
 @requires_nvrtc
+@pytest.mark.parametrize("gate", [g for g in GATES if g.text == "copy_pack"], ids=repr)
+def test_offsets_take_the_instructions_of_few_tiles(gate: Gate) -> None:
+    """Where a run's table is there, and runs have one dimension."""
+    code = _code(gate)[1]
+    counted = len(sass.loop(code))
+    assert (len(code) - counted) / counted <= 3.7 < score.PACK_OFFSETS
+
+
+@requires_nvrtc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
+def test_columns_that_begin_anywhere_spill_little_on_older_gpus(arch: str) -> None:
+    gates = [g for g in GATES if g.defines.get("STORE") == "0"]
+    assert len(gates) == 8
+    for gate in gates:
+        made, log = _compile(gate.text, gate.defines | {"DIMS": "4"}, arch)
+        nvrtc.destroyProgram(made)
+        (spilled,) = re.findall(r"(\d+) bytes spill stores", log)
+        assert int(spilled) <= 64, gate
+
+
+@requires_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
 @pytest.mark.parametrize("text", variants.COPIES)
 def test_a_bare_text_compiles(text: str, arch: str) -> None:
