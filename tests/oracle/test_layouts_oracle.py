@@ -162,8 +162,8 @@ def _strided(rng, name, sizes, strides):
     return torch.as_strided(x, sizes, strides), gt.as_strided(y, sizes, strides)
 
 
-# GPUTENSOR_SWEEP=20000 makes it as many.
-MIXED = int(os.environ.get("GPUTENSOR_SWEEP") or 2000)
+# GPUTENSOR_LAYOUTS=20000 makes it as many.
+MIXED = int(os.environ.get("GPUTENSOR_LAYOUTS") or 2000)
 
 
 @pytest.mark.parametrize("chunk", range(4))
