@@ -44,8 +44,7 @@ class Staging:
                     self._begins.remove(begin)
                     del self._owners[begin]
                 for key, queue in [*self.in_flight.items()]:
-                    while queue and queue[0][0].query():
-                        del queue[0]
+                    _drop_passed(queue)
                     if not queue:
                         del self.in_flight[key]
             finally:
@@ -61,6 +60,14 @@ class Staging:
                 owner, nbytes = self._owners.get(begin, (None, 0))
                 if ptr < begin + nbytes:
                     event, key = stream.record_event(), (stream.device_index, stream.key)
-                    self.in_flight.setdefault(key, deque()).append((event, owner))
+                    queue = self.in_flight.setdefault(key, deque())
+                    if not was_busy:  # else who was interrupted may be about to drop the first
+                        _drop_passed(queue)
+                    queue.append((event, owner))
             finally:
                 self._is_busy = was_busy
+
+
+def _drop_passed(queue: deque[tuple[Any, Any]]) -> None:
+    while queue and queue[0][0].query():
+        del queue[0]

@@ -433,14 +433,26 @@ def test_pinned_memory_lives_until_its_stream_has_passed_it(cuda, fake):
     assert not cuda._staging.in_flight and len(cuda._staging) == 0
 
 
+def test_copies_from_one_pinned_buffer_keep_no_more_than_is_in_flight(cuda, fake):
+    pinned, stream = cuda.pinned_allocate(8), cuda.Stream(0)
+    for _ in range(100):
+        cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
+    (queue,) = cuda._staging.in_flight.values()
+    assert len(queue) == 1
+    queue[0][0].cupy.done = False
+    cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
+    assert len(queue) == 2
+
+
 def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
     """Two look at the first entry at once; neither may take the second for it."""
     first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
     for pinned in (first, second):
         cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
-    (queue,) = cuda._staging.in_flight.values()
-    second_event = queue[1][0]
-    second_event.cupy.done = False
+        (queue,) = cuda._staging.in_flight.values()
+        queue[-1][0].cupy.done = False
+    first_event, second_event = [event for event, _ in queue]
+    first_event.cupy.done = True
     query, nested = cuda._runtime.eventQuery, []
 
     def asked(ptr):
