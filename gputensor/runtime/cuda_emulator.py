@@ -543,8 +543,6 @@ def _check_launch(
     kernel, fail = function.loaded, errors.cannot_launch
     if stream.device_index != function.device_index:
         raise fail(kernel.name, "stream", f"be of cuda:{function.device_index}", stream)
-    if not all(1 <= n <= most for n, most in zip(grid, _MAX_GRID, strict=True)):
-        raise fail(kernel.name, "grid", f"be in [1, {_MAX_GRID}]", grid)
     if not _within(grid, _MAX_GRID):
         raise fail(kernel.name, "grid", f"be in [1, {_MAX_GRID}]", grid)
     if not _within(block, _MAX_BLOCK):
