@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -219,3 +221,63 @@ def test_a_long_kernel_within_its_limit_goes_on(emulated):
 
 def test_every_table_has_rows():
     assert REACHES
+
+
+_LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, ({gib} << 30, {gib} << 30))
+import gputensor as gt
+assert gt.ones(100, device="cuda").sum().item() == 100
+pages = int(open("/proc/self/statm").read().split()[0])
+assert pages * resource.getpagesize() <= {gib} << 29, pages
+"""
+
+
+@pytest.mark.parametrize("gib", [3, 40, 100])
+def test_reserved_addresses_leave_room_where_addresses_are_limited(gib):
+    """As batch systems limit them (`ulimit -v`): the most part of them is the program's."""
+    _of_a_process(_LIMITED.format(gib=gib))
+
+
+def _of_a_process(program):
+    command, environment = [sys.executable, "-c", program], {"GPUTENSOR_CUDA": "emulator"}
+    answer = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+_NO_STACKS = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # too few to reserve
+import gputensor as gt
+from gputensor import runtime
+from gputensor.cuda import Kernel, emulator_settings
+
+x = gt.zeros(32, device="cuda")
+far = Kernel('extern "C" __global__ void far(float* x) { x[threadIdx.x + 32] = 1; }', "far")
+text = 'extern "C" __global__ void meets(float* x) { __syncthreads(); x[threadIdx.x] = 1; }'
+meets = Kernel(text, "meets")
+meets._function(runtime.cuda(), 0)
+
+def message(kernel):
+    try:
+        kernel[1, 32](x)
+        gt.cuda.synchronize()
+    except gt.GpuTensorError as error:
+        return str(error)
+
+with emulator_settings(sanitize="memory"):
+    print(message(far))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (40 << 20), 2 << 30))
+print(message(meets))
+"""
+
+
+def test_a_launch_without_memory_for_stacks_tells_of_no_earlier_finding():
+    far, meets = _of_a_process(_NO_STACKS).splitlines()
+    assert "wrote 4 B past 'x'" in far
+    assert meets.startswith("meets: no memory for the stacks of its threads")
+    assert "thread (" not in meets and "index" not in meets, meets

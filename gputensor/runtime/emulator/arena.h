@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace {
@@ -39,9 +40,18 @@ size_t pages_of(unsigned of_class) {
   return ((size_t)1 << log2) + ((size_t)quarter << (log2 - 2));
 }
 
+// Addresses that may be reserved: where a process has a limit (`ulimit -v`), half of them are its own.
+size_t most_reserved() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return ~(size_t)0;
+  return limit.rlim_cur / 2;
+}
+
 void reserve_arena() {
   page_size = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t most = most_reserved();
   for (size_t range = RANGE; range >= RANGE >> 8 && !arena_begin; range >>= 4) {
+    if (range + 2 * REACH > most) continue;
     void* p = mmap(nullptr, range + 2 * REACH, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) continue;

@@ -196,6 +196,8 @@ EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void*
   fault = {};
   running = nullptr;
   stack_top = (const unsigned char*)__builtin_frame_address(0);
+  *result = {};
+  result->thread.x = ~0u;
   if (e->has_collectives && !get_stacks()) {
     snprintf(result->what, sizeof result->what, "no memory for the stacks of its threads");
     return 1;
@@ -207,8 +209,6 @@ EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void*
                                 m->dynamic_shared_size - shared_bytes);
   }
   get_grid_stack();
-  *result = {};
-  result->thread.x = ~0u;
   if (!begin_checked_launch(1ull * grid->x * grid->y * grid->z)) {
     snprintf(result->what, sizeof result->what,
              "the check 'race' has no memory for %llu blocks; a smaller grid, or another check",
