@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def refuse(error: Exception, op: str, given: Mapping[str, Any]) -> None:
+def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
     """Raise the sentence for what made the public function `op` fail; return where there is none.
 
     given: the function's local variables; a schema's argument has its value there by its name.
     """
+    # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback that frame.
+    given.pop("error", None)
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
@@ -57,13 +59,18 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
 
     given: the operator's arguments by name.
     """
-    if isinstance(error, MemoryError):
+    if _is_of_the_host(error):
         raise errors.host_memory_exhausted(op, error) from None
-    if isinstance(error, ValueError) and not isinstance(error, errors.GpuTensorError):
+    if type(error) is ValueError and "read-only" in str(error):  # as NumPy has it
         for argument in operator.schema.arguments:
             value = given.get(argument.name)
             if argument.is_write and is_read_only(value):
                 raise errors.read_only(op, argument.name, value) from None
+
+
+def _is_of_the_host(error: Exception) -> bool:
+    """Whether Python or NumPy found no memory; a class of others, or of ours, says more than we could."""
+    return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in ("builtins", "numpy")
 
 
 def is_read_only(tensor: Any) -> bool:
@@ -76,7 +83,7 @@ def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: Mappin
     """`refuse` for a function that is no operator. types: as in `declares`."""
     if isinstance(error, errors.GpuTensorError):
         return
-    if isinstance(error, MemoryError):
+    if _is_of_the_host(error):
         raise errors.host_memory_exhausted(op, error) from None
     for name, text in types.items():
         if name in given:

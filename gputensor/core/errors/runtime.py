@@ -31,10 +31,8 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
     return OutOfMemoryError(f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}")
 
 
-def host_memory_exhausted(op: str, error: MemoryError) -> OutOfMemoryError:
-    """NumPy says how much it asked for, Python does not; what has figures already stays as it is."""
-    if isinstance(error, OutOfMemoryError):
-        return error
+def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
+    """NumPy says how much it asked for, Python does not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
