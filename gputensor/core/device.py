@@ -5,6 +5,7 @@ It does not know which devices exist on this machine; `runtime` does.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,8 @@ class device(Guard):  # noqa: N801 - PyTorch's spelling
     def __new__(cls, type: str | device, index: int | None = None) -> device:
         if isinstance(type, device):
             return type
+        if index is not None and index.__class__ is not int:
+            index = _index(index)  # True and 1.0 would be found as 1
         try:
             known = _interned.get((type, index))
         except TypeError:  # not hashable, so no device
@@ -72,9 +75,23 @@ class device(Guard):  # noqa: N801 - PyTorch's spelling
         _context_hooks[2](found)
 
 
-# (push, what is left without it, restore) of the default device, set by dispatch.backend_select, which keeps that state: this
-# floor holds none.
+# (push, what is left without it, restore) of the default device, set by dispatch.backend_select,
+# which keeps that state: this floor holds none.
 _context_hooks: list[Callable[..., Any]] = []
+
+
+def _index(value: Any) -> int:
+    """The index that an int of NumPy stands for; a bool stands for none."""
+    try:
+        if not isinstance(value, bool):
+            return int(operator.index(value))
+    except Exception:
+        pass
+    raise _no_index(value)
+
+
+def _no_index(value: Any) -> errors.GpuTensorError:
+    return errors.must("device", "index", f"be an integer in [0, {MOST_DEVICES - 1}]", value)
 
 
 def _parse(cls: type[device], text: Any, index: int | None) -> device:
@@ -91,8 +108,8 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
         if index is not None or not (number.isascii() and number.isdigit() and len(number) < 5):
             raise errors.must("device", "type", "end in ':' and a non-negative integer, given once", text)
         index = int(number)
-    if index is not None and (type(index) is not int or not 0 <= index < MOST_DEVICES):
-        raise errors.must("device", "index", f"be an integer in [0, {MOST_DEVICES - 1}]", index)
+    if index is not None and not 0 <= index < MOST_DEVICES:
+        raise _no_index(index)
     if name in ("cpu", "meta") and index is not None:
         if index:
             raise errors.must("device", "index", f"be 0 or left out on '{name}'", index)
