@@ -340,7 +340,10 @@ class Tensor(GeneratedMethods):
         if isinstance(other, np.ndarray):
             from .interop import numpy_bridge
 
-            return numpy_bridge.from_numpy(other) if from_numpy(other.dtype.newbyteorder("=")) else None
+            native = other.dtype.newbyteorder("=")
+            if from_numpy(native) is None:
+                return None
+            return numpy_bridge.from_numpy(np.asarray(other, native, order="C"))
         return number(other)
 
     def __contains__(self, value: Any) -> bool:

@@ -151,3 +151,13 @@ def test_equal_to_an_array_is_by_element():
         assert (x == other) is False and (x != other) is True
     with pytest.raises(RuntimeError, match="must broadcast"):
         assert x == np.array([1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(3.0)[::-1], np.arange(3, dtype=">f4")[::-1], np.arange(6.0)[4::-2]], ids=str
+)
+def test_arrays_that_tensors_cannot_share_are_compared_all_the_same(array: np.ndarray) -> None:
+    expected = (np.arange(len(array)) == array).tolist()
+    assert (gt.arange(3) == array).tolist() == expected
+    assert (gt.arange(3) != array).tolist() == [not x for x in expected]
+    assert (gt.tensor(1.0) == np.array(1.0, ">f8")).shape == ()
