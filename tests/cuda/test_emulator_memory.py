@@ -203,6 +203,9 @@ def test_limits_and_their_words(monkeypatch):
     assert settings.current().limit_s == 2.5
     with emulator_settings(limit_s=0):
         assert settings.current().limit_s is None
+        assert settings.current().options(0, 1).limit_ms == 0
+    with emulator_settings(limit_s=0.0001):  # 0 milliseconds would be no limit
+        assert settings.current().options(0, 1).limit_ms == 1
     for wrong in ("-1", "x", "nan", "inf"):
         monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", wrong)
         settings.forget()

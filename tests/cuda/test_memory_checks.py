@@ -146,3 +146,6 @@ def test_wrong_settings_are_refused(emulated):
     with pytest.raises(errors.ArgumentValueError, match="must be one of forward, reversed, random"):
         with emulator_settings(schedule="sideways"):
             pass
+    with pytest.raises(errors.ArgumentValueError, match="GPUTENSOR_EMULATOR_SEED: must be an integer"):
+        with emulator_settings(seed="some"):
+            pass

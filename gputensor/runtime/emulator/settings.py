@@ -12,6 +12,7 @@ integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ class Settings:
         if known is None:
             known = self._options[device_index, reachable] = Options(
                 device_index, reachable, SCHEDULES.index(self.schedule), self.seed,
-                int((self.limit_s or 0) * 1000),
+                math.ceil((self.limit_s or 0) * 1000),
                 *(int(name in self.checks) for name in _BY_THE_ENGINE),
             )  # fmt: skip
         return known
@@ -83,7 +84,7 @@ def from_environment() -> Settings:
     return _made(
         parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""),
         schedule,
-        int(seed),
+        parse_seed(seed),
         parse_limit(limit),
     )
 
@@ -98,6 +99,13 @@ def parse_limit(text: str) -> float | None:
         rule = f"be a number of seconds in [0, {_LONGEST}]"
         raise errors.wrong_setting("GPUTENSOR_EMULATOR_LIMIT", rule, text)
     return limit or None
+
+
+def parse_seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.wrong_setting("GPUTENSOR_EMULATOR_SEED", "be an integer", text) from None
 
 
 def parse_checks(text: str) -> frozenset[str]:
@@ -132,7 +140,7 @@ def using(
     _now = _made(
         before.checks if checks is None else parse_checks(checks),
         before.schedule if schedule is None else schedule,
-        before.seed if seed is None else seed,
+        before.seed if seed is None else parse_seed(str(seed)),
         before.limit_s if limit_s is None else parse_limit(str(limit_s)),
     )
     try:
