@@ -27,7 +27,7 @@ import itertools
 import json
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ def checks_of(
         options = {name: one.get("options", ()) for name, one in given.items()}
     else:
         module = _module(found)
-        known = kernels_of(text.load(Path(path), "check", _folders(module)).text)
+        known = kernels_of(_text_of(path, getattr(module, "options", ())))
         entries = {name: name for name, _ in known if hasattr(module, name)}
         entries |= dict(getattr(module, "kernels", {}))
         missing = [name for name in entries if not callable(getattr(module, name, None))]
@@ -108,7 +108,10 @@ def checks_of(
         )
     return [
         Check(
-            Kernel(Path(path), _instance(path, entry), defines=defines[n], options=options[n]),
+            Kernel(
+                Path(path), _instance(path, entry, options[n]),
+                defines=defines[n], options=options[n],
+            ),
             _cases_of(cases[n], entry),
         )
         for n, given_entries in entries.items()
@@ -116,15 +119,15 @@ def checks_of(
     ]
 
 
-def _folders(module: Any) -> tuple[str, ...]:
-    return nvrtc_options.parse(getattr(module, "options", ())).folders
+def _text_of(path: str, options: Sequence[str] = ()) -> str:
+    return text.load(Path(path), "check", nvrtc_options.parse(options).folders).text
 
 
-def _instance(path: str, entry: str) -> str:
+def _instance(path: str, entry: str, options: Sequence[str]) -> str:
     """The entry; a template's must say which instance. Raises: Mismatch where it does not."""
     if "<" in entry:
         return entry
-    template = _templates(text.load(Path(path), "check").text).get(entry)
+    template = _templates(_text_of(path, options)).get(entry)
     if template is not None and not all(source.template_defaults(template)):
         example = f'kernels = {{"{entry}": "{_example(entry, template)}"}}'
         raise Mismatch(
@@ -159,7 +162,7 @@ def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[.
 
 def skeleton(path: str) -> str:
     """A file of cases for the first kernel of a text, to fill in; "" where it has none."""
-    kernels = text.load(Path(path), "check").text
+    kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
         return ""

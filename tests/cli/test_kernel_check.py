@@ -148,6 +148,17 @@ def test_templates_are_checked_for_the_instances_that_the_file_names(file, tmp_p
     assert status == 0 and "scale<float>: 1 launches" in out and "scale<double, 8>: 1 launches" in out, err
 
 
+def test_a_template_in_a_header_of_a_folder_that_options_name(file, tmp_path):
+    (tmp_path / "scale.check.json").unlink()
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "scale.cuh").write_text(TEMPLATE)
+    file.write_text("#include <scale.cuh>\n")
+    options = f"options = ('-I{tmp_path / 'inc'}',)"
+    (tmp_path / "scale.check.py").write_text(CASES.replace("KERNELS", options))
+    status, _, err = check("--no-compile", file)
+    assert status == 2 and "scale is a template<typename T, int N = 4>" in err, err
+
+
 def test_a_template_to_begin_with(file, tmp_path):
     (tmp_path / "scale.check.json").unlink()
     file.write_text(TEMPLATE.replace("float* ", "T* "))
