@@ -567,6 +567,7 @@ def _within(dims: tuple[int, int, int], most: tuple[int, int, int]) -> bool:
 
 
 def reset_after_fork() -> None:
-    """In a forked child: give nothing back to a scheduler whose lock may be held for ever."""
+    """In a forked child: give nothing back to what has locks that may be held for ever."""
+    _machine.is_closed = True
     for allocator in _allocators:
         allocator.is_closed = True

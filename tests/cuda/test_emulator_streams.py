@@ -330,6 +330,32 @@ module.synchronize(0)
 """
 
 
+FORK_IN_A_LAUNCH = """
+import os, threading
+from gputensor import runtime
+module = runtime.cuda()
+pinned = module.pinned_allocate(64)
+threading.Thread(target=module._machine.lock.acquire).start()  # as a launch does, in the parent only
+child = os.fork()
+if child == 0:
+    del pinned
+    print("dropped", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+os._exit(0)
+"""
+
+
+def test_a_forked_child_drops_pinned_memory_while_a_kernel_ran_in_its_parent():
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK_IN_A_LAUNCH],
+        env={**os.environ, "GPUTENSOR_CUDA": "emulator"},
+        capture_output=True,
+        text=True,
+    )
+    assert (answer.stdout, answer.stderr) == ("dropped\n", "")
+
+
 def test_cuda_in_a_forked_child_names_spawn():
     answer = subprocess.run(
         [sys.executable, "-c", FORK],

@@ -128,6 +128,7 @@ class Machine:
     def __init__(self) -> None:
         self.checks = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
+        self.is_closed = False  # its lock may be held for ever: finalisers leave it alone
         self._engine = ctypes.CDLL(toolchain.compile_engine())
         self._images: dict[tuple[str, int], _Image] = {}
         self._finding = Finding()

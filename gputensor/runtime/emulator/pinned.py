@@ -24,7 +24,7 @@ class _Owner:
         }  # fmt: skip
 
     def __del__(self) -> None:
-        if self._machine is not None:
+        if self._machine is not None and not self._machine.is_closed:
             self._machine.free(self.ptr)
 
 
