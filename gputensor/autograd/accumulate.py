@@ -6,6 +6,7 @@ lies in memory as its leaf does, or row by row where the leaf is not dense.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any
@@ -24,6 +25,15 @@ _OWNED = sys.getrefcount(_held[0])
 
 # Two threads may accumulate into one leaf.
 _accumulating = threading.RLock()
+
+
+def _reset_after_fork() -> None:
+    """In a forked child: another thread of the parent may have it, and is not there to let go."""
+    global _accumulating
+    _accumulating = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import gputensor as gt
@@ -247,3 +250,25 @@ def test_the_derivative_of_a_derivative_that_is_constant_almost_everywhere() -> 
     assert g.requires_grad and g.tolist() == [-1, 0, 1]
     g.sum().backward()
     assert x.grad.tolist() == [0, 0, 0]  # type: ignore[union-attr]
+
+
+FORK_IN_A_BACKWARD = """
+import os, threading
+import gputensor as gt
+from gputensor.autograd import accumulate
+threading.Thread(target=accumulate._accumulating.acquire).start()  # as another thread's backward does
+child = os.fork()
+if child == 0:
+    x = gt.ones(2, requires_grad=True)
+    x.sum().backward()
+    print(x.grad.tolist(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+os._exit(0)
+"""
+
+
+def test_a_forked_child_goes_backward_while_another_thread_of_its_parent_did() -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK_IN_A_BACKWARD]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (answer.stdout, answer.stderr) == ("[1.0, 1.0]\n", "")
