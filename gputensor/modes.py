@@ -64,7 +64,9 @@ class DispatchMode(Guard):
     def _found(self) -> Any:
         """The modes without this one, its innermost block."""
         modes = _modes.get()
-        at = max(n for n, mode in enumerate(modes) if mode is self)
+        at = len(modes) - 1
+        while modes[at] is not self:
+            at -= 1
         return modes[:at] + modes[at + 1 :]
 
     def _put_back(self, found: Any) -> None:

@@ -111,7 +111,11 @@ def _push(target: device) -> None:
 def _without(target: device) -> tuple[device, ...]:
     """The devices without the innermost block of one; others may have been entered since."""
     stack = _default_devices.get()
-    at = next((n for n in range(len(stack) - 1, 0, -1) if stack[n] is target), len(stack) - 1)
+    at = len(stack) - 1
+    for n in range(at, 0, -1):
+        if stack[n] is target:
+            at = n
+            break
     return stack[:at] + stack[at + 1 :]
 
 

@@ -148,7 +148,8 @@ class InferenceMode(Guard):
             raise
 
     def _found(self) -> Any:
-        return self._before[-1], len(self._before) - 1, is_inference_mode()
+        is_on = not state.get()[0] & AD_INPLACE_OR_VIEW
+        return self._before[-1], len(self._before) - 1, is_on
 
     def _put_back(self, found: Any) -> None:
         (included, kept), depth, _ = found
@@ -161,8 +162,9 @@ class InferenceMode(Guard):
             inference_blocks.pop()
 
 
-# Non-empty while any thread is in inference mode, whatever the order its blocks are left in: as long as it is empty, what makes a tensor
-# need not ask (10 ns instead of 30 of each, bench/overhead.py).
+# Non-empty while any thread is in inference mode, whatever the order its blocks are left in: as
+# long as it is empty, what makes a tensor need not ask (10 ns instead of 30 of each,
+# bench/overhead.py).
 inference_blocks: list[bool] = []
 
 

@@ -370,3 +370,19 @@ def test_an_interrupt_leaves_nothing_behind(name: str) -> None:
         modes.unrecorded.clear()  # may stay too long, which costs time and nothing else
         tls.inference_blocks.clear()
     assert number and not left
+
+
+@pytest.mark.parametrize("name", sorted(set(GUARDS) - {"set_grad_enabled"}))  # set where it is made
+def test_a_stack_that_ran_out_leaves_nothing_behind(name: str) -> None:
+    # To leave may not take a deeper stack than to enter, or the last block that was entered stays.
+    def deeper() -> None:
+        with GUARDS[name]():
+            deeper()
+
+    before = kinds(state())
+    with pytest.raises(RecursionError):
+        deeper()
+    # Counts that only make calls look for modes may stay too high.
+    modes.unrecorded.clear()
+    tls.inference_blocks.clear()
+    assert kinds(state()) == before
