@@ -126,7 +126,7 @@ def on_a_new_thread(function: Callable[..., Any], *args: Any) -> Any:
         thread.join()
         raise
     if failed:
-        raise failed[0]
+        raise failed.pop()  # a list in this frame that still held it were a cycle
     return made[0]
 
 

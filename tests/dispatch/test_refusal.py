@@ -13,6 +13,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.library import Library
+from gputensor.runtime import current
 
 pytestmark = pytest.mark.filterwarnings("ignore::gputensor.core.errors.OverrideWarning")
 
@@ -45,6 +46,23 @@ def test_a_failure_that_was_handled_keeps_no_tensor(name: str) -> None:
         kept = weakref.ref(x)
         with pytest.raises(gt.GpuTensorError):
             FAILURES[name](x)
+        del x
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def test_a_failure_on_another_stack_keeps_no_tensor() -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError(x)
+
+    gc.collect()
+    gc.disable()
+    try:
+        x = gt.ones(2)
+        kept = weakref.ref(x)
+        with pytest.raises(ValueError):
+            current.on_a_new_thread(fail, x)
         del x
         assert kept() is None
     finally:
