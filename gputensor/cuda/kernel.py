@@ -97,9 +97,7 @@ class Kernel:
         self, *args: Any, grid: Dims, block: Dims, shared: int = 0, stream: Any = None
     ) -> None:
         """Queue one launch: `kernel[grid, block, shared, stream](*args)`."""
-        self._launch(
-            args, _dims(self.entry, "grid", grid), _dims(self.entry, "block", block), shared, stream
-        )
+        Launcher(self, grid, block, shared, stream)(*args)
 
     def _launch(
         self, args: Sequence[Any], grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, stream: Any
@@ -116,7 +114,7 @@ class Kernel:
         params = self._pack(args, found, pointers)
         for other in others:
             stream.wait_stream(other)
-        cuda.launch(function.loaded, grid, block, int(shared), stream, params, function.offsets)
+        cuda.launch(function.loaded, grid, block, shared, stream, params, function.offsets)
         for other in others:
             other.wait_stream(stream)
         host_memory.to_host(cuda, device_index, stream, regions)
@@ -351,7 +349,10 @@ class Launcher:
     def __init__(
         self, kernel: Kernel, grid: Dims, block: Dims, shared: int = 0, stream: Any = None
     ) -> None:
-        self.kernel, self.shared, self.stream = kernel, shared, stream
+        self.kernel, self.stream = kernel, stream
+        if not hasattr(shared, "__index__"):
+            raise errors.cannot_launch(kernel.entry, "shared", "be a number of bytes", shared)
+        self.shared = shared.__index__()
         self.grid = _dims(kernel.entry, "grid", grid)
         self.block = _dims(kernel.entry, "block", block)
 

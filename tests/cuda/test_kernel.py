@@ -406,3 +406,14 @@ def test_gdb_stops_inside_a_kernel_thread(tmp_path):
     if "ptrace" in answer.stderr and "not permitted" in answer.stderr:
         pytest.skip("gdb may not trace processes here")
     assert "$1 = {x = 5, y = 2, z = 0}" in answer.stdout and "$2 = 16" in answer.stdout, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("shared", [1.5, "8", None])
+def test_shared_bytes_are_a_whole_number(shared):
+    kernel = Kernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k")
+    x = np.zeros(1, np.float32)
+    with pytest.raises(errors.KernelError, match="k: 'shared' must be a number of bytes"):
+        kernel[1, 1, shared](x)
+    with pytest.raises(errors.KernelError, match="k: 'shared' must be a number of bytes"):
+        kernel.launch(x, grid=1, block=1, shared=shared)
+    assert x[0] == 0

@@ -143,6 +143,9 @@ def test_wrong_settings_are_refused(emulated):
     with pytest.raises(errors.ArgumentValueError, match="must be all, or of memory, init, race, overflow"):
         with emulator_settings(sanitize="everything"):
             pass
+    with pytest.raises(errors.ArgumentValueError, match="must be all, or of memory, .* .got 3"):
+        with emulator_settings(sanitize=3):
+            pass
     with pytest.raises(errors.ArgumentValueError, match="must be one of forward, reversed, random"):
         with emulator_settings(schedule="sideways"):
             pass

@@ -110,7 +110,7 @@ def parse_seed(text: str) -> int:
 
 def parse_checks(text: str) -> frozenset[str]:
     """`memory,race` as a set; libasan's `1` is none of these checks."""
-    names = [name for name in text.replace(" ", "").split(",") if name not in ("", "0", "1")]
+    names = [name for name in str(text).replace(" ", "").split(",") if name not in ("", "0", "1")]
     if names == ["all"]:
         return frozenset(CHECKS)
     unknown = next((name for name in names if name not in (WRITES, *CHECKS)), None)
