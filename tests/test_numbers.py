@@ -141,3 +141,28 @@ def test_sums_in_bool_and_integers(device: str, request: pytest.FixtureRequest) 
     wide = gt.tensor([float("nan"), 0.5, -1.5, 3e9], device=device)
     assert wide.sum(dtype=gt.int64).item() == 3 * 10**9 - 1
     assert wide.sum(dtype=gt.uint8).item() == (3 * 10**9 - 1) % 256
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int64])
+def test_products_of_halves_take_a_0d_operand_unrounded(place: str, name: str, scalar: Any, request: Any) -> None:
+    """The CPU's 0-d operand; a device's is rounded when its kernel loads it, as PyTorch's CUDA kernels do.
+
+    Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support.
+    """
+    place = request.getfixturevalue("cuda") if place == "cuda" else place
+    of = getattr(gt, name)
+    x = gt.tensor([1.0, 3.0, -7.0, 0.3359375, 100.0], dtype=of)
+    wide, differing = x.float().numpy(), 0
+    for value in (scalar(v) for v in (1.0027, 4 / 3, 257, 3001)):
+        y = gt.tensor(value.item(), dtype=getattr(gt, value.dtype.name))
+        for op, reference in ((gt.mul, np.multiply), (gt.div, np.divide)):
+            wanted = gt.from_numpy(reference(wide, np.float32(value))).to(of).tolist()
+            rounded = gt.from_numpy(reference(wide, y.to(of).float().numpy())).to(of).tolist()
+            differing += wanted != rounded
+            given, out = x.to(place), gt.empty(5, dtype=of, device=place)
+            inplace = getattr(given.clone(), op.__name__ + "_")
+            for z in (op(given, y), inplace(y), op(given, y, out=out)):
+                assert z.dtype is of and z.tolist() == wanted, (op.__name__, value)
+    assert differing, "no case tells rounded from unrounded"
