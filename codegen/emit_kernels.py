@@ -77,8 +77,9 @@ _TRACKED = _functionality_bit("ADInplaceOrView")"""
 def _counted(op: Op) -> list[str]:
     (name,) = written(op)
     return [
-        f"if {name}._storage is not None and {name}._keys & _TRACKED:",
-        f"    {name}._storage.version += 1",
+        f"storage = {name}._storage",
+        f"if storage is not None and {name}._keys & _TRACKED:",
+        "    storage.version += 1",
         "else:",
         f"    _bump_version({name})",
     ]

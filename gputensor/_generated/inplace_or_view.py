@@ -55,8 +55,9 @@ def transpose_int(key_set, self, dim0, dim1):
 def transpose_(key_set, self, dim0, dim1):
     key_set &= _BELOW
     result = _ops.transpose_.redispatch_table[key_set](key_set, self, dim0, dim1)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -74,8 +75,9 @@ def t(key_set, self):
 def t_(key_set, self):
     key_set &= _BELOW
     result = _ops.t_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -120,8 +122,9 @@ def squeeze_dims(key_set, self, dim):
 def squeeze_(key_set, self):
     key_set &= _BELOW
     result = _ops.squeeze_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -130,8 +133,9 @@ def squeeze_(key_set, self):
 def squeeze__dim(key_set, self, dim):
     key_set &= _BELOW
     result = _ops.squeeze__dim.redispatch_table[key_set](key_set, self, dim)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -140,8 +144,9 @@ def squeeze__dim(key_set, self, dim):
 def squeeze__dims(key_set, self, dim):
     key_set &= _BELOW
     result = _ops.squeeze__dims.redispatch_table[key_set](key_set, self, dim)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -159,8 +164,9 @@ def unsqueeze(key_set, self, dim):
 def unsqueeze_(key_set, self, dim):
     key_set &= _BELOW
     result = _ops.unsqueeze_.redispatch_table[key_set](key_set, self, dim)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -211,8 +217,9 @@ def as_strided_(key_set, self, size, stride, storage_offset):
     result = _ops.as_strided_.redispatch_table[key_set](
         key_set, self, size, stride, storage_offset,
     )
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -283,8 +290,9 @@ def _neg_view(key_set, self):
 def arange_start_out(key_set, start, end, step, out):
     key_set &= _BELOW
     result = _ops.arange_start_out.redispatch_table[key_set](key_set, start, end, step, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -293,8 +301,9 @@ def arange_start_out(key_set, start, end, step, out):
 def linspace_out(key_set, start, end, steps, out):
     key_set &= _BELOW
     result = _ops.linspace_out.redispatch_table[key_set](key_set, start, end, steps, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -303,8 +312,9 @@ def linspace_out(key_set, start, end, steps, out):
 def eye_m_out(key_set, n, m, out):
     key_set &= _BELOW
     result = _ops.eye_m_out.redispatch_table[key_set](key_set, n, m, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -313,8 +323,9 @@ def eye_m_out(key_set, n, m, out):
 def uniform_(key_set, self, from_, to, generator):
     key_set &= _BELOW
     result = _ops.uniform_.redispatch_table[key_set](key_set, self, from_, to, generator)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -323,8 +334,9 @@ def uniform_(key_set, self, from_, to, generator):
 def copy_(key_set, self, src, non_blocking):
     key_set &= _BELOW
     result = _ops.copy_.redispatch_table[key_set](key_set, self, src, non_blocking)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -333,8 +345,9 @@ def copy_(key_set, self, src, non_blocking):
 def resize_(key_set, self, size, memory_format):
     key_set &= _BELOW
     result = _ops.resize_.redispatch_table[key_set](key_set, self, size, memory_format)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -345,8 +358,9 @@ def resize_as_(key_set, self, the_template, memory_format):
     result = _ops.resize_as_.redispatch_table[key_set](
         key_set, self, the_template, memory_format,
     )
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -355,8 +369,9 @@ def resize_as_(key_set, self, the_template, memory_format):
 def set_(key_set, self):
     key_set &= _BELOW
     result = _ops.set_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -365,8 +380,9 @@ def set_(key_set, self):
 def set__source_Storage(key_set, self, source):
     key_set &= _BELOW
     result = _ops.set__source_Storage.redispatch_table[key_set](key_set, self, source)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -379,8 +395,9 @@ def set__source_Storage_storage_offset(
     result = _ops.set__source_Storage_storage_offset.redispatch_table[key_set](
         key_set, self, source, storage_offset, size, stride,
     )
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -389,8 +406,9 @@ def set__source_Storage_storage_offset(
 def set__source_Tensor(key_set, self, source):
     key_set &= _BELOW
     result = _ops.set__source_Tensor.redispatch_table[key_set](key_set, self, source)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -399,8 +417,9 @@ def set__source_Tensor(key_set, self, source):
 def fill__Scalar(key_set, self, value):
     key_set &= _BELOW
     result = _ops.fill__Scalar.redispatch_table[key_set](key_set, self, value)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -409,8 +428,9 @@ def fill__Scalar(key_set, self, value):
 def fill__Tensor(key_set, self, value):
     key_set &= _BELOW
     result = _ops.fill__Tensor.redispatch_table[key_set](key_set, self, value)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -419,8 +439,9 @@ def fill__Tensor(key_set, self, value):
 def zero_(key_set, self):
     key_set &= _BELOW
     result = _ops.zero_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -429,8 +450,9 @@ def zero_(key_set, self):
 def cat_out(key_set, tensors, dim, out):
     key_set &= _BELOW
     result = _ops.cat_out.redispatch_table[key_set](key_set, tensors, dim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -439,8 +461,9 @@ def cat_out(key_set, tensors, dim, out):
 def stack_out(key_set, tensors, dim, out):
     key_set &= _BELOW
     result = _ops.stack_out.redispatch_table[key_set](key_set, tensors, dim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -449,8 +472,9 @@ def stack_out(key_set, tensors, dim, out):
 def add__Tensor(key_set, self, other, alpha):
     key_set &= _BELOW
     result = _ops.add__Tensor.redispatch_table[key_set](key_set, self, other, alpha)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -459,8 +483,9 @@ def add__Tensor(key_set, self, other, alpha):
 def add_out(key_set, self, other, alpha, out):
     key_set &= _BELOW
     result = _ops.add_out.redispatch_table[key_set](key_set, self, other, alpha, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -469,8 +494,9 @@ def add_out(key_set, self, other, alpha, out):
 def sub__Tensor(key_set, self, other, alpha):
     key_set &= _BELOW
     result = _ops.sub__Tensor.redispatch_table[key_set](key_set, self, other, alpha)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -479,8 +505,9 @@ def sub__Tensor(key_set, self, other, alpha):
 def sub_out(key_set, self, other, alpha, out):
     key_set &= _BELOW
     result = _ops.sub_out.redispatch_table[key_set](key_set, self, other, alpha, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -489,8 +516,9 @@ def sub_out(key_set, self, other, alpha, out):
 def mul__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.mul__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -499,8 +527,9 @@ def mul__Tensor(key_set, self, other):
 def mul_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.mul_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -509,8 +538,9 @@ def mul_out(key_set, self, other, out):
 def div__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.div__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -519,8 +549,9 @@ def div__Tensor(key_set, self, other):
 def div_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.div_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -531,8 +562,9 @@ def div__Tensor_mode(key_set, self, other, rounding_mode):
     result = _ops.div__Tensor_mode.redispatch_table[key_set](
         key_set, self, other, rounding_mode,
     )
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -543,8 +575,9 @@ def div_out_mode(key_set, self, other, rounding_mode, out):
     result = _ops.div_out_mode.redispatch_table[key_set](
         key_set, self, other, rounding_mode, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -553,8 +586,9 @@ def div_out_mode(key_set, self, other, rounding_mode, out):
 def minimum_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.minimum_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -563,8 +597,9 @@ def minimum_out(key_set, self, other, out):
 def maximum_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.maximum_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -573,8 +608,9 @@ def maximum_out(key_set, self, other, out):
 def neg_(key_set, self):
     key_set &= _BELOW
     result = _ops.neg_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -583,8 +619,9 @@ def neg_(key_set, self):
 def neg_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.neg_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -593,8 +630,9 @@ def neg_out(key_set, self, out):
 def conj_physical_(key_set, self):
     key_set &= _BELOW
     result = _ops.conj_physical_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -603,8 +641,9 @@ def conj_physical_(key_set, self):
 def conj_physical_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.conj_physical_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -613,8 +652,9 @@ def conj_physical_out(key_set, self, out):
 def abs_(key_set, self):
     key_set &= _BELOW
     result = _ops.abs_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -623,8 +663,9 @@ def abs_(key_set, self):
 def abs_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.abs_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -633,8 +674,9 @@ def abs_out(key_set, self, out):
 def exp_(key_set, self):
     key_set &= _BELOW
     result = _ops.exp_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -643,8 +685,9 @@ def exp_(key_set, self):
 def exp_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.exp_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -653,8 +696,9 @@ def exp_out(key_set, self, out):
 def relu_(key_set, self):
     key_set &= _BELOW
     result = _ops.relu_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -663,8 +707,9 @@ def relu_(key_set, self):
 def relu_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.relu_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -673,8 +718,9 @@ def relu_out(key_set, self, out):
 def sqrt_(key_set, self):
     key_set &= _BELOW
     result = _ops.sqrt_.redispatch_table[key_set](key_set, self)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -683,8 +729,9 @@ def sqrt_(key_set, self):
 def sqrt_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.sqrt_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -693,8 +740,9 @@ def sqrt_out(key_set, self, out):
 def eq__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.eq__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -703,8 +751,9 @@ def eq__Tensor(key_set, self, other):
 def eq_Tensor_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.eq_Tensor_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -713,8 +762,9 @@ def eq_Tensor_out(key_set, self, other, out):
 def ne__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.ne__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -723,8 +773,9 @@ def ne__Tensor(key_set, self, other):
 def ne_Tensor_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.ne_Tensor_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -733,8 +784,9 @@ def ne_Tensor_out(key_set, self, other, out):
 def lt__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.lt__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -743,8 +795,9 @@ def lt__Tensor(key_set, self, other):
 def lt_Tensor_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.lt_Tensor_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -753,8 +806,9 @@ def lt_Tensor_out(key_set, self, other, out):
 def le__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.le__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -763,8 +817,9 @@ def le__Tensor(key_set, self, other):
 def le_Tensor_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.le_Tensor_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -773,8 +828,9 @@ def le_Tensor_out(key_set, self, other, out):
 def gt__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.gt__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -783,8 +839,9 @@ def gt__Tensor(key_set, self, other):
 def gt_Tensor_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.gt_Tensor_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -793,8 +850,9 @@ def gt_Tensor_out(key_set, self, other, out):
 def ge__Tensor(key_set, self, other):
     key_set &= _BELOW
     result = _ops.ge__Tensor.redispatch_table[key_set](key_set, self, other)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -803,8 +861,9 @@ def ge__Tensor(key_set, self, other):
 def ge_Tensor_out(key_set, self, other, out):
     key_set &= _BELOW
     result = _ops.ge_Tensor_out.redispatch_table[key_set](key_set, self, other, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -815,8 +874,9 @@ def where_self_out(key_set, condition, self, other, out):
     result = _ops.where_self_out.redispatch_table[key_set](
         key_set, condition, self, other, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -825,8 +885,9 @@ def where_self_out(key_set, condition, self, other, out):
 def sum_out(key_set, self, dtype, out):
     key_set &= _BELOW
     result = _ops.sum_out.redispatch_table[key_set](key_set, self, dtype, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -837,8 +898,9 @@ def sum_IntList_out(key_set, self, dim, keepdim, dtype, out):
     result = _ops.sum_IntList_out.redispatch_table[key_set](
         key_set, self, dim, keepdim, dtype, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -847,8 +909,9 @@ def sum_IntList_out(key_set, self, dim, keepdim, dtype, out):
 def mean_dtype_out(key_set, self, dtype, out):
     key_set &= _BELOW
     result = _ops.mean_dtype_out.redispatch_table[key_set](key_set, self, dtype, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -859,8 +922,9 @@ def mean_out(key_set, self, dim, keepdim, dtype, out):
     result = _ops.mean_out.redispatch_table[key_set](
         key_set, self, dim, keepdim, dtype, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -869,8 +933,9 @@ def mean_out(key_set, self, dim, keepdim, dtype, out):
 def amax_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.amax_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -879,8 +944,9 @@ def amax_out(key_set, self, dim, keepdim, out):
 def amin_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.amin_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -889,8 +955,9 @@ def amin_out(key_set, self, dim, keepdim, out):
 def any_all_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.any_all_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -899,8 +966,9 @@ def any_all_out(key_set, self, out):
 def any_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.any_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -909,8 +977,9 @@ def any_out(key_set, self, dim, keepdim, out):
 def any_dims_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.any_dims_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -919,8 +988,9 @@ def any_dims_out(key_set, self, dim, keepdim, out):
 def all_all_out(key_set, self, out):
     key_set &= _BELOW
     result = _ops.all_all_out.redispatch_table[key_set](key_set, self, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -929,8 +999,9 @@ def all_all_out(key_set, self, out):
 def all_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.all_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -939,8 +1010,9 @@ def all_out(key_set, self, dim, keepdim, out):
 def all_dims_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.all_dims_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -949,8 +1021,9 @@ def all_dims_out(key_set, self, dim, keepdim, out):
 def mm_out(key_set, self, mat2, out):
     key_set &= _BELOW
     result = _ops.mm_out.redispatch_table[key_set](key_set, self, mat2, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -959,8 +1032,9 @@ def mm_out(key_set, self, mat2, out):
 def addmm_(key_set, self, mat1, mat2, beta, alpha):
     key_set &= _BELOW
     result = _ops.addmm_.redispatch_table[key_set](key_set, self, mat1, mat2, beta, alpha)
-    if self._storage is not None and self._keys & _TRACKED:
-        self._storage.version += 1
+    storage = self._storage
+    if storage is not None and self._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(self)
     return result
@@ -971,8 +1045,9 @@ def addmm_out(key_set, self, mat1, mat2, beta, alpha, out):
     result = _ops.addmm_out.redispatch_table[key_set](
         key_set, self, mat1, mat2, beta, alpha, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -981,8 +1056,9 @@ def addmm_out(key_set, self, mat1, mat2, beta, alpha, out):
 def argmax_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.argmax_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -991,8 +1067,9 @@ def argmax_out(key_set, self, dim, keepdim, out):
 def argmin_out(key_set, self, dim, keepdim, out):
     key_set &= _BELOW
     result = _ops.argmin_out.redispatch_table[key_set](key_set, self, dim, keepdim, out)
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -1003,8 +1080,9 @@ def _softmax_out(key_set, self, dim, half_to_float, out):
     result = _ops._softmax_out.redispatch_table[key_set](
         key_set, self, dim, half_to_float, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result
@@ -1015,8 +1093,9 @@ def _log_softmax_out(key_set, self, dim, half_to_float, out):
     result = _ops._log_softmax_out.redispatch_table[key_set](
         key_set, self, dim, half_to_float, out,
     )
-    if out._storage is not None and out._keys & _TRACKED:
-        out._storage.version += 1
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
     else:
         _bump_version(out)
     return result

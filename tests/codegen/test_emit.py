@@ -220,8 +220,9 @@ def test_kernels_of_functionality_keys(model: load.Model) -> None:
         def blend_(key_set, self, other, alpha):
             key_set &= _BELOW
             result = _ops.blend_.redispatch_table[key_set](key_set, self, other, alpha)
-            if self._storage is not None and self._keys & _TRACKED:
-                self._storage.version += 1
+            storage = self._storage
+            if storage is not None and self._keys & _TRACKED:
+                storage.version += 1
             else:
                 _bump_version(self)
             return result
