@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module, resources
 from typing import Any
@@ -22,6 +22,9 @@ from .emulator import source
 
 # Headers of the C library and of CUDA's host side that a text may name.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
+_CUDART_VERSION = re.compile(r"^#define CUDART_VERSION +(\d+)", re.MULTILINE)
+# By which libcu++ is known: a toolkit of CUDA 13 has nv/target beside its own headers as well.
+_LIBCUDACXX = "cuda/std/type_traits"
 _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -108,25 +111,41 @@ def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:
 def cuda_headers() -> tuple[str, ...]:
     """Folders with CUDA's headers: of NVIDIA's wheels, else of an installed toolkit; () for none.
 
-    CUDA's headers of 16-bit floats and of groups include libcu++, which is another wheel; CuPy
-    brings it along.
+    They are of NVRTC's own major version: others need declarations that it does not have. CUDA's
+    headers of 16-bit floats and of groups include libcu++, which is another wheel; CuPy brings it
+    along.
     """
+    major = int(nvrtc.version(binding()).partition(".")[0])
     named = [os.environ[v] for v in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(v)]
     toolkits = [os.path.join(p, "include") for p in (*named, "/usr/local/cuda")]
-    core = _first(["nvidia/cuda_runtime/include", "nvidia/cu13/include"], toolkits, "cuda_fp16.h")
+    wheels = ["nvidia/cuda_runtime/include", "nvidia/cu13/include"]
+    core = _first(wheels, toolkits, "cuda_fp16.h", lambda folder: _major(folder) in (major, None))
     if core is None:
         return ()
     own = [core, os.path.join(core, "cccl")]
     beside = ["nvidia/cuda_cccl/include", "cupy/_core/include/cupy/_cccl/libcudacxx"]
-    target = _has(own, "nv/target") or _first(beside, [], "nv/target")
+    target = _has(own, _LIBCUDACXX) or _first(beside, [], _LIBCUDACXX)
     if target is None:
         return ()
     return (core,) if target == core else (core, target)
 
 
-def _first(in_wheels: Sequence[str], elsewhere: Sequence[str], header: str) -> str | None:
+def _major(folder: str) -> int | None:
+    """The major version of the CUDA whose headers a folder holds; None where it does not say."""
+    try:
+        with open(os.path.join(folder, "cuda_runtime_api.h"), encoding="utf-8", errors="replace") as file:
+            found = _CUDART_VERSION.search(file.read())
+    except OSError:
+        return None
+    return int(found[1]) // 1000 if found else None
+
+
+def _first(
+    in_wheels: Sequence[str], elsewhere: Sequence[str], header: str,
+    fits: Callable[[str], bool] = lambda folder: True,
+) -> str | None:  # fmt: skip
     folders = [os.path.join(p, w) for p in sys.path for w in in_wheels]
-    return _has([*folders, *elsewhere], header)
+    return _has([f for f in (*folders, *elsewhere) if fits(f)], header)
 
 
 def _has(folders: Sequence[str], header: str) -> str | None:
