@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -192,3 +193,24 @@ def test_an_endless_kernel_in_another_thread_ends(sanitize, what):
 
 def test_every_table_has_rows():
     assert KERNELS
+
+
+_DEFAULT_ALARM = """
+import signal, threading, time
+import gputensor as gt
+endless = 'extern "C" __global__ void k(volatile float* x) { x[0] = 1; while (x[0]) {} }'
+kernel, x = gt.cuda.Kernel(endless, "k"), gt.zeros(1, device="cuda")
+threading.Thread(target=kernel[1, 1], args=(x,), daemon=True).start()
+time.sleep(1)  # the kernel has begun
+signal.alarm(1)
+time.sleep(5)
+print("it was lost")
+"""
+
+
+def test_an_alarm_that_nobody_handles_ends_the_process_while_another_thread_launches():
+    answer = subprocess.run(
+        [sys.executable, "-c", _DEFAULT_ALARM], capture_output=True, text=True,
+        env={**os.environ, "GPUTENSOR_CUDA": "emulator"},
+    )  # fmt: skip
+    assert answer.returncode == -signal.SIGALRM, (answer.stdout, answer.stderr)

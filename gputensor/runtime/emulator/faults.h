@@ -175,8 +175,14 @@ void on_stop(int number, siginfo_t* info, void* raw) {
       stop_asked = SIGURG;
       syscall(SYS_tgkill, getpid(), thread, SIGURG);
     }
-    if (old.sa_flags & SA_SIGINFO) old.sa_sigaction(number, info, raw);
-    else if (old.sa_handler != SIG_IGN && old.sa_handler != SIG_DFL) old.sa_handler(number);
+    if (old.sa_flags & SA_SIGINFO) {
+      old.sa_sigaction(number, info, raw);
+    } else if (old.sa_handler == SIG_DFL && number != SIGURG) {  // it ends the process
+      sigaction(number, &old, nullptr);
+      raise(number);
+    } else if (old.sa_handler != SIG_IGN && old.sa_handler != SIG_DFL) {
+      old.sa_handler(number);
+    }
     return;
   }
   if (number == SIGURG) {
