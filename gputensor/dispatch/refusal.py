@@ -61,11 +61,15 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
     """
     if _is_of_the_host(error):
         raise errors.host_memory_exhausted(op, error) from None
-    if type(error) is ValueError and "read-only" in str(error):  # as NumPy has it
+    if type(error) is ValueError and any(words in str(error) for words in _NOT_WRITABLE):
         for argument in operator.schema.arguments:
             value = given.get(argument.name)
             if argument.is_write and is_read_only(value):
                 raise errors.read_only(op, argument.name, value) from None
+
+
+# What NumPy says of memory that may not be written; the second is np.dot's.
+_NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def _is_of_the_host(error: Exception) -> bool:

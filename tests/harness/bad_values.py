@@ -7,6 +7,7 @@ import fractions
 import inspect
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -121,6 +122,7 @@ def try_one(
     of_others: exceptions that the call may raise although they are not of the house.
     """
     before = state_of(tensors)
+    kept: Any = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -132,8 +134,13 @@ def try_one(
             for made in built if found is None else ():
                 if not made.tensor.is_meta and not _same(made.storage_now(), made.before):
                     found = f"wrote, then: {error}"
-            return "refused", found
-    return "taken", None
+            if isinstance(error, GpuTensorError):
+                kept = weakref.ref(error)
+        else:
+            return "taken", None
+    if found is None and kept is not None and kept() is not None:
+        found = "is kept, with the operands that its traceback knows, until the garbage collector runs"
+    return "refused", found
 
 
 def _same(x: Any, y: Any) -> bool:
