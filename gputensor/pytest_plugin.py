@@ -9,8 +9,9 @@ A test asks for the fixture `gputensor_cuda`, or carries `@pytest.mark.gputensor
 real=False)`; without such a device it is skipped, with the reason. `auto` takes a GPU, else the
 emulator, where each write of a kernel is checked and its time is limited unless the options or
 `GPUTENSOR_EMULATOR_SANITIZE` and `GPUTENSOR_EMULATOR_LIMIT` say otherwise, so that a kernel fails
-its test and never ends the run; `required` ends the run where no GPU answers. Nothing is chosen, and nothing printed, in a
-run that neither gives the option (or `gputensor = …` in the ini file) nor uses the fixture.
+its test and never ends the run; `required` ends the run where no GPU answers. Nothing is chosen,
+and nothing printed, in a run that neither gives the option (or `gputensor = …` in the ini file) nor
+uses the fixture.
 """
 
 from __future__ import annotations

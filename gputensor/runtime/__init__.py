@@ -85,7 +85,7 @@ def register(device_type: str, runtime: Any) -> Callable[[], None]:
 
 
 def in_use() -> list[Any]:
-    """The runtimes that have a device and may have been used: CUDA's once it was chosen, and the further ones."""
+    """The runtimes that have a device and may have been used: CUDA's once chosen, and others."""
     chosen = [] if _chosen is None or not _chosen.is_available() else [_chosen]
     return [*chosen, *[module for _, module in _further.items()]]
 

@@ -1,4 +1,4 @@
-"""What is current in a thread: guards for devices and streams, of CUDA and of further devices alike."""
+"""What is current in a thread: guards for devices and streams, CUDA's and others' alike."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
 
 
 class CurrentDevice(Guard):
-    """Makes a device current in this thread, for a block or the calls of a function. idx: its index."""
+    """Makes a device current in this thread, for a block or a function's calls. idx: its index."""
 
     def __init__(self, runtime: Any, index: int) -> None:
         self.idx, self._runtime = index, runtime
@@ -54,7 +54,7 @@ class CurrentDevice(Guard):
 
 
 class CurrentStream(Guard):
-    """Makes a stream and its device current in this thread, for a block or the calls of a function."""
+    """Makes a stream and its device current in this thread, for a block or a function's calls."""
 
     def __init__(self, runtime: Any, stream: Any) -> None:
         self.stream, self._runtime = stream, runtime
@@ -63,7 +63,8 @@ class CurrentStream(Guard):
         index = getattr(stream, "device_index", None)
         if type(index) is not int:
             got = errors.Got(type(stream).__name__)
-            raise errors.must("stream", "stream", "have a device_index", got, kind=errors.ArgumentTypeError)
+            kind = errors.ArgumentTypeError
+            raise errors.must("stream", "stream", "have a device_index", got, kind=kind)
         self._device = CurrentDevice(runtime, index)
         self._before: list[Any] = []
 
@@ -97,12 +98,12 @@ class CurrentStream(Guard):
             del self._before[found[1] :]
 
 
-# --- another thread in the place of this one --------------------------------------------------------
+# --- another thread in the place of this one ----------------------------------------------------
 
 
 def on_a_new_thread(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function with an empty stack: in another thread, which has this one's context variables,
-    devices and streams; this one waits for it."""
+    """Call a function with an empty stack: in another thread, for which this one waits, and which
+    has this one's context variables, devices and streams."""
     places = [(module, module.current_device(), _streams(module)) for module in runtimes.in_use()]
     context = contextvars.copy_context()
     made: list[Any] = []
