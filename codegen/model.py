@@ -57,10 +57,12 @@ AUTOCAST_POLICIES = {
     "promote": "cast to the widest among them",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
+# Tags that PyTorch does not have; dispatch/calling.py says what this one means.
+OUR_TAGS = ("numbers_as_tensors",)
 TAGS = (
+    *OUR_TAGS,
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view", "maybe_aliasing_or_mutating",
     "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "reduction", "view_copy",
-    "numbers_as_tensors",  # ours: dispatch/calling.py
 )  # fmt: skip
 # Tags that say nothing of the forms that `autogen` names.
 OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating")
