@@ -220,7 +220,11 @@ class SGD(Optimizer):
             else:
                 average.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
             grad = grad.add(average, alpha=momentum) if group["nesterov"] else average
-        p.add_(grad, alpha=-group["lr"])
+        rate = group["lr"]
+        if isinstance(rate, Tensor):
+            p.sub_(grad * rate)
+        else:
+            p.add_(grad, alpha=-rate)
 
 
 class Adam(Optimizer):

@@ -145,3 +145,14 @@ def test_hyperparameters_may_be_scalars_of_numpy() -> None:
             optimizer.step()
         found.append(p.tolist())
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("optimizer", [gt.optim.SGD, gt.optim.Adam])
+def test_a_rate_that_is_a_tensor(optimizer: Any) -> None:
+    stepped = []
+    for rate in (0.5, gt.tensor(0.5)):
+        p = gt.ones(3, requires_grad=True)
+        p.grad = gt.ones(3)
+        optimizer([p], lr=rate).step()
+        stepped.append(p.tolist())
+    assert stepped[0] == stepped[1]
