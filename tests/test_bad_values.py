@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.core import dtype as dtypes
 
 from .harness import bad_values, cases
 from .harness.bad_values import VALUES
@@ -28,15 +27,8 @@ if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
 
 
 def _good(row: Row) -> list[Case]:
-    """A call of each form that the row's samples have: how many arguments, and which by keyword."""
-    of = cases.dtypes_of(row)
-    chosen = dtypes.float32 if dtypes.float32 in of else of[0]
-    found: dict[Any, Case] = {}
-    for sample in row.samples:
-        case = Case(row, sample, chosen)
-        if case.expected() is not None:
-            found.setdefault((len(sample.args), tuple(sample.kwargs)), case)
-    return sorted(found.values(), key=lambda case: -len(case.sample.args))[:3]
+    """The forms with most arguments; three, so that the sweep stays short."""
+    return sorted(cases.one_of_each_form(row), key=lambda case: -len(case.sample.args))[:3]
 
 
 def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:

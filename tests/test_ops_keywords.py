@@ -13,24 +13,12 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.core import dtype as dtypes
 from gputensor.dispatch import tls
 
 from .harness import cases as forms
-from .harness.cases import CALLABLE, OPS, OPS_OF, Call, Case
+from .harness.cases import CALLABLE, OPS, OPS_OF, Call
 from .rows import Row
 from .test_ops_variants import assert_equal
-
-
-def _good(row: Row) -> list[Case]:
-    of = forms.dtypes_of(row)
-    chosen = dtypes.float32 if dtypes.float32 in of else of[0]
-    found: dict[Any, Case] = {}
-    for sample in row.samples:
-        case = Case(row, sample, chosen)
-        if case.expected() is not None:
-            found.setdefault((len(sample.args), tuple(sample.kwargs)), case)
-    return list(found.values())
 
 
 def _named(function: Callable[..., Any], args: tuple[Any, ...], skip: int = 0) -> dict[str, Any] | None:
@@ -77,7 +65,7 @@ def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
 @pytest.mark.parametrize("row", CALLABLE, ids=str)
 def test_all_arguments_by_keyword(row: Row) -> None:
     compared = 0
-    for case in _good(row):
+    for case in forms.one_of_each_form(row):
         wanted = case.build().run()
         count = len(list(_calls(row, case.build())))
         for number in range(count):

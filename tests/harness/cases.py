@@ -246,6 +246,18 @@ def dtypes_of(row: Row) -> tuple[dtype, ...]:
     return row.dtypes or ALL
 
 
+def one_of_each_form(row: Row) -> list[Case]:
+    """A case that is not refused for each form of the row's samples: how many arguments, which by keyword."""
+    of = dtypes_of(row)
+    chosen = dtypes.float32 if dtypes.float32 in of else of[0]
+    found: dict[Any, Case] = {}
+    for sample in row.samples:
+        case = Case(row, sample, chosen)
+        if case.expected() is not None:
+            found.setdefault((len(sample.args), tuple(sample.kwargs)), case)
+    return list(found.values())
+
+
 def cases(row: Row, *, crossed: bool) -> Iterator[Case]:
     """The row's samples × dtypes × layouts.
 

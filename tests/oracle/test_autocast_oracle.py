@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-import warnings
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,20 +19,10 @@ from gputensor.core.errors import GpuTensorError
 from gputensor.dispatch import dispatcher
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("one_thread")]
 
 PROGRAMS = 2000
 PER_TEST = 250
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
-    torch.set_num_threads(before)
 
 
 # --- policies -------------------------------------------------------------------------------------

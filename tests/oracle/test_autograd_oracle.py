@@ -7,8 +7,7 @@ import random
 import sys
 import types
 import unittest
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,20 +20,10 @@ from gputensor.core.errors import GpuTensorError
 from .autograd_programs import Run, step
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("one_thread")]
 
 PROGRAMS = 5000
 PER_TEST = 250
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
-    torch.set_num_threads(before)
 
 
 # --- random programs ----------------------------------------------------------------------------------

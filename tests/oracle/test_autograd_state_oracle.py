@@ -9,8 +9,6 @@ import os
 import random
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +22,12 @@ from ..cuda.support import requires_emulator
 from .autograd_state_programs import StateRun, state_step
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("one_thread")]
 
 PROGRAMS = int(os.environ.get("GPUTENSOR_STATE_PROGRAMS", "2000"))
 PER_TEST = 250
 ON_DEVICES = PROGRAMS // 20
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
-    torch.set_num_threads(before)
 
 
 def run_program(seed: int, place: str = "") -> str | None:

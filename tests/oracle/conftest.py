@@ -1,0 +1,22 @@
+"""What oracles of many small programs share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread, which small programs do not outrun, and no warnings of either library."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+    torch.set_num_threads(before)
