@@ -20,11 +20,12 @@ from numpy import may_share_memory
 from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bfloat16, complex32, dtype, float16, float64
-from ..core.geometry import Geometry, contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator import overlap, parallel
+from ..iterator.order import dense_strides_like
 from ..iterator.plan import RESIZE, Plan, build
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
@@ -42,19 +43,20 @@ class Rule:
 
     loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises where
     the operator does not take their dtypes. out_dtype(common): of the result, where it differs.
-    param: name of the number beside the operands that some loops take, for messages.
+    param: name of the number beside the operands that some loops take, for messages. like_input: a
+    result of another dtype is laid out as `empty_like` of the input, by PyTorch's own code.
     """
 
-    __slots__ = ("family", "loop", "config", "check", "out_dtype", "param", "takes_scalars")
+    __slots__ = ("family", "loop", "config", "check", "out_dtype", "param", "like_input", "takes_scalars")
 
     def __init__(
         self, family: str, loop: str, config: Any,
         check: Callable[[str, Plan, tuple[Any, ...]], None] | None = None,
-        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha",
+        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha", like_input: bool = False,
     ) -> None:  # fmt: skip
         self.family, self.loop, self.config, self.param = family, loop, config, param
         self.takes_scalars = family == "binary" and loop.partition("_")[0] in ("mul", "div")
-        self.check, self.out_dtype = check, out_dtype
+        self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
 
 
 class CpuEntry:
@@ -202,10 +204,11 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
     if rule.check is not None:
         rule.check(op, plan, inputs)
     if rule.out_dtype is not None:
-        plan = build(
-            op, rule.config, (out_spec,), specs, default_dtype=default,
-            out_dtype=rule.out_dtype(plan.common_dtype),
-        )  # fmt: skip
+        to = rule.out_dtype(plan.common_dtype)
+        if rule.like_input and out_spec is None and to is not plan.common_dtype:
+            shape, device = specs[0]
+            out_spec = (geometry(shape.sizes, dense_strides_like(shape), to), device)
+        plan = build(op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=to)
     return plan
 
 

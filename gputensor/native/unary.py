@@ -41,7 +41,8 @@ def _real(common: dtype) -> dtype:
 # Operators whose dtypes follow another rule than "the input's own".
 _RULES = {
     "neg": Rule("unary", "neg", UNARY, check=_not_bool),
-    "abs": Rule("unary", "abs", UNARY, out_dtype=_real),
+    # Source: ATen/native/UnaryOps.cpp, unary_op_impl_with_complex_to_float.
+    "abs": Rule("unary", "abs", UNARY, out_dtype=_real, like_input=True),
     "conj_physical": Rule("unary", "conj_physical", UNARY),
     "exp": Rule("unary", "exp", UNARY_FLOAT),
     "relu": Rule("unary", "relu", UNARY, check=_numeric_real),

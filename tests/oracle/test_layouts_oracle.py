@@ -245,6 +245,7 @@ SHAPED = {
     "index": lambda lib, x: x[..., None],
     "channels_last": lambda lib, x: x.contiguous(memory_format=lib.channels_last),
     "plus": lambda lib, x: x + 1,
+    "abs": lambda lib, x: x if x.dtype is lib.bool else x.abs(),  # PyTorch has none of bool
     "where": lambda lib, x: lib.where(x == 0, x, x),
 }
 
