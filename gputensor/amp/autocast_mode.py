@@ -105,14 +105,15 @@ class autocast(Guard):  # noqa: N801 - PyTorch's spelling
         block = Block(
             outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get(), self
         )
-        current_block.set(block)
         try:
+            current_block.set(block)
             _set_enabled(known, self._enabled)
             if self.fast_dtype in known.supported:
                 known.dtype.set(self.fast_dtype)
             cache_enabled.set(self._cache_enabled)
         except BaseException:
-            self.__exit__()
+            if current_block.get() is block:
+                self.__exit__()
             raise
 
     def _found(self) -> Any:

@@ -264,8 +264,11 @@ class Allocator:
         if self._is_changing:
             return
         returned, keeps_blocks = self._returned, self.keeps_blocks
-        while returned:
-            block = returned[0]
+        while True:
+            try:
+                block = returned[0]
+            except IndexError:  # not asked before: a finaliser may run between the question and this
+                break
             if block.used_on:
                 self._await(block)
                 continue

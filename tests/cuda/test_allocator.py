@@ -541,6 +541,7 @@ class Interruption:
 
     def run(self, program):
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks at it where tracing begins
         sys.settrace(self.trace)
         try:
             program()

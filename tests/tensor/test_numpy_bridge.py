@@ -57,6 +57,7 @@ def test_memory_lives_as_long_as_its_last_user():
     assert alive() is None
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 def test_the_callers_array_is_the_callers():
     x = gt.arange(6)
     array = x.numpy()
