@@ -88,8 +88,11 @@ class Pools:
 
     def gather(self) -> None:
         for blocks in (*self.bins.values(), self.odd):
-            while blocks:
-                block = blocks[-1]
+            while True:
+                try:
+                    block = blocks[-1]
+                except IndexError:  # not asked before: see `Allocator._take_back`
+                    break
                 del blocks[-1]
                 _merge(block)
         if len(self.bins) > _MOST_BINS:
