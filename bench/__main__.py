@@ -1,9 +1,11 @@
-"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD [NEW]`, `merge PART…`, `report FILE`, `env`.
+"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD [NEW]`, `merge
+PART…`, `report FILE`, `env`.
 
-`run` prints a Markdown table; with --out it writes a record (`record.schema.json`) after every case,
-and at the end the table and, with matplotlib, plots. Exit status: 0 fine, 1 a budget is missed (only with --check), a case is
-slower (--fail-on slow), a build is told apart from itself, a record is not for publication, a figure
-is impossible or a result is wrong, 2 bad input, 3 device absent, 4 not comparable.
+`run` prints a Markdown table; with --out it writes a record (`record.schema.json`) after every
+case, and at the end the table and, with matplotlib, plots. Exit status: 0 fine, 1 a budget is
+missed (only with --check), a case is slower (--fail-on slow), a build is told apart from itself, a
+record is not for publication, a figure is impossible or a result is wrong, 2 bad input, 3 device
+absent, 4 not comparable.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from .environment import environment
 from .places import WrongResult
 
 BENCHMARKS = (
-    "dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "operators", "memcpy", "emulator",
+    "dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "operators", "memcpy",
+    "emulator",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
@@ -40,22 +43,36 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--out", type=Path, help="folder for the record, the table and the plots")
     run.add_argument("--check", action="store_true", help="exit 1 where a budget is missed")
     run.add_argument("--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack)")
-    run.add_argument("--beside", type=_names, metavar="RECORD,…", help="only cases that these records have not")
-    run.add_argument("--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack)")
+    run.add_argument(
+        "--beside", type=_names, metavar="RECORD,…", help="only cases that these records have not"
+    )
+    run.add_argument(
+        "--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack)"
+    )
     run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
-    run.add_argument("--scale", type=int, help="divide sizes by this, to try things out (layout, pack)")
-    compare = commands.add_parser("compare", help="what became faster or slower between two records")
+    run.add_argument(
+        "--scale", type=int, help="divide sizes by this, to try things out (layout, pack)"
+    )
+    compare = commands.add_parser(
+        "compare", help="what became faster or slower between two records"
+    )
     compare.add_argument("old", type=Path)
-    compare.add_argument("new", type=Path, nargs="?", help="without it: OLD's two measurements of one build")
+    compare.add_argument(
+        "new", type=Path, nargs="?", help="without it: OLD's two measurements of one build"
+    )
     compare.add_argument("--fail-on", choices=("slow",), help="exit 1 where a case is SLOW")
     compare.add_argument("--tolerance", type=float, default=comparison.TOLERANCE)
     merge = commands.add_parser("merge", help="one record of several parts of a benchmark")
     merge.add_argument("parts", type=Path, nargs="+")
-    merge.add_argument("--out", type=Path, required=True, help="folder for the record, the table and the plots")
+    merge.add_argument(
+        "--out", type=Path, required=True, help="folder for the record, the table and the plots"
+    )
     report = commands.add_parser("report", help="print the table of a record")
     report.add_argument("record", type=Path)
     report.add_argument("--out", type=Path, help="folder for the table and PNGs of it")
-    report.add_argument("--readme", type=Path, metavar="PAGE", help="write its block of this page anew")
+    report.add_argument(
+        "--readme", type=Path, metavar="PAGE", help="write its block of this page anew"
+    )
     env = commands.add_parser("env", help="print the environment")
     env.add_argument("--device", default="cpu")
     args = parser.parse_args(argv)
@@ -153,7 +170,12 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         print(f"bench: no CUDA device ({gt.cuda.unavailable_reason()})", file=sys.stderr)
         return DEVICE_ABSENT
     module = importlib.import_module(f"bench.{args.benchmark}")
-    given = {"rounds": args.rounds, "only": args.cases, "libraries": args.peers, "scale": args.scale}
+    given = {
+        "rounds": args.rounds,
+        "only": args.cases,
+        "libraries": args.peers,
+        "scale": args.scale,
+    }
     if args.beside:
         given["only"] = _not_in(args.beside, module)
         if not given["only"]:
@@ -162,7 +184,10 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
     options = {name: value for name, value in given.items() if value is not None}
     unknown = set(options) - set(inspect.signature(module.run).parameters)
     if unknown:
-        print(f"bench: {args.benchmark} has no {', '.join(sorted(unknown))} to choose", file=sys.stderr)
+        print(
+            f"bench: {args.benchmark} has no {', '.join(sorted(unknown))} to choose",
+            file=sys.stderr,
+        )
         return BAD_INPUT
     around = environment(args.device, argv)  # before the run, whose own load is none of it
     if args.out is not None and "note" in inspect.signature(module.run).parameters:
@@ -197,9 +222,13 @@ def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...]:
     return tuple(n for n in range(1, module.COUNT + 1) if n not in done)
 
 
-def _completed(around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _completed(
+    around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace
+) -> dict[str, Any]:
     """The environment with what only a run shows: what it imported, and what its record lacks."""
-    made = around | {"versions": around["versions"] | peers.versions()}  # some are imported when needed
+    made = around | {
+        "versions": around["versions"] | peers.versions()
+    }  # some are imported when needed
     if "gpu" in made:
         made["gpu"] = made["gpu"] | {"carried_cubins": carried.used()}
     lacking = []
@@ -240,7 +269,9 @@ def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{stem}.md"
-    files.write_text(page, f"{_module(data).report(data)}\n\n{readme.origin(data, f'{stem}.json')}\n")
+    files.write_text(
+        page, f"{_module(data).report(data)}\n\n{readme.origin(data, f'{stem}.json')}\n"
+    )
     print(f"written: {page}", file=sys.stderr)
     try:
         paths = plots.draw(data, folder)

@@ -54,7 +54,8 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
 
 
 def _what_nothing_costs() -> dict[str, float]:
-    """Nanoseconds of a + b through the autograd kernel, and from below it: the fastest of many rounds.
+    """Nanoseconds of a + b through the autograd kernel, and from below it: the fastest of many
+    rounds.
 
     The difference is a tenth of either, and whatever else the machine does only adds to both.
     """
@@ -78,9 +79,14 @@ def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
     cases = []
     for name in timing.progress(list(sides["gputensor"]), str):
         samples = timing.alternate(
-            [side[name] for side in sides.values()], rounds, round_ms=40, finish=peers.synchronizer(device)
+            [side[name] for side in sides.values()],
+            rounds,
+            round_ms=40,
+            finish=peers.synchronizer(device),
         )
-        cases.append({"name": name, "us": {lib: s.median_ns / 1000 for lib, s in zip(sides, samples)}})
+        cases.append(
+            {"name": name, "us": {lib: s.median_ns / 1000 for lib, s in zip(sides, samples)}}
+        )
     return {
         "benchmark": NAME, "device": device, "cases": cases, "peers": list(libraries)[1:],
         "nothing_ns": _what_nothing_costs(),
@@ -110,7 +116,9 @@ def failures(record: dict[str, Any]) -> list[str]:
         us = case["us"]
         if "torch" in us and us["gputensor"] > BUDGET_RATIO * us["torch"]:
             ratio = us["gputensor"] / us["torch"]
-            found.append(f"{case['name']} takes {ratio:.2f} times PyTorch's time, above {BUDGET_RATIO}")
+            found.append(
+                f"{case['name']} takes {ratio:.2f} times PyTorch's time, above {BUDGET_RATIO}"
+            )
     nothing = record["nothing_ns"]
     if nothing["through"] - nothing["below"] > BUDGET_NOTHING_US * 1000:
         found.append("the autograd kernel costs more than its budget where nothing requires grad")

@@ -90,7 +90,8 @@ def verdict(low: float, high: float, tolerance: float) -> str:
 
 
 def most_told_apart(cases: int) -> int:
-    """How many cases of one build may be told apart from themselves: 1 %, and one of fewer than 100.
+    """How many cases of one build may be told apart from themselves: 1 %, and one of fewer than
+    100.
 
     Each has an interval that holds with 99 %.
     """

@@ -124,7 +124,11 @@ class Session:
         )  # fmt: skip
         verify(sides["gputensor"], "gputensor, afterwards,")
         found = row(dict(zip(sides, samples)), list(plain), moved, sectors, limit)
-        found |= {"pairs": pairs, "is_replayed": sides["gputensor"] is not ours, "bound_by": bound_by}
+        found |= {
+            "pairs": pairs,
+            "is_replayed": sides["gputensor"] is not ours,
+            "bound_by": bound_by,
+        }
         return found | {"skipped": skipped, "state": watch.state()}
 
     def _peer(self, place: Any, side: Any, verify: Callable[[Any, str], None], name: str) -> Any:
@@ -144,7 +148,8 @@ class Session:
     def data(self) -> dict[str, Any]:
         """What a record holds of the run so far."""
         data: dict[str, Any] = {
-            "benchmark": self.name, "device": self.device, "peers": self.peers, "skipped": self.skipped,
+            "benchmark": self.name, "device": self.device, "peers": self.peers,
+            "skipped": self.skipped,
             "threads": THREADS if self.kind == "cpu" else None, "cases": list(self.cases),
             "failed": dict(self.failed),
             "is_emulated": self.kind != "cpu" and bool(gt.cuda.is_emulated()),

@@ -1,7 +1,7 @@
 """Host cost of custom operators: what `custom_op` adds to a Python function, against PyTorch's.
 
-The kernels do next to nothing, so the dispatcher, the checks of results and the recording are what is
-measured; CPU, one thread each, in turns.
+The kernels do next to nothing, so the dispatcher, the checks of results and the recording are what
+is measured; CPU, one thread each, in turns.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
     made = lib.ones(4, device=device)
     empty = lib.empty
 
-    def op(name: str, schema: str, function: Callable[..., Any], mutates_args: Sequence[str] = ()) -> Any:
-        return lib.library.custom_op(f"bench_custom_op::{name}", function, mutates_args=mutates_args, schema=schema)
+    def op(
+        name: str, schema: str, function: Callable[..., Any], mutates_args: Sequence[str] = ()
+    ) -> Any:
+        return lib.library.custom_op(
+            f"bench_custom_op::{name}", function, mutates_args=mutates_args, schema=schema
+        )
 
     one = op("one", "(Tensor x) -> Tensor", lambda x: made)
     two = op("two", "(Tensor x, Tensor y) -> Tensor", lambda x, y: made)
-    more = op("more", "(Tensor x, Tensor[] ys, float a, *, int n=1) -> (Tensor, Tensor)", _pair(lib))
+    more = op(
+        "more", "(Tensor x, Tensor[] ys, float a, *, int n=1) -> (Tensor, Tensor)", _pair(lib)
+    )
     writes = op("writes", "(Tensor(a!) x) -> ()", lambda x: None, ["x"])
     recorded = op("recorded", "(Tensor x) -> Tensor", lambda x: empty(4))
     recorded.register_autograd(lambda ctx, g: g, setup_context=lambda ctx, inputs, output: None)
@@ -62,12 +68,22 @@ def run(device: str = "cpu", rounds: int = 61) -> dict[str, Any]:
     sides = {name: _cases(lib, device) for name, lib in libraries.items()}
     cases = []
     for name in timing.progress(list(sides["gputensor"]), str):
-        samples = timing.alternate([side[name] for side in sides.values()], rounds, finish=peers.synchronizer(device))
+        samples = timing.alternate(
+            [side[name] for side in sides.values()], rounds, finish=peers.synchronizer(device)
+        )
         cases.append({"name": name, "ns": {lib: s.median_ns for lib, s in zip(sides, samples)},
-                      "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(sides, samples)}})  # fmt: skip
-    record: dict[str, Any] = {"benchmark": NAME, "device": device, "cases": cases, "peers": list(libraries)[1:]}
+                      "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(sides,
+                      samples)}})  # fmt: skip
+    record: dict[str, Any] = {
+        "benchmark": NAME,
+        "device": device,
+        "cases": cases,
+        "peers": list(libraries)[1:],
+    }
     for peer in record["peers"]:
-        record[f"geomean_vs_{peer}"] = timing.geomean([c["ns"]["gputensor"] / c["ns"][peer] for c in cases])
+        record[f"geomean_vs_{peer}"] = timing.geomean(
+            [c["ns"]["gputensor"] / c["ns"][peer] for c in cases]
+        )
     return record
 
 
@@ -93,5 +109,8 @@ def failures(record: dict[str, Any]) -> list[str]:
         ns = case["ns"]
         budget = BUDGET_BACKWARD if "backward" in case["name"] else BUDGET_CALL
         if "torch" in ns and ns["gputensor"] > budget * ns["torch"]:
-            found.append(f"{case['name']} takes {ns['gputensor'] / ns['torch']:.2f} times PyTorch's time, above {budget}")
+            found.append(
+                f"{case['name']} takes {ns['gputensor'] / ns['torch']:.2f} times PyTorch's time, "
+                f"above {budget}"
+            )
     return found

@@ -109,7 +109,8 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
             for case in timing.progress(list(sides["gputensor"]), str)
         ]
     record: dict[str, Any] = {
-        "benchmark": NAME, "device": device, "cases": cases, "peers": list(libraries)[1:], "threads": 1,
+        "benchmark": NAME, "device": device, "cases": cases, "peers": list(libraries)[1:],
+        "threads": 1,
     }  # fmt: skip
     if torch is None:
         record["skipped"] = {"torch": peers.why_not("torch", device)}
@@ -122,14 +123,17 @@ def _measured(case: str, sides: dict[str, tuple[Side, Any]], rounds: int) -> dic
     for library, (call, expected) in sides.items():
         if call() is not expected:
             raise WrongResult(f"{case}: {library} did not return its first tensor")
-    samples = dict(zip(sides, timing.alternate([call for call, _ in sides.values()], rounds=rounds)))
+    samples = dict(
+        zip(sides, timing.alternate([call for call, _ in sides.values()], rounds=rounds))
+    )
     ours = samples["gputensor"]
     return {
         "name": case,
         "ns": {library: sample.median_ns for library, sample in samples.items()},
         "quartiles_ns": {library: sample.quartiles_ns for library, sample in samples.items()},
         "ratio": {
-            library: timing.ratio(sample, ours) for library, sample in samples.items() if sample is not ours
+            library: timing.ratio(sample, ours) for library,
+            sample in samples.items() if sample is not ours
         },
     }  # fmt: skip
 
@@ -145,7 +149,9 @@ def report(record: dict[str, Any]) -> str:
         lines.append(f"| {case['name']} | " + " | ".join(cells) + " |")
     lines.append("")
     if "geomean_vs_torch" in record:
-        lines.append(f"Over all cases PyTorch takes {1 / record['geomean_vs_torch']:.2f} times as long. ")
+        lines.append(
+            f"Over all cases PyTorch takes {1 / record['geomean_vs_torch']:.2f} times as long. "
+        )
     lines[-1] += f"Budget of two tensors: {BUDGET_NS:.0f} ns, and {BUDGET_RATIO:.0f} times as long."
     lines += [f"Skipped: {name} ({why})." for name, why in record.get("skipped", {}).items()]
     return "\n".join(lines)
@@ -156,7 +162,11 @@ def failures(record: dict[str, Any]) -> list[str]:
     two = next(case for case in record["cases"] if case["name"] == TWO)
     found = []
     if two["ns"]["gputensor"] > BUDGET_NS:
-        found.append(f"a call with two tensors takes {two['ns']['gputensor']:.0f} ns, above {BUDGET_NS:.0f}")
+        found.append(
+            f"a call with two tensors takes {two['ns']['gputensor']:.0f} ns, above {BUDGET_NS:.0f}"
+        )
     if two["ratio"].get("torch", BUDGET_RATIO) < BUDGET_RATIO:
-        found.append(f"PyTorch takes {two['ratio']['torch']:.2f} times as long, below {BUDGET_RATIO:.0f}")
+        found.append(
+            f"PyTorch takes {two['ratio']['torch']:.2f} times as long, below {BUDGET_RATIO:.0f}"
+        )
     return found

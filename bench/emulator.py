@@ -1,8 +1,8 @@
 """What the CUDA emulator costs: a launch, a thread with and without barriers, an edit.
 
 numba's simulator runs kernels written in Python, a thread of the operating system for each CUDA
-thread; it is left out where numba cannot be imported. The kernels do the same work on both sides, and
-their results are compared before anything is timed. On the CPU: this says nothing about a GPU.
+thread; it is left out where numba cannot be imported. The kernels do the same work on both sides,
+and their results are compared before anything is timed. On the CPU: this says nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -325,7 +325,8 @@ def failures(record: dict[str, Any]) -> list[str]:
         is_kernel = case["threads"] > 1 and PROTECTED not in case["name"]
         if is_kernel and theirs is not None and theirs / case["ns"]["gputensor"] < BUDGET_TIMES:
             found.append(
-                f"{case['name']}: {theirs / case['ns']['gputensor']:.0f} times faster than numba's simulator, below {BUDGET_TIMES:.0f}"
+                f"{case['name']}: {theirs / case['ns']['gputensor']:.0f} times faster than numba's "
+                f"simulator, below {BUDGET_TIMES:.0f}"
             )
     ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
     for name in ns:
@@ -333,6 +334,7 @@ def failures(record: dict[str, Any]) -> list[str]:
         times = ns[name] / ns.get(kernel + PLAIN, ns[name])
         if times > BUDGET_PROTECTED:
             found.append(
-                f"{kernel}: {times:.1f} times a plain launch with writes checked, above {BUDGET_PROTECTED:.0f}"
+                f"{kernel}: {times:.1f} times a plain launch with writes checked, above "
+                f"{BUDGET_PROTECTED:.0f}"
             )
     return found

@@ -17,7 +17,8 @@ from . import checkout, gpu_state, peers
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
-    """The environment of a run, as plain data; to be taken before it, so that what is busy are others.
+    """The environment of a run, as plain data; to be taken before it, so that what is busy are
+    others.
 
     argv: what `python -m bench` was given.
     """
@@ -48,7 +49,8 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
 
 PACKAGE = Path(gt.__file__).parent
 _SETTINGS = (
-    "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GPUTENSOR_CUDA", "GPUTENSOR_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GPUTENSOR_CUDA", "GPUTENSOR_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 _GPU = {
     "driver_version": "driver_version", "power_limit_w": "power.limit", "ecc": "ecc.mode.current",
@@ -56,7 +58,8 @@ _GPU = {
     "persistence": "persistence_mode",
 }  # fmt: skip
 _DISTRIBUTIONS = (
-    "numpy", "ml_dtypes", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12",
+    "numpy", "ml_dtypes", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x",
+    "nvidia-cuda-nvrtc-cu12",
     "nvidia-cuda-nvrtc", "opencv-python-headless", "opencv-python",
 )  # fmt: skip
 
@@ -87,7 +90,8 @@ def _gpu(device: str) -> dict[str, Any]:
     if module is not None:
         cuda = module.cuda
         found |= {
-            "cuda_driver": cuda.runtime.driverGetVersion(), "cuda_runtime": cuda.runtime.runtimeGetVersion(),
+            "cuda_driver": cuda.runtime.driverGetVersion(),
+            "cuda_runtime": cuda.runtime.runtimeGetVersion(),
             "nvrtc": ".".join(map(str, cuda.nvrtc.getVersion())),
         }  # fmt: skip
         rows = gpu_state.smi("--query-compute-apps=pid,used_memory", bus_id)
@@ -130,7 +134,9 @@ def _missing(record: dict[str, Any]) -> list[str]:
     if commit is None or commit["dirty"]:
         lacking.append("a clean commit")
     if (record["busy_cpus"] or 0) > record["cpus"] / 4:
-        lacking.append(f"an idle machine ({record['busy_cpus']:.1f} of {record['cpus']} CPUs were busy)")
+        lacking.append(
+            f"an idle machine ({record['busy_cpus']:.1f} of {record['cpus']} CPUs were busy)"
+        )
     gpu = record.get("gpu")
     if gpu is None:
         return lacking
@@ -148,4 +154,6 @@ def _cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
+    )

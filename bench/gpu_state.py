@@ -14,14 +14,16 @@ from . import nvml
 # A round below this share of the default clock is no figure of the GPU, and is measured again.
 LEAST_CLOCK = 0.75
 _FIELDS = {
-    "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem", "max_sm_clock_mhz": "clocks.max.sm",
+    "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem",
+    "max_sm_clock_mhz": "clocks.max.sm",
     "temperature_c": "temperature.gpu", "power_w": "power.draw",
     "throttle_reasons": "clocks_throttle_reasons.active",
 }  # fmt: skip
 
 
 def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
-    """name -> value of nvidia-smi's fields; numbers as numbers, {} where nvidia-smi does not answer."""
+    """name -> value of nvidia-smi's fields; numbers as numbers, {} where nvidia-smi does not
+    answer."""
     rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
     return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
 

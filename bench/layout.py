@@ -1,9 +1,9 @@
 """Layout copies: the 38 cases of `layout_cases.py` against the peers and memcpy, in turns.
 
 Every output is poisoned before a library's first copy and compared with NumPy's after it, and once
-more after all rounds; a case that is wrong or fails has no figures and costs no other its own. A figure above the roofline is an error: it says that something was not
-measured. `gputensor` is measured twice (the second time as `again`): what the two differ by is the
-noise of the run.
+more after all rounds; a case that is wrong or fails has no figures and costs no other its own. A
+figure above the roofline is an error: it says that something was not measured. `gputensor` is
+measured twice (the second time as `again`): what the two differ by is the noise of the run.
 """
 
 from __future__ import annotations

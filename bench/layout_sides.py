@@ -117,7 +117,8 @@ def _cupy(case: Case, pair: Pair) -> Side:
 
 
 def _opencv(case: Case, pair: Pair) -> Side | str:
-    """`flip`, `transpose` and `transposeND`, which know dense sources and write where they are told."""
+    """`flip`, `transpose` and `transposeND`, which know dense sources and write where they are
+    told."""
     module = peers.opencv("cpu")
     if case.source != case.result or case.source.itemsize > 8:
         return "no such types"
@@ -146,7 +147,8 @@ _MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
 
 
 def kernel(pair: Pair) -> dict[str, Any]:
-    """Which of our kernels does a copy, and how: `name` and, on a GPU, tile, accesses and launch."""
+    """Which of our kernels does a copy, and how: `name` and, on a GPU, tile, accesses and
+    launch."""
     if pair.place.device == "cpu":
         to, view = pair.views("numpy")
         if to.dtype != view.dtype:
@@ -162,14 +164,17 @@ def kernel(pair: Pair) -> dict[str, Any]:
         return {"name": "row"}
     found = gt.layout.explain(*pair.views("tensor")).to_dict()
     shown = ("how", "entry", "grid", "block", "shared_bytes", "launches")
-    return {"name": found["kernel"].lower()} | {name: found[name] for name in shown if name in found}
+    return {"name": found["kernel"].lower()} | {
+        name: found[name] for name in shown if name in found
+    }
 
 
 # --- memcpy ---------------------------------------------------------------------------------------
 
 
 def memcpys(place: Any, nbytes: int, pairs: int) -> dict[str, Side]:
-    """Plain copies that read and write `nbytes` in all: the best of them is what a case is held to."""
+    """Plain copies that read and write `nbytes` in all: the best of them is what a case is held
+    to."""
     half = max(1, nbytes // 2)
     if place.device == "cpu":
         to, source = np.full(half, 1, np.uint8), np.full(half, 2, np.uint8)
@@ -179,7 +184,9 @@ def memcpys(place: Any, nbytes: int, pairs: int) -> dict[str, Side]:
             "memcpy_threads": lambda: tensors[0].copy_(tensors[1]),
         }
     size = half // 16 * 16 or 16
-    buffers = [(place.empty(size, np.dtype("u1")), place.empty(size, np.dtype("u1"))) for _ in range(pairs)]
+    buffers = [
+        (place.empty(size, np.dtype("u1")), place.empty(size, np.dtype("u1"))) for _ in range(pairs)
+    ]
     index, cuda = place.index, runtime.cuda()
 
     def driver(to: Any, source: Any) -> Side:

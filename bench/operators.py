@@ -63,7 +63,8 @@ def run(
     device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
     libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. Arguments as of `layout.run`; scale: of the sides."""
+    """Measure; returns the data of the record. Arguments as of `layout.run`; scale: of the
+    sides."""
     session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
     numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
     return session.each(

@@ -125,9 +125,12 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
     cases = []
     for name in timing.progress(names, str):
         libraries = list(sides)
-        samples = timing.alternate([sides[lib][name] for lib in libraries], rounds=rounds, finish=finish)
+        samples = timing.alternate(
+            [sides[lib][name] for lib in libraries], rounds=rounds, finish=finish
+        )
         cases.append({"name": name, "ns": {lib: s.median_ns for lib, s in zip(libraries, samples)},
-                      "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(libraries, samples)}})  # fmt: skip
+                      "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(libraries,
+                      samples)}})  # fmt: skip
     wanted = ("torch", "numpy") if device == "cpu" else ("torch", "cupy")
     record: dict[str, Any] = {
         "benchmark": NAME, "device": device, "cases": cases, "peers": list(sides)[1:],
@@ -143,7 +146,9 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
 def _run_churn(device: str, finish: Any) -> dict[str, Any]:
     libraries = {"gputensor": gt, "torch": peers.torch(device)}
     present = {name: lib for name, lib in libraries.items() if lib is not None}
-    samples = timing.alternate([_churn(lib, device) for lib in present.values()], rounds=21, round_ms=20, finish=finish)
+    samples = timing.alternate(
+        [_churn(lib, device) for lib in present.values()], rounds=21, round_ms=20, finish=finish
+    )
     us = {name: s.median_ns / 1000 for name, s in zip(present, samples)}
     return {"shapes": CHURN_SHAPES, "operators_per_call": 2, "us_per_call": us,
             "us_per_operator": us["gputensor"] / 2, "budget_us": CHURN_BUDGET_US}  # fmt: skip
@@ -176,5 +181,8 @@ def failures(record: dict[str, Any]) -> list[str]:
     if against_torch is not None and against_torch > BUDGET_GEOMEAN:
         found.append(f"geomean vs PyTorch {against_torch:.2f} is above {BUDGET_GEOMEAN}")
     if record["churn"]["us_per_operator"] > CHURN_BUDGET_US:
-        found.append(f"a new shape costs {record['churn']['us_per_operator']:.1f} µs, above {CHURN_BUDGET_US}")
+        found.append(
+            f"a new shape costs {record['churn']['us_per_operator']:.1f} µs, above "
+            f"{CHURN_BUDGET_US}"
+        )
     return found

@@ -1,8 +1,8 @@
 """Images to a model's input and back: `gt.layout.pack` against what users write today, in turns.
 
 uint8 pixels become normalised f32 or f16 planes (NCHW) or pixels (channels_last), and f32 planes
-become uint8 pixels. gputensor's result is compared bit by bit with NumPy's, a peer's within rounding,
-since a compiler may fuse a multiplication with an addition.
+become uint8 pixels. gputensor's result is compared bit by bit with NumPy's, a peer's within
+rounding, since a compiler may fuse a multiplication with an addition.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ CASES = tuple(
     for title, images in (("224²", _SMALL), ("1080p", _FULL))
     for what, result, last, back in (
         ("u8 NHWC → f32 NCHW", "f4", False, False), ("u8 NHWC → f16 NCHW", "f2", False, False),
-        ("u8 NHWC → f32 channels_last", "f4", True, False), ("u8 NHWC → f16 channels_last", "f2", True, False),
+        ("u8 NHWC → f32 channels_last", "f4", True, False), ("u8 NHWC → f16 channels_last", "f2",
+        True, False),
         ("f32 NCHW → u8 NHWC", "u1", True, True),
     )
 )  # fmt: skip
@@ -61,12 +62,15 @@ def run(
     device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
     libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. Arguments as of `layout.run`; scale divides the batch
+    """Measure; returns the data of the record. Arguments as of `layout.run`; scale divides the
+    batch
     and the sides."""
     session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
     session.skipped |= ABSENT
     numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
-    return session.each(numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale))
+    return session.each(
+        numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale)
+    )
 
 
 def _measure(number: int, case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
@@ -92,9 +96,14 @@ def _measure(number: int, case: Case, session: copies.Session, scale: int) -> di
 class _Buffers:
     """A source and a destination, as flat arrays of a place with their strided views."""
 
-    def __init__(self, place: Any, case: Case, host: np.ndarray, view: np.ndarray, expected: np.ndarray) -> None:
+    def __init__(
+        self, place: Any, case: Case, host: np.ndarray, view: np.ndarray, expected: np.ndarray
+    ) -> None:
         self.place = place
-        self.source, self.result = place.put(host.reshape(-1)), place.empty(expected.size, case.result)
+        self.source, self.result = (
+            place.put(host.reshape(-1)),
+            place.empty(expected.size, case.result),
+        )
         self.of_source = _strided(view)
         self.of_result = _strided(expected)
 
@@ -110,7 +119,8 @@ def _strided(x: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def _images(
     case: Case, n: int, h: int, w: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(source, its view as NCHW, the result as NCHW, scale, bias); an image at a time, on all CPUs."""
+    """(source, its view as NCHW, the result as NCHW, scale, bias); an image at a time, on all
+    CPUs."""
     if case.back:
         host, by, plus = np.empty((n, 3, h, w), np.float32), STD, MEAN
         view = host
@@ -147,7 +157,7 @@ def _verify(case: Case, buffers: list[_Buffers], side: Side, right: Any, name: s
         raise WrongResult(f"{case.name}: {name} is wrong")
 
 
-# --- what each library does ------------------------------------------------------------------------
+# --- what each library does -----------------------------------------------------------------------
 
 
 def _gputensor(case: Case, b: _Buffers, by: np.ndarray, plus: np.ndarray) -> Side:

@@ -105,7 +105,8 @@ def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: flo
     marks = dict(zip(*reversed(axes.get_legend_handles_labels())))
     order = sorted(marks, key=lambda label: (label == LIMIT_LABEL, label != "gputensor"))
     figure.legend(
-        [marks[label] for label in order], order, loc="center left", bbox_to_anchor=(0.015, 1 - 0.78 / height),
+        [marks[label] for label in order], order, loc="center left", bbox_to_anchor=(0.015,
+        1 - 0.78 / height),
         ncols=6, fontsize=8, frameon=False, handletextpad=0.5, columnspacing=1.6, borderpad=0,
     )  # fmt: skip
 
@@ -160,7 +161,8 @@ def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
 
 
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """A mark for each peer, to the right of 1 where gputensor is faster; 2 is as far from 1 as 1/2."""
+    """A mark for each peer, to the right of 1 where gputensor is faster; 2 is as far from 1 as
+    1/2."""
     found = [r for _, c in cases for r in c["ratio"].values()]
     low, high = min(0.8, 0.85 * min(found)), max(2.2, 1.25 * max(found))
     for (y, _), case in cases:
@@ -171,7 +173,8 @@ def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
         if points:
             colour, marker = PEERS[peer]
             axes.scatter(
-                *zip(*points), s=26, color=colour, marker=marker, label=tables.NAMES[peer], zorder=3,
+                *zip(*points), s=26, color=colour, marker=marker, label=tables.NAMES[peer],
+                zorder=3,
                 edgecolors="white", linewidths=0.5,
             )  # fmt: skip
     axes.set_xscale("log")

@@ -72,7 +72,8 @@ def origin(data: dict[str, Any], path: str) -> str:
         [*machine, f"{e['system']}, Python {e['python']}, {', '.join(dict.fromkeys(versions))}"]
     )
     return (
-        f"{sentence}; commit {commit}, {e['time'][:10]}; record: [{os.path.basename(path)}]({path}). "
+        f"{sentence}; commit {commit}, {e['time'][:10]}; record: "
+        f"[{os.path.basename(path)}]({path}). "
         f"Again: `{_command(data['benchmark'], kind)}`."
     )
 

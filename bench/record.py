@@ -1,7 +1,8 @@
 """The record of a run: NVBench's JSON, with all of ours under the key `gputensor`.
 
-Tools for NVBench (nvbench_compare, plotters) read `devices` and `benchmarks[].states[].summaries[]`;
-`report` and `compare` read `gputensor`, whose shape `record.schema.json` states.
+Tools for NVBench (nvbench_compare, plotters) read `devices` and
+`benchmarks[].states[].summaries[]`; `report` and `compare` read `gputensor`, whose shape
+`record.schema.json` states.
 """
 
 from __future__ import annotations
@@ -108,7 +109,18 @@ def read(path: Path) -> dict[str, Any]:
 
 _PARTIAL = "the whole benchmark"
 # What parts of one record agree on; of the environment, and of its GPU.
-_SAME = ("cpu", "cpus", "system", "python", "kernels", "commit", "versions", "image", "device", "settings")
+_SAME = (
+    "cpu",
+    "cpus",
+    "system",
+    "python",
+    "kernels",
+    "commit",
+    "versions",
+    "image",
+    "device",
+    "settings",
+)
 _SAME_GPU = ("name", "emulated", "driver_version", "cuda_runtime", "nvrtc", "power_limit_w", "ecc")
 
 
@@ -126,7 +138,8 @@ def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
 
 
 def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
-    """Why parts are not of one record, a reason each: benchmark, machine, versions or commit differ."""
+    """Why parts are not of one record, a reason each: benchmark, machine, versions or commit
+    differ."""
 
     def facts(part: dict[str, Any]) -> dict[str, Any]:
         around = part["environment"]
@@ -165,7 +178,9 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
     )  # fmt: skip
     around = first["environment"] | {
         "missing": [*missing, *lacking(data, benchmark)],
-        "parts": [{n: part["environment"][n] for n in ("time", "argv", "busy_cpus")} for part in parts],
+        "parts": [
+            {n: part["environment"][n] for n in ("time", "argv", "busy_cpus")} for part in parts
+        ],
     }
     return data, around
 

@@ -34,7 +34,8 @@ def report(data: dict[str, Any]) -> str:
     rows = [[c["name"], *kernel, *_figures(c, shown)] for c, kernel in zip(data["cases"], named)]
     total, none = data["summary"], [""] * len(named[0])
     rows += [
-        [f"geometric mean of {total['cases']}", *none, "", "", _bold(total, "geomean_share_of_memcpy"), "",
+        [f"geometric mean of {total['cases']}", *none, "", "", _bold(total,
+        "geomean_share_of_memcpy"), "",
          *[_bold(total, f"geomean_vs_{p}") for p in shown]],
         ["worst", *none, "", "", _cell(total, "worst_share_of_memcpy"), "",
          *[_cell(total, f"worst_vs_{p}") for p in shown]],
@@ -54,7 +55,8 @@ def brief(data: dict[str, Any]) -> str:
     ]  # fmt: skip
     total = data["summary"]
     rows.append(
-        ["**all, geometric mean**", f"**{total['cases']}**", _bold(total, "geomean_share_of_memcpy"),
+        ["**all, geometric mean**", f"**{total['cases']}**", _bold(total,
+        "geomean_share_of_memcpy"),
          *[_bold(total, f"geomean_vs_{p}") for p in shown]]
     )  # fmt: skip
     rows.append(
@@ -90,7 +92,8 @@ def _notes(data: dict[str, Any]) -> str:
     total = data["summary"]
     worst = sorted(data["cases"], key=lambda c: c["share_of_memcpy"])[:5]
     lines = [
-        f"GB/s of bytes read and written; `×` is how many times as long the peer takes. Against itself "
+        f"GB/s of bytes read and written; `×` is how many times as long the peer takes. Against "
+        f"itself "
         f"gputensor gives {total['again']:.3f}; the median spread of a case's rounds is "
         f"{100 * total['noise']:.0f} %.",
         "Furthest from memcpy: " + ", ".join(f"{c['name']} {c['share_of_memcpy']:.2f}" for c in worst) + ".",

@@ -56,8 +56,9 @@ def alternate(
     round_ms: about how long a round of one callable takes; short rounds keep most of them free of
     what else runs on the machine. finish: called at the end of each round
     inside the timing, to wait for a device. clock: times a round by a device's events instead.
-    until: looks at the samples after each round and may end it all sooner. is_fair: asked after each
-    round; one that was not is measured again, but at most `rounds` of them are: then they count.
+    until: looks at the samples after each round and may end it all sooner. is_fair: asked after
+    each round; one that was not is measured again, but at most `rounds` of them are: then they
+    count.
     """
     counts = [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
@@ -113,7 +114,8 @@ def call_s(side: Callable[[], Any], finish: Callable[[], None] | None = None) ->
 def _calls_for(
     side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None
 ) -> int:
-    """How many calls take about a round; the first calls of all, which plan and compile, do not count."""
+    """How many calls take about a round; the first calls of all, which plan and compile, do not
+    count."""
     _time(side, 1, finish)
     if _time(side, 1, finish) > round_ms * 1e6:
         return 1
@@ -139,7 +141,8 @@ def _time(side: Callable[[], Any], count: int, finish: Callable[[], None] | None
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """(low, median, high): the median lies between low and high with 99 % confidence.
 
-    By order statistics, so no distribution is assumed; fewer than 8 values bound nothing with as much.
+    By order statistics, so no distribution is assumed; fewer than 8 values bound nothing with as
+    much.
     """
     ordered = sorted(values)
     n = len(ordered)

@@ -1,4 +1,5 @@
-"""_generated/derivatives.py, a node class per derivative, and _generated/autograd.py, which records.
+"""_generated/derivatives.py, a node class per derivative, and _generated/autograd.py, which
+records.
 
 A formula of the YAML becomes a line of code as it stands, but for what it asks of an operand beyond
 its elements (`self.shape`, `geometry(self)`): that is asked when the operation is recorded, so that
@@ -29,7 +30,8 @@ FORMULAS = (
     "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
     "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward",
     "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward",
-    "permute_backward", "repeat_backward", "scaled", "select_backward", "slice_backward", "softmax_backward",
+    "permute_backward", "repeat_backward", "scaled", "select_backward", "slice_backward",
+    "softmax_backward",
     "softmax_double_backward", "stack", "sum_backward", "sum_to_size", "threshold_backward",
     "unfold_backward", "view_as_complex", "view_as_real", "where", "zeros_like",
 )  # fmt: skip
@@ -63,9 +65,11 @@ from . import operators as _ops
 
 _BELOW = _below("AutogradOther")"""
 
-# Node classes are numbered as PyTorch's derivatives.yaml numbers the overloads; where ours are fewer.
+# Node classes are numbered as PyTorch's derivatives.yaml numbers the overloads; where ours are
+# fewer.
 NODE_NAMES = {
-    "div.Tensor_mode": "DivBackward2", "fill_.Scalar": "FillBackward2", "fill_.Tensor": "FillBackward3",
+    "div.Tensor_mode": "DivBackward2", "fill_.Scalar": "FillBackward2",
+    "fill_.Tensor": "FillBackward3",
     "copy_": "CopyBackwards", "nll_loss_forward": "NllLossBackward0",
 }  # fmt: skip
 
@@ -93,9 +97,7 @@ def _role(op: Op) -> str:
 
 def derivatives(model: Model) -> str:
     names = node_names(model)
-    parts = [
-        "\n".join(_node_class(op, names[op.name])) for op in model.ops if _own_formula(op)
-    ]
+    parts = ["\n".join(_node_class(op, names[op.name])) for op in model.ops if _own_formula(op)]
     used = set(re.findall(r"\w+", "\n".join(parts)))
     listed = wrap("", [name for name in FORMULAS if name in used], "")
     imports = NODES_IMPORTS.format(formulas="\n".join(indent(_lines(listed))))
@@ -164,14 +166,18 @@ class _Formula:
         self.values = [a for a in known if not a.type.has_tensor]
         self.has_result = "result" in names
         self.others = {
-            made.name: number for number, made in enumerate(op.schema.returns) if number and made.name in names
+            made.name: number
+            for number, made in enumerate(op.schema.returns)
+            if number and made.name in names
         }
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
     """By operand, in the schema's order."""
     return {
-        a.name: _Formula(op, op.derivatives[a.name]) for a in op.arguments if a.name in op.derivatives
+        a.name: _Formula(op, op.derivatives[a.name])
+        for a in op.arguments
+        if a.name in op.derivatives
     }
 
 
@@ -193,7 +199,9 @@ def _kept(op: Op) -> dict[str, str]:
         for argument in formula.values:
             name = parameter(argument.name)
             is_list = argument.type.required.is_list
-            found[f"saved_{name}"] = f"tuple({name}) if type({name}) is list else {name}" if is_list else name
+            found[f"saved_{name}"] = (
+                f"tuple({name}) if type({name}) is list else {name}" if is_list else name
+            )
     return found
 
 
@@ -201,7 +209,9 @@ def _node_class(op: Op, name: str) -> list[str]:
     formulas = _formulas(op)
     saved, kept = _saved(op), list(_kept(op))
     slots = [*saved, *kept]
-    listed = wrap("__slots__ = (", [f'"{slot}"' for slot in slots], ",)" if len(slots) == 1 else ")")
+    listed = wrap(
+        "__slots__ = (", [f'"{slot}"' for slot in slots], ",)" if len(slots) == 1 else ")"
+    )
     if len(slots) == 1:
         listed = [f'__slots__ = ("{slots[0]}",)']
     lines = [f'"""Of {op.name}."""', "", *(listed if slots else ["__slots__ = ()"])]
@@ -234,9 +244,7 @@ def _unpacked(formula: _Formula) -> list[str]:
     tensors = [*formula.tensors, *(["result"] if formula.has_result else []), *formula.others]
     lines = [f"{name} = node.saved_{name}.unpack(node)" for name in tensors]
     lines += [f"{name} = node.saved_{name}" for name in formula.asked]
-    return lines + [
-        f"{parameter(a.name)} = node.saved_{parameter(a.name)}" for a in formula.values
-    ]
+    return lines + [f"{parameter(a.name)} = node.saved_{parameter(a.name)}" for a in formula.values]
 
 
 def _returns_list(op: Op) -> bool:
@@ -275,7 +283,8 @@ def _is_plain(op: Op, operands: Sequence[str]) -> str:
             tests.append(f"all([x._autograd is None for x in {name}])")
         elif may_be_number(op, argument):
             tests.append(
-                f"({name}._autograd is None if type({name}) is _Tensor else type({name}) in NUMBERS)"
+                f"({name}._autograd is None if type({name}) is _Tensor else type({name}) in "
+                f"NUMBERS)"
             )
         else:
             tests.append(f"{name}._autograd is None")
@@ -315,7 +324,11 @@ def _recording(op: Op, node: str) -> list[str]:
     formulas = _formulas(op)
     is_inplace = op.kind == "inplace"
     operands = list(formulas)
-    given = [f"*{a.name}" if a.type.required.is_list else a.name for a in op.tensors if a.name in formulas]
+    given = [
+        f"*{a.name}" if a.type.required.is_list else a.name
+        for a in op.tensors
+        if a.name in formulas
+    ]
     test = _is_plain(op, operands)
     record = "_record_inplace" if is_inplace else "_record"
     if given == ["self"] and not is_inplace:
@@ -335,7 +348,9 @@ def _recording(op: Op, node: str) -> list[str]:
     ]
     if any(formula.has_result for formula in formulas.values()):
         lines.append("node.saved_result = _save_result(result)")
-    others = {name: number for formula in formulas.values() for name, number in formula.others.items()}
+    others = {
+        name: number for formula in formulas.values() for name, number in formula.others.items()
+    }
     lines += [f"node.saved_{name} = _save(result[{number}])" for name, number in others.items()]
     setter = "_set_histories" if _returns_list(op) else "_set_history"
     if is_inplace:

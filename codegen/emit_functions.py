@@ -114,7 +114,8 @@ def methods(model: Model) -> str:
 
 
 def may_be_number(op: Op, argument: Argument) -> bool:
-    """Whether a Tensor argument may reach kernels as a number: Python's swapped operators put it first."""
+    """Whether a Tensor argument may reach kernels as a number: Python's swapped operators put it
+    first."""
     swapped = {overload for _, overload, _, is_swapped in BINARY_DUNDERS if is_swapped}
     return argument.name in op.numbers or (
         op.family in NUMBER_FAMILIES and op.kind != "inplace" and not argument.is_write
@@ -190,12 +191,14 @@ def public(model: Model, name: str, variant: str) -> list[str]:
 
 
 def input_for_self(lines: Sequence[str]) -> list[str]:
-    """A function's lines with PyTorch's name for its first operand; schemas and methods have `self`."""
+    """A function's lines with PyTorch's name for its first operand; schemas and methods have
+    `self`."""
     return [re.sub(r"\bself\b", "input", line) for line in lines]
 
 
 def _refused(name: str, lines: Sequence[str]) -> list[str]:
-    """Lines whose failure is told in one sentence. A `try` costs nothing while nothing is raised."""
+    """Lines whose failure is told in one sentence. A `try` costs nothing while nothing is
+    raised."""
     return [
         "try:",
         *indent(lines),
@@ -402,4 +405,7 @@ def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> l
     else:
         keys, foreign = "self._keys | other._keys", ["return NotImplemented"]
     body = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
-    return [f"def {name}(self, other):", *indent(_refused(op.base, [*body, *gather.call(op, given)]))]
+    return [
+        f"def {name}(self, other):",
+        *indent(_refused(op.base, [*body, *gather.call(op, given)])),
+    ]

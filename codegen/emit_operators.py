@@ -1,4 +1,5 @@
-"""_generated/operators.py and _generated/calls.py: the Operator objects, and calls without parsing."""
+"""_generated/operators.py and _generated/calls.py: the Operator objects, and calls without
+parsing."""
 
 from __future__ import annotations
 

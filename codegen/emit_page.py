@@ -34,7 +34,10 @@ def _family(family: str, ops: list[Op]) -> list[str]:
         for path in (files if has_loops else files[:1])
     ]
     lines = [f"## {family}", "", " · ".join(shown), ""]
-    lines += ["| operator | names | forms | loops | gradient | autocast | what |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "| operator | names | forms | loops | gradient | autocast | what |",
+        "|---|---|---|---|---|---|---|",
+    ]
     return [*lines, *(_row(op) for op in ops), ""]
 
 

@@ -1,7 +1,8 @@
 """Lines that gather the key set of a call and make the call through the table.
 
 Where an operand may be a scalar of NumPy, the lines catch the AttributeError of `_keys`; what is no
-operand at all is refused where the whole function fails (emit_functions.py). Both cost a good call nothing.
+operand at all is refused where the whole function fails (emit_functions.py). Both cost a good call
+nothing.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def loads(text: str) -> Model:
     read = Model(tuple(known.values()))
     for op in read.ops:
         if "fp32_append_dtype" in op.autocast.values() and read.with_dtype(op) is None:
-            complaint = "'autocast' fp32_append_dtype needs an overload that ends in 'ScalarType dtype'"
+            complaint = (
+                "'autocast' fp32_append_dtype needs an overload that ends in 'ScalarType dtype'"
+            )
             raise EntryError(op.line, op.name, complaint)
     return read
 
@@ -84,7 +86,8 @@ def _derived(entry: Op) -> Iterable[Op]:
 
 
 def _zeros(entry: Op) -> dict[str, str]:
-    """Derivatives of an in-place form that writes what none of its operands is differentiated by."""
+    """Derivatives of an in-place form that writes what none of its operands is differentiated
+    by."""
     return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 
@@ -146,7 +149,9 @@ class _Entry:
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
-            python_module=self.choice("python_module", ("nn",)) if "python_module" in self.nodes else "",
+            python_module=self.choice("python_module", ("nn",))
+            if "python_module" in self.nodes
+            else "",
         )
         if op.dispatch and any(key in ("CPU", "CUDA") for key in op.dispatch) and op.is_implicit:
             raise self.error(
@@ -239,9 +244,13 @@ class _Entry:
             found = dict.fromkeys(model.AUTOCAST_DEVICES, self.policy(node))
         if schema.kind != "functional" or not any(a.type.has_tensor for a in schema.arguments):
             raise self.error("'autocast' must stand at a functional operator of tensors", node)
-        takes_dtype = any(a.name == "dtype" and str(a.type) == "ScalarType?" for a in schema.arguments)
+        takes_dtype = any(
+            a.name == "dtype" and str(a.type) == "ScalarType?" for a in schema.arguments
+        )
         if "fp32_set_opt_dtype" in found.values() and not takes_dtype:
-            raise self.error("'autocast' fp32_set_opt_dtype needs an argument 'ScalarType? dtype'", node)
+            raise self.error(
+                "'autocast' fp32_set_opt_dtype needs an argument 'ScalarType? dtype'", node
+            )
         return found
 
     def policy(self, node: yaml.Node) -> str:

@@ -61,7 +61,8 @@ AUTOCAST_DEVICES = ("CPU", "CUDA")
 OUR_TAGS = ("numbers_as_tensors",)
 TAGS = (
     *OUR_TAGS,
-    "core", "data_dependent_output", "dynamic_output_shape", "inplace_view", "maybe_aliasing_or_mutating",
+    "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
+    "maybe_aliasing_or_mutating",
     "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "reduction", "view_copy",
 )  # fmt: skip
 # Tags that say nothing of the forms that `autogen` names.
@@ -73,7 +74,8 @@ class Op:
     """One overload.
 
     line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
-    family's kernel factory is bound. factory: that factory's prefix. autocast: device type -> policy.
+    family's kernel factory is bound. factory: that factory's prefix. autocast: device type ->
+    policy.
     source: the entry that named this one in `autogen`.
     """
 
@@ -221,7 +223,11 @@ class Model:
         wanted = [*(argument.name for argument in op.arguments), "dtype"]
         for other in self.ops:
             names = [argument.name for argument in other.arguments]
-            if other.base == op.base and names == wanted and str(other.arguments[-1].type) == "ScalarType":
+            if (
+                other.base == op.base
+                and names == wanted
+                and str(other.arguments[-1].type) == "ScalarType"
+            ):
                 return other
         return None
 

@@ -1,11 +1,13 @@
-"""One operator, three ways: silu(x) = x / (1 + exp(-x)), NumPy on the CPU and CUDA C of our own on a GPU.
+"""One operator, three ways: silu(x) = x / (1 + exp(-x)), NumPy on the CPU and CUDA C of our own on
+a GPU.
 
-    python examples/custom_op.py                               # with a GPU, or on the CPU alone
-    GPUTENSOR_CUDA=emulator python examples/custom_op.py       # the same CUDA C without a GPU
+   python examples/custom_op.py                               # with a GPU, or on the CPU alone
+   GPUTENSOR_CUDA=emulator python examples/custom_op.py       # the same CUDA C without a GPU
 
- 1. forward only: `example::silu`; it has kernels, and no derivative;
- 2. forward and backward registered apart: `example::silu_with_grad`, whose backward is an operator too;
- 3. an autograd.Function around the operators of 1.
+1. forward only: `example::silu`; it has kernels, and no derivative;
+2. forward and backward registered apart: `example::silu_with_grad`, whose backward is an operator
+too;
+3. an autograd.Function around the operators of 1.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-# --- 1. forward only -----------------------------------------------------------------------------------
+# --- 1. forward only ------------------------------------------------------------------------------
 
 
 @custom_op("example::silu", mutates_args=(), device_types="cpu")
@@ -71,7 +73,7 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape)
 
 
-# --- 2. forward and backward, registered apart ---------------------------------------------------------------
+# --- 2. forward and backward, registered apart ----------------------------------------------------
 
 
 @custom_op("example::silu_backward", mutates_args=(), device_types="cpu")
@@ -105,7 +107,7 @@ def backward(ctx, grad):
 silu_with_grad.register_autograd(backward, setup_context=setup_context)
 
 
-# --- 3. an autograd.Function ---------------------------------------------------------------------------------
+# --- 3. an autograd.Function ----------------------------------------------------------------------
 
 
 class Silu(gt.autograd.Function):
@@ -136,8 +138,15 @@ def main() -> None:
         gt.testing.assert_close(leaf.grad, other.grad)
         assert gt.autograd.gradcheck(Silu.apply, x.double().requires_grad_())
 
-        print(f"{device}: silu({x[0, 1].item():.3f}) = {silu(x)[0, 1].item():.4f}, slope {leaf.grad[0, 1].item():.4f}")
-        for op, args in ((silu, (x,)), (silu_backward, (x, x.t().contiguous().t())), (silu_with_grad, (leaf,))):
+        print(
+            f"{device}: silu({x[0, 1].item():.3f}) = {silu(x)[0, 1].item():.4f}, slope "
+            f"{leaf.grad[0, 1].item():.4f}"
+        )
+        for op, args in (
+            (silu, (x,)),
+            (silu_backward, (x, x.t().contiguous().t())),
+            (silu_with_grad, (leaf,)),
+        ):
             found = opcheck(op, args)
             print(f"  opcheck {op._qualname}: {', '.join(found)}: {set(found.values()).pop()}")
     meta = silu(gt.empty(1 << 20, 1 << 20, device="meta"))

@@ -1,12 +1,12 @@
 """Trains a multilayer perceptron on scikit-learn's handwritten digits.
 
-    python examples/train_digits.py                        # some seconds on the CPU; 98 % of held-out digits
-    python examples/train_digits.py --device cuda          # the same on a GPU
+    python examples/train_digits.py                        # some seconds on the CPU; 98 % of
+    held-out digits python examples/train_digits.py --device cuda          # the same on a GPU
     GPUTENSOR_CUDA=emulator python examples/train_digits.py --device cuda --epochs 1
 
 It writes `train_digits.png`, the loss at each step and the accuracy after each epoch; and with
-`--checkpoint FILE` what is needed to go on from there: `--resume FILE` then gives, bit for bit, what a
-run without a pause would have given. Needs scikit-learn and, for the picture, matplotlib
+`--checkpoint FILE` what is needed to go on from there: `--resume FILE` then gives, bit for bit,
+what a run without a pause would have given. Needs scikit-learn and, for the picture, matplotlib
 (`pip install scikit-learn matplotlib`).
 """
 
@@ -57,7 +57,8 @@ class Digits:
         return gt.from_numpy(array).to(self.device)
 
     def batches(self, epoch: int, size: int) -> Iterator[tuple[gt.Tensor, gt.Tensor]]:
-        """All digits, some moved by a pixel. Seed and epoch decide how, so that a run can be resumed."""
+        """All digits, some moved by a pixel. Seed and epoch decide how, so that a run can be
+        resumed."""
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self.classes))
         x = self.enter(moved(self.pixels[order], random))
@@ -103,17 +104,20 @@ class Perceptron:
 
 def optimizer_of(name: str, parameters: list[gt.Tensor], lr: float | None) -> gt.optim.Optimizer:
     if name == "sgd":
-        return gt.optim.SGD(parameters, lr=0.1 if lr is None else lr, momentum=0.9, weight_decay=1e-4)
+        return gt.optim.SGD(
+            parameters, lr=0.1 if lr is None else lr, momentum=0.9, weight_decay=1e-4
+        )
     return gt.optim.Adam(parameters, lr=0.003 if lr is None else lr)
 
 
-# --- training ---------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 class Run:
     """A training run: the model, its optimizer, and what has happened so far.
 
-    lr: at first; it falls evenly to nothing over all epochs. losses: of each step. accuracies: of the held-out digits, after each epoch.
+    lr: at first; it falls evenly to nothing over all epochs. losses: of each step. accuracies: of
+    the held-out digits, after each epoch.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -171,14 +175,19 @@ class Run:
         """Everything that the next step depends on."""
         kept = {name: getattr(self.args, name) for name in ("seed", "batch", "hidden", "optimizer")}
         gt.save({
-            "settings": kept, "step": self.step, "losses": self.losses, "accuracies": self.accuracies,
+            "settings": kept, "step": self.step, "losses": self.losses,
+            "accuracies": self.accuracies,
             "parameters": [p.detach() for p in self.model.parameters],
             "optimizer": self.optimizer.state_dict(),
         }, path)  # fmt: skip
 
     def load(self, path: str) -> None:
         found = gt.load(path)
-        self.step, self.losses, self.accuracies = found["step"], found["losses"], found["accuracies"]
+        self.step, self.losses, self.accuracies = (
+            found["step"],
+            found["losses"],
+            found["accuracies"],
+        )
         with gt.no_grad():
             for p, saved in zip(self.model.parameters, found["parameters"]):
                 p.copy_(saved)
@@ -195,13 +204,17 @@ class Run:
         from matplotlib.ticker import PercentFormatter
 
         ink, pale, warm = "#1f4e79", "#b8cde0", "#c8553d"
-        with pyplot.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
+        with pyplot.rc_context(
+            {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+        ):
             figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
             steps = np.arange(1, len(self.losses) + 1)
             left.plot(steps, self.losses, color=pale, lw=0.8, label="each step")
             window = max(1, min(self.per_epoch, len(self.losses)))
             smooth = np.convolve(self.losses, np.ones(window) / window, "valid")
-            left.plot(steps[window - 1 :], smooth, color=ink, lw=1.8, label="mean of an epoch's steps")
+            left.plot(
+                steps[window - 1 :], smooth, color=ink, lw=1.8, label="mean of an epoch's steps"
+            )
             left.set(yscale="log", xlabel="step", ylabel="loss", title="Training loss")
             left.legend(frameon=False)
             epochs = np.arange(1, len(self.accuracies) + 1)
@@ -214,7 +227,9 @@ class Run:
                     f"{self.accuracies[-1]:.1%} recognised", (epochs[-1], errors[-1]), (0, 10),
                     textcoords="offset points", ha="right", color=warm, weight="bold",
                 )  # fmt: skip
-            right.set(ylim=(0, None), xlabel="epoch", ylabel="error", title=f"{HELD_OUT} held-out digits")
+            right.set(
+                ylim=(0, None), xlabel="epoch", ylabel="error", title=f"{HELD_OUT} held-out digits"
+            )
             right.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             for axes in (left, right):
                 axes.grid(axis="y", color="#e6e6e6", lw=0.6)
@@ -255,7 +270,10 @@ def main(given: list[str] | None = None) -> float:
         run.save(args.checkpoint)
     if args.plot and run.losses:
         run.plot(args.plot)
-    print(f"{run.step} steps on {args.device} in {passed:.1f} s: {accuracy:.2%} of {HELD_OUT} held-out digits")
+    print(
+        f"{run.step} steps on {args.device} in {passed:.1f} s: {accuracy:.2%} of {HELD_OUT} "
+        f"held-out digits"
+    )
     return accuracy
 
 

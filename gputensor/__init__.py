@@ -1,4 +1,5 @@
-"""gputensor: a GPU-backed array runtime whose dispatcher, iterator and kernels can be read in Python.
+"""gputensor: a GPU-backed array runtime whose dispatcher, iterator and kernels can be read in
+Python.
 
     >>> import gputensor as gt
     >>> x = gt.arange(6).reshape(2, 3)
@@ -36,7 +37,11 @@ from .core.errors import no_attribute as _no_attribute
 from .core.geometry import Size
 from .core.layout import strided
 from .core.memory_format import (
-    channels_last, channels_last_3d, contiguous_format, memory_format, preserve_format,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
 )
 from .core.promotion import can_cast, promote_types
 from .dispatch.backend_select import set_default_device
@@ -69,7 +74,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    """What is in `_LATER`; `gt.openreg` before anything registered it: its package is loaded now."""
+    """What is in `_LATER`; `gt.openreg` before anything registered it: its package is loaded
+    now."""
     if name in _LATER:
         from importlib import import_module
 

@@ -1,9 +1,9 @@
 """`with gt.audit_copies() as audit:` lists every copy, cast, transfer and lost memory format.
 
 Each record has bytes, time and the line of the program that caused it. Copies are seen where they
-are made, in the kernel of `copy_` that every one ends in, so those that an operator makes for itself
-are there too. A kernel that reads two dtypes without a temporary casts nothing, and NumPy arrays that
-become tensors do not pass the dispatcher.
+are made, in the kernel of `copy_` that every one ends in, so those that an operator makes for
+itself are there too. A kernel that reads two dtypes without a temporary casts nothing, and NumPy
+arrays that become tensors do not pass the dispatcher.
 """
 
 from __future__ import annotations
@@ -99,7 +99,12 @@ class audit_copies:  # noqa: N801 - a context manager, used as `with gt.audit_co
         return audited
 
     def _copy(
-        self, key: DispatchKey, kernel: Kernel, key_set: int, args: tuple[Any, ...], path: tuple[Operator, ...]
+        self,
+        key: DispatchKey,
+        kernel: Kernel,
+        key_set: int,
+        args: tuple[Any, ...],
+        path: tuple[Operator, ...],
     ) -> Any:
         device = _device(key, args) if key.backend != "CPU" else None
         events = [] if device is None else [_event(device)]

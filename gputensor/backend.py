@@ -3,11 +3,12 @@
     device = gt.backend.register("openreg", "PrivateUse1", runtime=runtime, cpu_fallback=True)
 
     @device.stub("unary", "abs")
-    def bind(op, plan): ...                  # -> callable(device index, pointers and numbers, scalars)
+    def bind(op, plan): ...                  # -> callable(device index, pointers and numbers,
+    scalars)
 
-The runtime says how memory is allocated and copied; from that follow the operators of MINIMAL. A stub
-brings the operators of a family, `device.impl` one operator, and the CPU fallback the rest. The
-handle undoes all of it. A package that names a function under the entry-point group
+The runtime says how memory is allocated and copied; from that follow the operators of MINIMAL. A
+stub brings the operators of a family, `device.impl` one operator, and the CPU fallback the rest.
+The handle undoes all of it. A package that names a function under the entry-point group
 `gputensor.backends` is called when its device's name is first used. docs/new_device.md walks
 through it; `gputensor backend new NAME` writes such a package.
 """
@@ -40,11 +41,16 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
-    "BACKENDS", "GROUP", "MINIMAL", "Backend", "declare_stub", "get", "register", "register_stub", "registered",
+    "BACKENDS", "GROUP", "MINIMAL", "Backend", "declare_stub", "get", "register", "register_stub",
+    "registered",
 ]  # fmt: skip
 
 # Dispatch key -> the device type it has until somebody gives it another name.
-BACKENDS = {"PrivateUse1": "privateuseone", "PrivateUse2": "privateusetwo", "PrivateUse3": "privateusethree"}
+BACKENDS = {
+    "PrivateUse1": "privateuseone",
+    "PrivateUse2": "privateusetwo",
+    "PrivateUse3": "privateusethree",
+}
 GROUP = "gputensor.backends"
 # The operators that every device has, or nothing works. They need no kernel: allocation and copies
 # of the runtime, and sizes and strides. Source: PyTorch's openreg, "operator set".
@@ -66,10 +72,10 @@ def register(
 ) -> Backend:  # fmt: skip
     """Bring up a device type; returns the handle through which kernels come, and which undoes it.
 
-    name: in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key of its
-    tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`, and where
-    it has them those of OPTIONAL. cpu_fallback: what has no kernel runs on the CPU, and warns once
-    (`fall_back_to_cpu` of the handle chooses).
+    name: in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key of
+    its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`, and
+    where it has them those of OPTIONAL. cpu_fallback: what has no kernel runs on the CPU, and warns
+    once (`fall_back_to_cpu` of the handle chooses).
     generate_methods: add `x.<name>()` and `x.is_<name>`.
     Raises: RegistrationError if the key is taken or the runtime lacks something.
     """
@@ -94,12 +100,19 @@ def register(
 
 def check_name(name: Any, generate_methods: bool = True) -> None:
     """Raises: ArgumentError if no device can be called so, or something else is."""
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
+    if (
+        not isinstance(name, str)
+        or not name.isidentifier()
+        or keyword.iskeyword(name)
+        or name != name.lower()
+    ):
         raise errors.must("register", "name", "be a lower-case identifier", name)
     is_taken = name in vars(sys.modules["gputensor"])
     is_taken |= name in backend_select.BACKEND_OF_TYPE
     if is_taken or generate_methods and (hasattr(Tensor, name) or hasattr(Tensor, f"is_{name}")):
-        raise errors.must("register", "name", "not be an operator, a method, a module or a device of ours", name)
+        raise errors.must(
+            "register", "name", "not be an operator, a method, a module or a device of ours", name
+        )
 
 
 class Backend:
@@ -128,10 +141,11 @@ class Backend:
     # --- kernels ----------------------------------------------------------------------------------
 
     def stub(self, family: str, *ops: str) -> Callable[[stubs.Bind], stubs.Bind]:
-        """Decorator of a `bind(op, plan)`: the family's operators, or those of `ops`, are native now.
+        """Decorator of a `bind(op, plan)`: the family's operators, or those of `ops`, are native
+        now.
 
-        bind returns callable(device index, operands, scalars); operands are addresses in the order of
-        `plan.stride_bytes`, outputs first, or Python numbers where that is None.
+        bind returns callable(device index, operands, scalars); operands are addresses in the order
+        of `plan.stride_bytes`, outputs first, or Python numbers where that is None.
         """
 
         def decorate(bind_op: stubs.Bind) -> stubs.Bind:
@@ -153,7 +167,8 @@ class Backend:
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
     ) -> Any:
-        """Register a kernel for one operator at the device's key, over ours; a decorator without fn.
+        """Register a kernel for one operator at the device's key, over ours; a decorator without
+        fn.
 
         op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are those of `Library.impl`,
         which warns where a kernel is displaced; here that is the point. Returns a handle.
@@ -165,7 +180,9 @@ class Backend:
 
         def bind_one(function: Callable[..., Any]) -> Handle:
             key = keys.key(self.key)
-            return self._keep([dispatcher.register_kernel(name, key, function, convention, site).remove])
+            return self._keep(
+                [dispatcher.register_kernel(name, key, function, convention, site).remove]
+            )
 
         if fn is not None:
             return bind_one(fn)
@@ -176,14 +193,19 @@ class Backend:
 
         return decorate
 
-    def fall_back_to_cpu(self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()) -> Handle:
-        """Let operators without a kernel run on the CPU, all or `ops`, but none of `deny`; each warns once."""
+    def fall_back_to_cpu(
+        self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
+    ) -> Handle:
+        """Let operators without a kernel run on the CPU, all or `ops`, but none of `deny`; each
+        warns once."""
         from .fallback import enable_cpu_fallback
 
         self._check_alive()
         return self._keep([enable_cpu_fallback(self.key, ops, deny).remove])
 
-    def register_autocast(self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None) -> Handle:
+    def register_autocast(
+        self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None
+    ) -> Handle:
         """Let `gt.autocast` know the device; only at PrivateUse1, which has a key for it.
 
         dtypes: those it can cast to, the default first. policies: operator -> cast policy
@@ -193,7 +215,9 @@ class Backend:
 
         self._check_alive()
         if self.key != "PrivateUse1":
-            raise errors.must("register_autocast", "self", "be at the key PrivateUse1", errors.Got(repr(self)))
+            raise errors.must(
+                "register_autocast", "self", "be at the key PrivateUse1", errors.Got(repr(self))
+            )
         with dispatcher.lock:
             return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 
@@ -219,7 +243,9 @@ class Backend:
 
     def _check_alive(self) -> None:
         if not self.is_registered:
-            raise errors.wrong_registration(f"{self!r}", "be registered, but was removed", caller_site(3))
+            raise errors.wrong_registration(
+                f"{self!r}", "be registered, but was removed", caller_site(3)
+            )
 
     def _keep(self, undos: list[Callable[[], None]]) -> Handle:
         def undo() -> None:
@@ -230,8 +256,12 @@ class Backend:
         self._undos.append(handle.remove)
         return handle
 
-    def _native(self, operator: Operator, kernel: Callable[..., Any], site: str) -> Callable[[], None]:
-        return dispatcher.register_kernel(operator, keys.key(self.key), kernel, "native", site).remove
+    def _native(
+        self, operator: Operator, kernel: Callable[..., Any], site: str
+    ) -> Callable[[], None]:
+        return dispatcher.register_kernel(
+            operator, keys.key(self.key), kernel, "native", site
+        ).remove
 
     def _bring_up(self, generate_methods: bool) -> None:
         undo = self._undos.append
@@ -275,7 +305,8 @@ class Backend:
 
 
 def _is_named(operator: Operator, loop: str, family: str, ops: tuple[str, ...]) -> bool:
-    """Whether a stub for `ops` brings this operator; families with one loop have nothing to choose."""
+    """Whether a stub for `ops` brings this operator; families with one loop have nothing to
+    choose."""
     if not ops or family in ("fill", "random", "matmul", "where"):
         return True
     return (loop or operator.short_name.rstrip("_")) in ops
@@ -295,15 +326,19 @@ def _to_device(name: str) -> Callable[..., Tensor]:
         return self.to(place, non_blocking=non_blocking)  # type: ignore[no-any-return]
 
     to_device.__name__ = to_device.__qualname__ = name
-    to_device.__doc__ = f"A copy on device {name}, the current one by default; the tensor itself if it is there."
+    to_device.__doc__ = (
+        f"A copy on device {name}, the current one by default; the tensor itself if it is there."
+    )
     return to_device
 
 
 def _is_on(name: str, slot: str) -> property:
-    return property(lambda self: getattr(self, slot).type == name, doc=f"True on a device of type {name}.")
+    return property(
+        lambda self: getattr(self, slot).type == name, doc=f"True on a device of type {name}."
+    )
 
 
-# --- finding them -----------------------------------------------------------------------------------
+# --- finding them ---------------------------------------------------------------------------------
 
 
 def registered() -> list[Backend]:
@@ -317,7 +352,9 @@ def get(name: str) -> Backend:
     Raises: DeviceError if there is none.
     """
     if not isinstance(name, str):
-        raise errors.must("backend", "name", "be a device type", name, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "backend", "name", "be a device type", name, kind=errors.ArgumentTypeError
+        )
     if name not in _backends and not load(name):
         why = f"nothing registered it, and no package has an entry point of group {GROUP} for it"
         raise errors.no_device(name, why)
@@ -325,7 +362,8 @@ def get(name: str) -> Backend:
 
 
 def load(name: str) -> bool:
-    """Call what an installed package's entry point of this name says; whether the name is known then.
+    """Call what an installed package's entry point of this name says; whether the name is known
+    then.
 
     Raises: RegistrationError that names the package's entry point if it fails.
     """

@@ -47,7 +47,8 @@ def custom_op(
 ) -> Any:  # fmt: skip
     """Make a function an operator; without fn, a decorator. Returns a CustomOpDef.
 
-    Defined again under the same name, the operator is replaced, with all that was registered for it.
+    Defined again under the same name, the operator is replaced, with all that was registered for
+    it.
 
     Args:
         name: "namespace::operator", with ".overload" if it is one of several.
@@ -64,21 +65,35 @@ def custom_op(
     namespace, colons, rest = name.partition("::") if isinstance(name, str) else ("", "", "")
     parts = (namespace, *rest.split("."))
     if not colons or len(parts) > 3 or not all(part.isidentifier() for part in parts):
-        raise errors.must("custom_op", "name", "be written namespace::name", name, kind=errors.ArgumentValueError)
-    if not isinstance(tags, str) and not (is_iterable(tags) and all(hasattr(t, "encode") or hasattr(t, "name") for t in tags)):
-        raise errors.must("custom_op", "tags", "be tags, or one", tags, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "custom_op", "name", "be written namespace::name", name, kind=errors.ArgumentValueError
+        )
+    if not isinstance(tags, str) and not (
+        is_iterable(tags) and all(hasattr(t, "encode") or hasattr(t, "name") for t in tags)
+    ):
+        raise errors.must(
+            "custom_op", "tags", "be tags, or one", tags, kind=errors.ArgumentTypeError
+        )
     tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
     if schema is not None and not isinstance(schema, str):
-        raise errors.must("custom_op", "schema", "be a string", schema, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "custom_op", "schema", "be a string", schema, kind=errors.ArgumentTypeError
+        )
     if schema is not None and not schema.lstrip().startswith("("):
         raise errors.must(
-            "custom_op", "schema", "begin with its arguments, '('", schema, kind=errors.ArgumentValueError
+            "custom_op",
+            "schema",
+            "begin with its arguments, '('",
+            schema,
+            kind=errors.ArgumentValueError,
         )
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
 
     def define(function: Function) -> CustomOpDef:
         if not callable(function):
-            raise errors.must("custom_op", "fn", "be callable", function, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "custom_op", "fn", "be callable", function, kind=errors.ArgumentTypeError
+            )
         if schema is None:
             text = infer_schema(function, mutates_args=written, op_name=name, tags=tags)
         else:
@@ -104,7 +119,9 @@ def custom_op(
     return define if fn is None else define(fn)
 
 
-def _check_schema(name: str, schema: FunctionSchema, mutates_args: Any, tags: Sequence[str]) -> None:
+def _check_schema(
+    name: str, schema: FunctionSchema, mutates_args: Any, tags: Sequence[str]
+) -> None:
     written = {a.name for a in schema.arguments if a.is_write}
     if mutates_args is not None and written != mutates_args:
         raise errors.mutates_other_than_schema(name, mutates_args, schema, written)
@@ -119,7 +136,9 @@ class CustomOpDef:
     `_opoverload` is the operator itself, as `gt.ops.<namespace>.<name>.default` is.
     """
 
-    def __init__(self, name: str, text: str, fn: Function, tags: tuple[str, ...], site: str) -> None:
+    def __init__(
+        self, name: str, text: str, fn: Function, tags: tuple[str, ...], site: str
+    ) -> None:
         self._qualname, self._text, self._tags, self._site = name, text, tags, site
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
@@ -146,7 +165,9 @@ class CustomOpDef:
 
     def _check_defined(self, site: str) -> None:
         if not self._definition.is_active:
-            raise errors.wrong_registration(f"{self!r}", "be defined, but was destroyed or defined again", site)
+            raise errors.wrong_registration(
+                f"{self!r}", "be defined, but was destroyed or defined again", site
+            )
 
     def _impl(self, key: Key, make: Function, site: str) -> Handle:
         return self._register((key, make, "maker", site))
@@ -159,7 +180,9 @@ class CustomOpDef:
     def _destroy(self) -> None:
         """Take back the operator and all that was registered for it here."""
         with dispatcher.lock:
-            self._registered = [(what, handle) for what, handle in self._registered if handle.is_active]
+            self._registered = [
+                (what, handle) for what, handle in self._registered if handle.is_active
+            ]
             for _, handle in reversed(self._registered):
                 handle.remove()
             self._definition.remove()
@@ -181,13 +204,14 @@ class CustomOpDef:
         """Call through the dispatcher."""
         return self._opoverload(*args, **kwargs)
 
-    # --- kernels ------------------------------------------------------------------------------------
+    # --- kernels ----------------------------------------------------------------------------------
 
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
         """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
 
-        Returns a handle that undoes it; without fn, a decorator. The newest of a type serves; that of
-        a registered device goes with the device. Results must be new memory; it runs below autograd.
+        Returns a handle that undoes it; without fn, a decorator. The newest of a type serves; that
+        of a registered device goes with the device. Results must be new memory; it runs below
+        autograd.
         Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
         nothing in a call tells the device.
         """
@@ -205,9 +229,15 @@ class CustomOpDef:
         self._check_defined(site)
         operator = self._opoverload
         _check_function(operator, fn, site)
-        types = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
+        types = (
+            [device_types]
+            if device_types is None or isinstance(device_types, str)
+            else list(device_types)
+        )
         found = [(kind, _key_of(kind)) for kind in types]
-        if device_types is not None and not any(a.type.has_tensor for a in operator.schema.arguments):
+        if device_types is not None and not any(
+            a.type.has_tensor for a in operator.schema.arguments
+        ):
             if kernels.device_argument(operator) is None:
                 raise errors.no_device_argument(self._qualname, operator.schema)
             if kernels.BACKEND_SELECT not in operator.kernels:
@@ -223,7 +253,8 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """`with op.set_kernel_enabled("cuda", False):` lets the function of `custom_op` serve instead."""
+        """`with op.set_kernel_enabled("cuda", False):` lets the function of `custom_op` serve
+        instead."""
         before = device_type in self._disabled
         self._switch(device_type, not enabled)
         try:
@@ -236,12 +267,13 @@ class CustomOpDef:
             (self._disabled.add if disabled else self._disabled.discard)(device_type)
             dispatcher.refresh(self._opoverload)
 
-    # --- shapes and derivative ----------------------------------------------------------------------
+    # --- shapes and derivative --------------------------------------------------------------------
 
     def register_fake(self, fn: Function, /) -> Function:
         """Register the kernel for Meta: sizes, strides and dtype of the results, without data.
 
-        fn takes what the operator takes, with tensors of device meta, and returns such; a decorator.
+        fn takes what the operator takes, with tensors of device meta, and returns such; a
+        decorator.
         """
         self._register_fake(fn, caller_site())
         return fn
@@ -251,35 +283,44 @@ class CustomOpDef:
         _check_function(self._opoverload, fn, site)
         return self._register((kernels.META, fn, "user", site))
 
-    def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> Handle:
+    def register_autograd(
+        self, backward: Function, /, *, setup_context: Function | None = None
+    ) -> Handle:
         """Register the derivative; returns a handle that undoes it.
 
         backward(ctx, *grads) takes a gradient for each result and returns one, or None, for each
         positional argument; a list for a list of tensors. setup_context(ctx, inputs, output) keeps
-        what it needs by `ctx.save_for_backward` or as attributes of ctx; keyword-only arguments come
-        as `keyword_only_inputs`, before output.
+        what it needs by `ctx.save_for_backward` or as attributes of ctx; keyword-only arguments
+        come as `keyword_only_inputs`, before output.
         Raises: RegistrationError for an operator that writes or returns nothing, and for functions
         that do not take this.
         """
         return self._register_autograd(backward, setup_context, caller_site())
 
-    def _register_autograd(self, backward: Function, setup_context: Function | None, site: str) -> Handle:
+    def _register_autograd(
+        self, backward: Function, setup_context: Function | None, site: str
+    ) -> Handle:
         self._check_defined(site)
         formula = _formula(self._opoverload, backward, setup_context)
         return self._impl(kernels.AUTOGRAD, registered.maker(formula), site)
 
 
-# --- for any operator ---------------------------------------------------------------------------------
+# --- for any operator -----------------------------------------------------------------------------
 
 
 def register_kernel(
-    op: Any, device_types: DeviceTypes, func: Function | None = None, /, *, lib: Library | None = None
+    op: Any,
+    device_types: DeviceTypes,
+    func: Function | None = None,
+    /,
+    *,
+    lib: Library | None = None,
 ) -> Any:
     """Register a kernel of an operator, or of its name, for device types; a decorator without func.
 
-    Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of the
-    devices, at CompositeExplicitAutograd for None. Returns a handle that undoes it, as does the end
-    of `lib`.
+    Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of
+    the devices, at CompositeExplicitAutograd for None. Returns a handle that undoes it, as does the
+    end of `lib`.
     """
     site = caller_site()
 
@@ -289,7 +330,11 @@ def register_kernel(
             handle = made._register_kernel(device_types, function, site)
         else:
             _check_callable("register_kernel", function)
-            types = [device_types] if device_types is None or isinstance(device_types, str) else device_types
+            types = (
+                [device_types]
+                if device_types is None or isinstance(device_types, str)
+                else device_types
+            )
             name, handles = _name_of("register_kernel", op), []
             for kind, key in [(kind, _key_of(kind)) for kind in types]:
                 handles.append(dispatcher.register_kernel(name, key, function, "user", site))
@@ -318,7 +363,12 @@ def register_fake(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def register_autograd(
-    op: Any, backward: Function, /, *, setup_context: Function | None = None, lib: Library | None = None
+    op: Any,
+    backward: Function,
+    /,
+    *,
+    setup_context: Function | None = None,
+    lib: Library | None = None,
 ) -> Handle:
     """Register the derivative of an operator, or of its name: `CustomOpDef.register_autograd`.
 
@@ -331,9 +381,13 @@ def register_autograd(
     operator = dispatcher.find(_name_of("register_autograd", op))
     for argument in operator.schema.keyword_only:
         if argument.type.has_tensor:
-            raise errors.keyword_only_tensor(operator.qualified_name, argument.name, operator.schema)
+            raise errors.keyword_only_tensor(
+                operator.qualified_name, argument.name, operator.schema
+            )
     make = registered.maker(_formula(operator, backward, setup_context))
-    return _owned(dispatcher.register_kernel(operator, kernels.AUTOGRAD, make, "maker", site), lib, op, site)
+    return _owned(
+        dispatcher.register_kernel(operator, kernels.AUTOGRAD, make, "maker", site), lib, op, site
+    )
 
 
 def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], Function]:
@@ -404,10 +458,14 @@ def _check_function(operator: Operator, fn: Any, site: str) -> None:
     kernel_signature.check(operator, operator.definition, Kernel(fn, "user", site))
 
 
-def _formula(operator: Operator, backward: Function, setup_context: Function | None) -> registered.Formula:
+def _formula(
+    operator: Operator, backward: Function, setup_context: Function | None
+) -> registered.Formula:
     schema = operator.schema
     views = [r for r in schema.returns if r.type.aliases]
-    counts = [sum(v.type.has_tensor for v in values) for values in (schema.arguments, schema.returns)]
+    counts = [
+        sum(v.type.has_tensor for v in values) for values in (schema.arguments, schema.returns)
+    ]
     is_functional = not any(a.is_write for a in schema.arguments) and bool(schema.returns)
     if not is_functional or views and counts != [1, 1]:
         raise errors.not_functional(operator)

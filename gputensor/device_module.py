@@ -1,4 +1,5 @@
-"""What users name as `gputensor.<device>` once a further device is registered: `gt.openreg.device(1)`.
+"""What users name as `gputensor.<device>` once a further device is registered:
+`gt.openreg.device(1)`.
 
 `gt.cuda`'s names over the runtime that the device's author wrote; whatever else that runtime has is
 found here too. Devices may be given as an index, a string or a device; None is the current one.
@@ -30,7 +31,9 @@ class DeviceModule:
         raise errors.no_module_attribute(self.__dict__.get("_type", "?"), name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(n for n in dir(self._runtime) if not n.startswith("_"))})
+        return sorted(
+            {*super().__dir__(), *(n for n in dir(self._runtime) if not n.startswith("_"))}
+        )
 
     def is_available(self) -> bool:
         """True if there is a device."""
@@ -48,7 +51,8 @@ class DeviceModule:
         self._runtime.exchange_device(self._index(device, "set_device"))
 
     def device(self, device: Any) -> CurrentDevice:
-        """`with gt.openreg.device(1):` makes a device current in the block, and the former one after it."""
+        """`with gt.openreg.device(1):` makes a device current in the block, and the former one
+        after it."""
         return CurrentDevice(self._runtime, self._index(device, "device"))
 
     def synchronize(self, device: Any = None) -> None:
@@ -91,7 +95,11 @@ class DeviceModule:
             device = self.current_device() if device.index is None else device.index
         if isinstance(device, bool) or not isinstance(device, int):
             raise errors.must(
-                op, "device", "be an index, a string or a device", device, kind=errors.ArgumentTypeError
+                op,
+                "device",
+                "be an index, a string or a device",
+                device,
+                kind=errors.ArgumentTypeError,
             )
         count = self.device_count()
         if not 0 <= device < count:

@@ -6,10 +6,10 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-`library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in `lazy_views.py`,
-the one without a derivative in `autograd/not_implemented.py`.
-Source: aten/src/ATen/native/CPUFallback.cpp. Other than there, operands that share memory share it on
-the CPU too, and views come back as views.
+`library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in
+`lazy_views.py`, the one without a derivative in `autograd/not_implemented.py`.
+Source: aten/src/ATen/native/CPUFallback.cpp. Other than there, operands that share memory share it
+on the CPU too, and views come back as views.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from .storage import Storage
 from .tensor import Tensor, from_storage, view_of
 
 __all__ = [
-    "AUTOGRAD_MODES", "autograd_fallback_mode", "autograd_not_implemented", "cpu_fallback", "enable_cpu_fallback",
+    "AUTOGRAD_MODES", "autograd_fallback_mode", "autograd_not_implemented", "cpu_fallback",
+    "enable_cpu_fallback",
     "not_implemented", "set_autograd_fallback_mode",
 ]  # fmt: skip
 
@@ -49,7 +50,7 @@ _PACKAGE = os.path.dirname(__file__) + os.sep
 _CPU_KEYS = keys.key_set(("CPU",))
 
 
-# --- not implemented --------------------------------------------------------------------------------
+# --- not implemented ------------------------------------------------------------------------------
 
 
 def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
@@ -60,7 +61,7 @@ def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
     raise errors.not_implemented_at(operator, user_name(keys.highest(key_set)))
 
 
-# --- on the CPU -------------------------------------------------------------------------------------
+# --- on the CPU -----------------------------------------------------------------------------------
 
 # Operators whose falling back was told of.
 _warned: set[Operator] = set()
@@ -87,7 +88,9 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
             if argument.type.base == "Device":
                 results[number] = CPU
         operator.redispatch_boxed(_CPU_KEYS, results)
-        host.return_written(t for a, value in zip(schema.arguments, given) if a.is_write for t in _tensors(value))
+        host.return_written(
+            t for a, value in zip(schema.arguments, given) if a.is_write for t in _tensors(value)
+        )
         stack[len(stack) - count :] = [host.send(result, place) for result in results]
 
 
@@ -118,12 +121,15 @@ def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
     if operator in _warned:
         return
     nbytes = sum(t._geometry.nbytes for t in _tensors(given) if t._device is not CPU)
-    warnings.warn(errors.runs_on_the_cpu(operator, place, nbytes), stacklevel=_levels_to_the_program())
+    warnings.warn(
+        errors.runs_on_the_cpu(operator, place, nbytes), stacklevel=_levels_to_the_program()
+    )
     _warned.add(operator)
 
 
 def _levels_to_the_program() -> int:
-    """The stacklevel of the innermost frame outside this package: the line that called the operator."""
+    """The stacklevel of the innermost frame outside this package: the line that called the
+    operator."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
@@ -153,7 +159,10 @@ class _Region:
 
     @property
     def on_device(self) -> Tensor:
-        shape, bits = contiguous_geometry((self.nbytes,), uint8), TENSOR_KEYS[self.storage.device.type]
+        shape, bits = (
+            contiguous_geometry((self.nbytes,), uint8),
+            TENSOR_KEYS[self.storage.device.type],
+        )
         return from_storage(self.storage, self.begin, shape, bits)
 
     def fetched(self) -> Storage:
@@ -163,7 +172,9 @@ class _Region:
         return self.copy
 
     def return_bytes(self) -> None:
-        source = from_storage(self.fetched(), 0, contiguous_geometry((self.nbytes,), uint8), TENSOR_KEYS["cpu"])
+        source = from_storage(
+            self.fetched(), 0, contiguous_geometry((self.nbytes,), uint8), TENSOR_KEYS["cpu"]
+        )
         _copy(self.on_device, source)
 
 
@@ -180,7 +191,8 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """The value with CPU tensors in the place of the device's; the same tensor gives the same."""
+        """The value with CPU tensors in the place of the device's; the same tensor gives the
+        same."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -193,7 +205,8 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Bring back what the CPU wrote: bytes, another shape (t_), or another storage (resize_)."""
+        """Bring back what the CPU wrote: bytes, another shape (t_), or another storage
+        (resize_)."""
         regions = []
         for tensor in tensors:
             if id(tensor) not in self.twins:
@@ -241,7 +254,8 @@ def _copy(to: Tensor, source: Tensor) -> None:
 
 
 class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enable_cpu_fallback(...):`
-    """Let operators that have no kernel at a backend's key run on the CPU, until `remove` or the end of `with`.
+    """Let operators that have no kernel at a backend's key run on the CPU, until `remove` or the
+    end of `with`.
 
     key: the backend, "CUDA" or "PrivateUse1". ops: those to serve, by name ("mm") or overload
     ("aten::add.out"); None for all. deny: those that must not fall back. An operator that has a
@@ -252,10 +266,14 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 
     __slots__ = ("_handles",)
 
-    def __init__(self, key: str, ops: Iterable[str] | None = None, deny: Iterable[str] = ()) -> None:
+    def __init__(
+        self, key: str, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
+    ) -> None:
         found = keys.runtime_key(key)
         if found.functionality != "Dense" or found.backend in ("CPU", "Meta"):
-            raise errors.must("enable_cpu_fallback", "key", "be the key of a device other than cpu and meta", key)
+            raise errors.must(
+                "enable_cpu_fallback", "key", "be the key of a device other than cpu and meta", key
+            )
         _warned.clear()
         self._handles: list[Handle] = []
         denied = frozenset(o for name in deny for o in _named(name, found, "deny"))
@@ -268,10 +286,14 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 
             self._handles.append(dispatcher.register_fallback(found, serve, "boxed"))
         else:
-            chosen = {o: None for name in ops for o in _named(name, found, "ops") if o not in denied}
+            chosen = {
+                o: None for name in ops for o in _named(name, found, "ops") if o not in denied
+            }
             for operator in chosen:
                 if operator.table.slot(found)[0] is None:
-                    self._handles.append(dispatcher.register_kernel(operator, found, cpu_fallback, "boxed"))
+                    self._handles.append(
+                        dispatcher.register_kernel(operator, found, cpu_fallback, "boxed")
+                    )
 
     def remove(self) -> None:
         """Operators without a kernel raise again."""
@@ -286,9 +308,12 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 
 
 def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
-    """The operators of a name, all overloads, or of one overload. Raises: DispatchError for none."""
+    """The operators of a name, all overloads, or of one overload. Raises: DispatchError for
+    none."""
     full = dispatcher.qualified(name)
-    found = [o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)]
+    found = [
+        o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)
+    ]
     found = found or [dispatcher.find(full)]
     if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):
         raise errors.composite_falls_back(argument, name)

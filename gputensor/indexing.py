@@ -95,7 +95,11 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     if turned:
         value = calls.flip(value, turned)
     storage = view._storage
-    if value._geometry.numel < view._geometry.numel and storage is not None and storage.is_twin(value._storage):
+    if (
+        value._geometry.numel < view._geometry.numel
+        and storage is not None
+        and storage.is_twin(value._storage)
+    ):
         value = calls.clone(value)  # what is repeated is read after some of it was written
     calls.copy_(view, value, False)
 

@@ -1,4 +1,5 @@
-"""A schema from the annotations of a Python function: `def f(x: Tensor, by: float = 2.0) -> Tensor`.
+"""A schema from the annotations of a Python function: `def f(x: Tensor, by: float = 2.0) ->
+Tensor`.
 
 It reads the annotations' names, so that a function needs no import to be read; what it cannot say
 raises and names the argument. The text is PyTorch's. Source: torch/_library/infer_schema.py.
@@ -30,7 +31,8 @@ def infer_schema(
     prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str] = (),
     op_name: str | None = None, tags: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The schema text of a function: `op_name`, where given, then `(Tensor x, float by=2.0) -> Tensor`.
+    """The schema text of a function: `op_name`, where given, then `(Tensor x, float by=2.0) ->
+    Tensor`.
 
     mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
     tags: "inplace" if it returns the first argument, which it writes to; "out" if it returns the
@@ -48,13 +50,19 @@ def infer_schema(
             kind=errors.ArgumentValueError,
         )  # fmt: skip
     try:
-        found = inspect.signature(prototype_function, eval_str=True, globals=_names(prototype_function))
+        found = inspect.signature(
+            prototype_function, eval_str=True, globals=_names(prototype_function)
+        )
     except NameError as error:
-        raise errors.no_schema_for(name, "every argument", f"{error}, which the module does not know") from None
+        raise errors.no_schema_for(
+            name, "every argument", f"{error}, which the module does not know"
+        ) from None
     texts, starred, seen = [], False, set()
     for number, argument in enumerate(found.parameters.values()):
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
-            raise errors.no_schema_for(name, f"'*{argument.name}'", "a variable number of arguments")
+            raise errors.no_schema_for(
+                name, f"'*{argument.name}'", "a variable number of arguments"
+            )
         if argument.kind is argument.KEYWORD_ONLY and not starred:
             texts.append("*")
             starred = True
@@ -65,7 +73,11 @@ def infer_schema(
                 raise errors.mutates_no_tensor(name, argument.name, type_text)
             type_text = f"Tensor(a{number}!){type_text[6:]}"
             seen.add(argument.name)
-        default = "" if argument.default is argument.empty else f"={_default(argument.default, name, argument.name)}"
+        default = (
+            ""
+            if argument.default is argument.empty
+            else f"={_default(argument.default, name, argument.name)}"
+        )
         texts.append(f"{type_text} {argument.name}{default}")
     if not isinstance(written, str) and written - seen:
         raise errors.mutates_no_tensor(name, sorted(written - seen)[0], None)
@@ -136,16 +148,24 @@ def _returned_arguments(name: str, texts: list[str], returned: str, tags: Sequen
     written = [text for text in texts if "!" in text]
     if INPLACE in tags:
         if len(written) != 1 or texts[0] != written[0] or not written[0].startswith("Tensor(a0!) "):
-            raise errors.tag_does_not_fit(name, INPLACE, "write to its first argument, a Tensor, and to no other")
+            raise errors.tag_does_not_fit(
+                name, INPLACE, "write to its first argument, a Tensor, and to no other"
+            )
     elif OUT in tags:
         by_name = texts[texts.index("*") + 1 :] if "*" in texts else []
-        if not written or any(t not in by_name or not t.partition(")")[2].startswith(" ") for t in written):
-            raise errors.tag_does_not_fit(name, OUT, "write to keyword-only Tensors, and to no others")
+        if not written or any(
+            t not in by_name or not t.partition(")")[2].startswith(" ") for t in written
+        ):
+            raise errors.tag_does_not_fit(
+                name, OUT, "write to keyword-only Tensors, and to no others"
+            )
     else:
         return returned
     aliases = [text.partition(" ")[0] for text in written]
     expected = "Tensor" if len(aliases) == 1 else f"({', '.join(['Tensor'] * len(aliases))})"
     if returned != expected:
         tag = INPLACE if INPLACE in tags else OUT
-        raise errors.tag_does_not_fit(name, tag, f"return what it writes to, {expected}, not {returned}")
+        raise errors.tag_does_not_fit(
+            name, tag, f"return what it writes to, {expected}, not {returned}"
+        )
     return aliases[0] if len(aliases) == 1 else f"({', '.join(aliases)})"

@@ -1,9 +1,9 @@
 """`gt.layout`: layout copies at memory speed, also on arrays of other libraries.
 
-    gt.layout.contiguous(x, memory_format=, out=)      an array of x's type, dense in that format
-    gt.layout.copy(dst, src)                           any layouts and dtypes, one device
-    gt.layout.pack(x, dtype=, scale=, mean=, std=, memory_format=)      normalised per channel, one pass
-    gt.layout.explain(dst, src)                        what a GPU does with such a copy, and why
+gt.layout.contiguous(x, memory_format=, out=)      an array of x's type, dense in that format
+gt.layout.copy(dst, src)                           any layouts and dtypes, one device
+gt.layout.pack(x, dtype=, scale=, mean=, std=, memory_format=)      normalised per channel, one pass
+gt.layout.explain(dst, src)                        what a GPU does with such a copy, and why
 """
 
 from __future__ import annotations

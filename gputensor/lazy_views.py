@@ -2,10 +2,11 @@
 
 Note [Lazy views]
 `x.conj()` and `x.imag` of a conjugate are views with one bit more in their key set (Conjugate,
-Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch keys,
-so ordinary tensors pay nothing. Views carry a bit along. Every other operator meets the fallback of
-the key, which hands it a copy where the elements lie as they are and writes what it changed back;
-only `copy_` and what is listed here knows better. Kernels never see a bit: they work on `_as_it_lies`.
+Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch
+keys, so ordinary tensors pay nothing. Views carry a bit along. Every other operator meets the
+fallback of the key, which hands it a copy where the elements lie as they are and writes what it
+changed back; only `copy_` and what is listed here knows better. Kernels never see a bit: they work
+on `_as_it_lies`.
 Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Other than there, the keys
 stay on within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated in one), and x / zero is
 x / 0 and not inf.
@@ -43,9 +44,15 @@ _NEED_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
 def install() -> None:
     """Register the fallbacks of the three keys and the operators that do better."""
     fallback = dispatcher.register_fallback
-    fallback(keys.key("Conjugate"), lambda table, key_set: _make(table, "Conjugate", CONJUGATE), "maker")
-    fallback(keys.key("Negative"), lambda table, key_set: _make(table, "Negative", NEGATIVE), "maker")
-    fallback(keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker")
+    fallback(
+        keys.key("Conjugate"), lambda table, key_set: _make(table, "Conjugate", CONJUGATE), "maker"
+    )
+    fallback(
+        keys.key("Negative"), lambda table, key_set: _make(table, "Negative", NEGATIVE), "maker"
+    )
+    fallback(
+        keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker"
+    )
     for key in ("Conjugate", "Negative", "ZeroTensor"):
         # Its kernel goes on to copy_ with its own key set, which must keep the bits.
         dispatcher.register_kernel(_ops.clone, keys.key(key), None, "fallthrough")
@@ -65,7 +72,7 @@ def install() -> None:
         dispatcher.register_kernel(operator, keys.key(key), kernel, "native")
 
 
-# --- the fallback -----------------------------------------------------------------------------------
+# --- the fallback ---------------------------------------------------------------------------------
 
 
 def _make(table: Table, key: str, bit: int) -> Kernel:
@@ -111,7 +118,11 @@ def _passes(operator: Operator, bit: int) -> bool:
         return False
     if bit == CONJUGATE and operator.qualified_name.removeprefix("aten::") in _KNOW_CONJUGATES:
         return True
-    if operator.namespace == "aten" and operator.short_name in _ELEMENTS_UNREAD or "inplace_view" in operator.tags:
+    if (
+        operator.namespace == "aten"
+        and operator.short_name in _ELEMENTS_UNREAD
+        or "inplace_view" in operator.tags
+    ):
         return True
     aliased = [a for a in operator.schema.arguments if a.type.aliases]
     return bool(aliased) and not any(a.is_write for a in aliased)
@@ -151,7 +162,7 @@ def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
     return next((original for original, plain in changed if plain is result), result)
 
 
-# --- operators that do better -----------------------------------------------------------------------
+# --- operators that do better ---------------------------------------------------------------------
 
 
 def _as_it_lies(tensor: Tensor) -> Tensor:
@@ -167,7 +178,9 @@ def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = F
     differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
     to, source = _as_it_lies(self), _as_it_lies(src)
     turns = list(_turns(differs if self._geometry.dtype.is_complex else differs & ~CONJUGATE))
-    if turns and (to._geometry.dtype is not source._geometry.dtype or to._device is not source._device):
+    if turns and (
+        to._geometry.dtype is not source._geometry.dtype or to._device is not source._device
+    ):
         # Turned before the cast: -x and the cast of x may part (float to bool, to unsigned).
         fresh = clone_below(source)
         for turn in turns:
@@ -175,7 +188,9 @@ def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = F
         source, turns = fresh, []
     if turns:
         if source._geometry.sizes != to._geometry.sizes:
-            source = _ops.expand.redispatch_table[key_set](key_set, source, to._geometry.sizes, False)
+            source = _ops.expand.redispatch_table[key_set](
+                key_set, source, to._geometry.sizes, False
+            )
         _run(turns[0], key_set, source, to)
         for turn in turns[1:]:
             _run(turn, key_set, to, to)
@@ -200,7 +215,9 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
         raise errors.zeros_are_immutable("copy_", "self")
     if src._geometry.sizes != self._geometry.sizes:
         key = _below(src._keys)
-        _ops.expand.redispatch_table[key](key, src, self._geometry.sizes, False)  # raises if it cannot
+        _ops.expand.redispatch_table[key](
+            key, src, self._geometry.sizes, False
+        )  # raises if it cannot
     key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
     _ops.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self
@@ -225,7 +242,7 @@ def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
     return self
 
 
-# --- arithmetic with efficient zeros ----------------------------------------------------------------
+# --- arithmetic with efficient zeros --------------------------------------------------------------
 
 _META_KEYS = keys.key_set(("Meta",))
 

@@ -7,9 +7,9 @@
     def scale(x, by): ...
 
 A Library owns what is registered through it: `_destroy`, the end of its `with` block or its end of
-life takes all of it back, and what was there before serves again. The rules are PyTorch's; the tables
-that follow are computed in `dispatch/`. Operators made of functions with annotations, `custom_op`, are
-in custom_op.py, their check in opcheck/.
+life takes all of it back, and what was there before serves again. The rules are PyTorch's; the
+tables that follow are computed in `dispatch/`. Operators made of functions with annotations,
+`custom_op`, are in custom_op.py, their check in opcheck/.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ __getattr__, __dir__ = lazy.attributes(globals(), _HOME, __package__)
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Given to `Library.impl` or `Library.fallback`: calls pass the key over. It is never called."""
+    """Given to `Library.impl` or `Library.fallback`: calls pass the key over. It is never
+    called."""
     raise errors.fallthrough_called()
 
 
@@ -68,20 +69,41 @@ class Library:
         self.site = site = caller_site()
         for arg, value in (("ns", ns), ("kind", kind)):
             if not isinstance(value, str):
-                raise errors.must("Library", arg, "be a string", value, kind=errors.ArgumentTypeError)
+                raise errors.must(
+                    "Library", arg, "be a string", value, kind=errors.ArgumentTypeError
+                )
         if kind not in KINDS:
-            raise errors.must("Library", "kind", f"be one of {', '.join(KINDS)}", kind, kind=errors.ArgumentValueError)
+            raise errors.must(
+                "Library",
+                "kind",
+                f"be one of {', '.join(KINDS)}",
+                kind,
+                kind=errors.ArgumentValueError,
+            )
         if kind != "IMPL" and ns in _RESERVED:
-            raise errors.must("Library", "ns", "not be reserved", ns, kind=errors.ArgumentValueError)
+            raise errors.must(
+                "Library", "ns", "not be reserved", ns, kind=errors.ArgumentValueError
+            )
         if ns == "_" and kind != "IMPL":
-            raise errors.wrong_registration("Library: the namespace '_'", "be of kind IMPL: it holds fallbacks", site)
+            raise errors.wrong_registration(
+                "Library: the namespace '_'", "be of kind IMPL: it holds fallbacks", site
+            )
         if not isinstance(ns, str) or not ns.isidentifier():
-            raise errors.must("Library", "ns", "be an identifier", ns, kind=errors.ArgumentValueError)
+            raise errors.must(
+                "Library", "ns", "be an identifier", ns, kind=errors.ArgumentValueError
+            )
         if not isinstance(dispatch_key, str) and not hasattr(dispatch_key, "name"):
-            raise errors.must("Library", "dispatch_key", "name a dispatch key", dispatch_key, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "Library",
+                "dispatch_key",
+                "name a dispatch key",
+                dispatch_key,
+                kind=errors.ArgumentTypeError,
+            )
         if kind != "IMPL" and dispatch_key:
             raise errors.wrong_registration(
-                f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}", "have no dispatch key", site,
+                f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}",
+                "have no dispatch key", site,
                 "open an IMPL library for the kernels",
             )  # fmt: skip
         if dispatch_key:
@@ -93,7 +115,9 @@ class Library:
                     raise errors.second_library(ns, _defined_namespaces[ns], site)
                 _defined_namespaces[ns] = site
         self._handles: list[Handle] = []
-        self._finalizer = weakref.finalize(self, _close, self._handles, ns if kind == "DEF" else None)
+        self._finalizer = weakref.finalize(
+            self, _close, self._handles, ns if kind == "DEF" else None
+        )
         self._finalizer.atexit = False
 
     def __repr__(self) -> str:
@@ -106,7 +130,8 @@ class Library:
         self._destroy()
 
     def _destroy(self) -> None:
-        """Take back everything that was registered through this library; it is closed from then on."""
+        """Take back everything that was registered through this library; it is closed from then
+        on."""
         self._finalizer()
 
     # --- define ---------------------------------------------------------------------------------
@@ -129,11 +154,19 @@ class Library:
             )
         for arg, value in (("text", text), ("alias_analysis", alias_analysis)):
             if not isinstance(value, str):
-                raise errors.must("define", arg, "be a string", value, kind=errors.ArgumentTypeError)
-        if not isinstance(tags, str) and not (is_iterable(tags) and all(isinstance(t, str) for t in tags)):
-            raise errors.must("define", "tags", "be strings, or one", tags, kind=errors.ArgumentTypeError)
+                raise errors.must(
+                    "define", arg, "be a string", value, kind=errors.ArgumentTypeError
+                )
+        if not isinstance(tags, str) and not (
+            is_iterable(tags) and all(isinstance(t, str) for t in tags)
+        ):
+            raise errors.must(
+                "define", "tags", "be strings, or one", tags, kind=errors.ArgumentTypeError
+            )
         if alias_analysis not in ALIAS_ANALYSIS:
-            raise errors.must("define", "alias_analysis", f"be one of {ALIAS_ANALYSIS}", alias_analysis)
+            raise errors.must(
+                "define", "alias_analysis", f"be one of {ALIAS_ANALYSIS}", alias_analysis
+            )
         if fn is not None and "(" not in text:
             from .infer_schema import infer_schema
 
@@ -176,10 +209,10 @@ class Library:
     ) -> Any:  # fmt: skip
         """Register `fn` as the operator's kernel at a key; the newest of a key serves.
 
-        op_name: "scale", "scale.overload", "mylib::scale" or an operator; it need not be defined yet.
-        Without fn, a decorator: `@lib.impl("scale", "CPU")`. with_keyset: fn takes the key set
-        first. boxed: fn takes (operator, key_set, stack), replaces the arguments on the stack by the
-        results. Returns a handle that undoes it (as decorator: fn).
+        op_name: "scale", "scale.overload", "mylib::scale" or an operator; it need not be defined
+        yet. Without fn, a decorator: `@lib.impl("scale", "CPU")`. with_keyset: fn takes the key set
+        first. boxed: fn takes (operator, key_set, stack), replaces the arguments on the stack by
+        the results. Returns a handle that undoes it (as decorator: fn).
         Raises: RegistrationError if fn does not take the schema's arguments, and for a key or a
         namespace other than the library's.
         """
@@ -190,7 +223,9 @@ class Library:
 
             def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
                 self._keep(
-                    self._register(op_name, function, dispatch_key, with_keyset, boxed, allow_override, site)
+                    self._register(
+                        op_name, function, dispatch_key, with_keyset, boxed, allow_override, site
+                    )
                 )
                 return function
 
@@ -212,9 +247,14 @@ class Library:
             stack = () if operator is None else operator.kernels.get(key, ())
             if stack and not allow_override:
                 raise errors.may_not_override(operator, key, stack[0].site, site)
-            if key.name == "Meta" and operator and keys.CompositeImplicitAutograd in operator.kernels:
+            if (
+                key.name == "Meta"
+                and operator
+                and keys.CompositeImplicitAutograd in operator.kernels
+            ):
                 raise errors.wrong_registration(
-                    f"{name}: a Meta kernel", "not hide the operator's CompositeImplicitAutograd kernel", site,
+                    f"{name}: a Meta kernel", "not hide the operator's CompositeImplicitAutograd "
+                                              "kernel", site,
                     "register Meta kernels for the operators that it calls",
                 )  # fmt: skip
             convention = _convention(fn, with_keyset, boxed, "user", "keyset")
@@ -231,12 +271,18 @@ class Library:
     # --- fallback -------------------------------------------------------------------------------
 
     def fallback(
-        self, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False, boxed: bool = False
+        self,
+        fn: Any = None,
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        boxed: bool = False,
     ) -> Any:
-        """Register `fn` for a key in all operators that have no kernel there; only in namespace "_".
+        """Register `fn` for a key in all operators that have no kernel there; only in namespace
+        "_".
 
-        fn takes (operator, *args, **kwargs), without arguments that equal their defaults, behind the
-        key set if with_keyset; or (operator, key_set, stack) if boxed. Without fn, a decorator.
+        fn takes (operator, *args, **kwargs), without arguments that equal their defaults, behind
+        the key set if with_keyset; or (operator, key_set, stack) if boxed. Without fn, a decorator.
         Raises: RegistrationError if the key has a fallback already.
         """
         site = caller_site()
@@ -245,7 +291,9 @@ class Library:
         if fn is None:
 
             def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-                self._keep(self._register_fallback(function, dispatch_key, with_keyset, boxed, site))
+                self._keep(
+                    self._register_fallback(function, dispatch_key, with_keyset, boxed, site)
+                )
                 return function
 
             return decorate
@@ -257,7 +305,9 @@ class Library:
         self._check_open(site)
         _check_callable("fallback", fn)
         if self.ns != "_":
-            raise errors.wrong_registration("fallback", f"be called on a library of '_', not '{self.ns}'", site)
+            raise errors.wrong_registration(
+                "fallback", f"be called on a library of '_', not '{self.ns}'", site
+            )
         key = self._key("fallback", "", dispatch_key, site)
         if key is None:
             raise errors.wrong_registration("fallback", "be given a dispatch key", site)
@@ -281,7 +331,11 @@ class Library:
             name = op_name if isinstance(op_name, str) else op_name.qualified_name
         else:
             raise errors.must(
-                "impl", "op_name", "be an operator or its name", op_name, kind=errors.ArgumentTypeError
+                "impl",
+                "op_name",
+                "be an operator or its name",
+                op_name,
+                kind=errors.ArgumentTypeError,
             )
         namespace, colons, rest = name.rpartition("::")
         if colons and namespace != self.ns:
@@ -289,7 +343,9 @@ class Library:
                 f"impl({name!r})", f"have the namespace '{self.ns}' of its library", site
             )
         if self.ns == "_":
-            raise errors.wrong_registration(f"impl({name!r})", "not be in '_', which holds fallbacks", site)
+            raise errors.wrong_registration(
+                f"impl({name!r})", "not be in '_', which holds fallbacks", site
+            )
         base, dot, overload = rest.partition(".")
         if not base.isidentifier() or (dot and not overload.isidentifier()):
             raise errors.must("impl", "op_name", "be written [ns::]name[.overload]", name)
@@ -298,7 +354,9 @@ class Library:
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
         """The key of a registration: the call's, else the library's, else None."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
-            raise errors.must(what, "dispatch_key", "name a dispatch key", given, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                what, "dispatch_key", "name a dispatch key", given, kind=errors.ArgumentTypeError
+            )
         given = str(given)
         if given in _NO_KEY:
             given = self.dispatch_key

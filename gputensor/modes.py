@@ -42,14 +42,20 @@ class DispatchMode(Guard):
     """
 
     def __gputensor_dispatch__(
-        self, op: Operator, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        op: Operator,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Answer a call of `op`; NotImplemented leaves it to the operands' types.
 
         types: the classes among the operands that have a handler. args, kwargs: without trailing
         arguments that equal their defaults. Calls made here reach the next mode outwards.
         """
-        raise errors.must("DispatchMode", "__gputensor_dispatch__", "be defined", errors.Got(type(self).__name__))
+        raise errors.must(
+            "DispatchMode", "__gputensor_dispatch__", "be defined", errors.Got(type(self).__name__)
+        )
 
     def _enter(self) -> None:
         (include, keep), modes = tls.state.get(), _modes.get()
@@ -116,7 +122,9 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
             result = _call(who, outer, given)
             if result is not NotImplemented:
                 if not signature.returns_fit(result):
-                    raise errors.wrong_return(operator, f"{_name(who)}.__gputensor_dispatch__", result)
+                    raise errors.wrong_return(
+                        operator, f"{_name(who)}.__gputensor_dispatch__", result
+                    )
                 return result
         raise errors.not_handled(operator, [_name(who) for who in (*modes[-1:], *handlers)])
 
@@ -134,7 +142,9 @@ def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
         for x in value if isinstance(value, (list, tuple)) else (value,):
             kind = type(x)
             if getattr(kind, "_has_handler", False) and kind not in found:
-                at = next((n for n, other in enumerate(found) if issubclass(kind, other)), len(found))
+                at = next(
+                    (n for n, other in enumerate(found) if issubclass(kind, other)), len(found)
+                )
                 found.insert(at, kind)
     return found
 

@@ -23,11 +23,12 @@ Function = Callable[..., Any]
 Maker = Callable[[Table, int], Function]
 
 
-# --- the function --------------------------------------------------------------------------------------
+# --- the function ---------------------------------------------------------------------------------
 
 
 def backend(choose: Callable[[], Function], site: str) -> Maker:
-    """The kernel of a backend's key. choose: which function serves, asked when the slot is computed."""
+    """The kernel of a backend's key. choose: which function serves, asked when the slot is
+    computed."""
 
     def make(table: Table, key_set: int) -> Function:
         operator, signature, function = table.operator, table.signature, choose()
@@ -56,7 +57,9 @@ def _unary(operator: Operator, site: str, function: Function) -> Function:
     return unary
 
 
-def _simple(operator: Operator, site: str, function: Function, arguments: tuple[Argument, ...]) -> Function:
+def _simple(
+    operator: Operator, site: str, function: Function, arguments: tuple[Argument, ...]
+) -> Function:
     """Positional arguments without lists, and one new tensor: most operators by far."""
     places = tuple([n for n, a in enumerate(arguments) if a.type.has_tensor])
 
@@ -95,8 +98,14 @@ def _general(table: Table, site: str, function: Function) -> Function:
             values = (result,) if len(returns) == 1 else result
             if is_handed_back:
                 for number, (place, value) in enumerate(zip(handed_back, values)):
-                    if place is not None and schema.arguments[place].is_write and value is not args[place]:
-                        raise errors.result_is_not_argument(operator, site, schema.arguments[place].name, number)
+                    if (
+                        place is not None
+                        and schema.arguments[place].is_write
+                        and value is not args[place]
+                    ):
+                        raise errors.result_is_not_argument(
+                            operator, site, schema.arguments[place].name, number
+                        )
             if _may_alias([args[n] for n in places], [values[n] for n in outputs]):
                 _refuse_alias(operator, site, args, values, handed_back)
         return result if form is None else form(result)
@@ -109,7 +118,9 @@ def _argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
     if returned.alias is None:
         return None
     names = set(returned.alias.before)
-    return next((n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None)
+    return next(
+        (n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None
+    )
 
 
 def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
@@ -146,9 +157,13 @@ def _refuse_alias(
                 if place is not None and place == allowed:
                     continue
                 if x is result:
-                    raise errors.result_is_alias(operator, site, f"{what} itself as result {number}")
+                    raise errors.result_is_alias(
+                        operator, site, f"{what} itself as result {number}"
+                    )
                 if result._storage is not None and x._storage is result._storage:
-                    raise errors.result_is_alias(operator, site, f"result {number} in the memory of {what}")
+                    raise errors.result_is_alias(
+                        operator, site, f"result {number} in the memory of {what}"
+                    )
             if allowed is None:
                 seen.append((result, f"result {number}", None))
 
@@ -160,14 +175,16 @@ def tensors_of(value: Any) -> list[Any]:
     return [value] if hasattr(value, "_geometry") else []
 
 
-# --- versions and views --------------------------------------------------------------------------------
+# --- versions and views ---------------------------------------------------------------------------
 
 
 def versions(table: Table, key_set: int) -> Function:
     """The kernel at ADInplaceOrView of an operator that writes or returns a view."""
     operator, schema = table.operator, table.signature.schema
     written = tuple([n for n, a in enumerate(schema.arguments) if a.is_write])
-    place = _argument_of(schema.arguments, schema.returns[0].type) if len(schema.returns) == 1 else None
+    place = (
+        _argument_of(schema.arguments, schema.returns[0].type) if len(schema.returns) == 1 else None
+    )
     source = None if place in written else place  # of a view
 
     def count(key_set: int, *args: Any) -> Any:
@@ -183,13 +200,14 @@ def versions(table: Table, key_set: int) -> Function:
     return count
 
 
-# --- shapes, factories -----------------------------------------------------------------------------------
+# --- shapes, factories ----------------------------------------------------------------------------
 
 
 def without_fake(table: Table, key_set: int) -> Function:
     """The kernel at Meta while no `register_fake` was called.
 
-    An operator that writes and returns nothing, or what it wrote to, has nothing to say about shapes.
+    An operator that writes and returns nothing, or what it wrote to, has nothing to say about
+    shapes.
     """
     operator, schema = table.operator, table.signature.schema
     places = [_argument_of(schema.arguments, r.type) for r in schema.returns]

@@ -29,7 +29,9 @@ class OperatorPacket:
         for operator in self._overloads:
             self.__dict__.pop(operator.overload or "default", None)
         name = self.qualified_name
-        self._overloads = tuple(o for o in _dispatcher.operators() if o.name == name and o.is_defined)
+        self._overloads = tuple(
+            o for o in _dispatcher.operators() if o.name == name and o.is_defined
+        )
         for operator in self._overloads:
             self.__dict__[operator.overload or "default"] = operator
 
@@ -57,7 +59,9 @@ class OperatorPacket:
         raise _errors.no_overload_fits(self.qualified_name, reasons)
 
     def __getattr__(self, name: str) -> _Operator:
-        raise AttributeError(f"operator {self.__dict__.get('qualified_name')!r} has no overload {name!r}")
+        raise AttributeError(
+            f"operator {self.__dict__.get('qualified_name')!r} has no overload {name!r}"
+        )
 
     def __dir__(self) -> list[str]:
         return sorted(object.__dir__(self))
@@ -89,7 +93,11 @@ class OperatorNamespace:
 
     def __dir__(self) -> list[str]:
         head = self._name + "::"
-        names = {o.name.removeprefix(head) for o in _dispatcher.operators() if o.is_defined and o.name.startswith(head)}
+        names = {
+            o.name.removeprefix(head)
+            for o in _dispatcher.operators()
+            if o.is_defined and o.name.startswith(head)
+        }
         return sorted({*object.__dir__(self), *names})
 
     def __repr__(self) -> str:

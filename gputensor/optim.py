@@ -40,9 +40,13 @@ class Optimizer:
         Raises: ArgumentTypeError, ArgumentValueError for what cannot be stepped, or twice would be.
         """
         if isinstance(params, Tensor):
-            raise self._must("params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError)
+            raise self._must(
+                "params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError
+            )
         if not is_iterable(params):
-            raise self._must("params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError)
+            raise self._must(
+                "params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError
+            )
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, State] = {}
@@ -58,7 +62,9 @@ class Optimizer:
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
         params = param_group.get("params")
         if not is_iterable(params):
-            raise self._must("param_group", "hold Tensors as 'params'", param_group, errors.ArgumentTypeError)
+            raise self._must(
+                "param_group", "hold Tensors as 'params'", param_group, errors.ArgumentTypeError
+            )
         params = [params] if isinstance(params, Tensor) else list(params)
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
@@ -113,7 +119,8 @@ class Optimizer:
         return {
             "state": {numbers[p]: dict(state) for p, state in self.state.items()},
             "param_groups": [
-                {**group, "params": [numbers[p] for p in group["params"]]} for group in self.param_groups
+                {**group, "params": [numbers[p] for p in group["params"]]}
+                for group in self.param_groups
             ],
         }
 
@@ -125,7 +132,9 @@ class Optimizer:
         """
         missing = [name for name in ("state", "param_groups") if name not in state_dict]
         if missing:
-            raise self._must("state_dict", "be what state_dict() gave", errors.Got(f"no {missing[0]!r}"))
+            raise self._must(
+                "state_dict", "be what state_dict() gave", errors.Got(f"no {missing[0]!r}")
+            )
         given, groups = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in given] != [len(g["params"]) for g in groups]:
             sizes = errors.Got(f"groups of {[len(g['params']) for g in given]} parameters")
@@ -170,7 +179,9 @@ class Optimizer:
             raise self._must(arg, "be real", value, errors.ArgumentTypeError)
         return value
 
-    def _must(self, arg: str, rule: str, got: Any, kind: Any = errors.ArgumentValueError) -> Exception:
+    def _must(
+        self, arg: str, rule: str, got: Any, kind: Any = errors.ArgumentValueError
+    ) -> Exception:
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
 
 
@@ -241,7 +252,8 @@ class Adam(Optimizer):
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *, maximize: bool = False,
+        eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
+        maximize: bool = False,
         decoupled_weight_decay: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
@@ -271,7 +283,11 @@ class Adam(Optimizer):
             p.mul_(1 - lr * decay)
         elif decay:
             grad = grad.add(p, alpha=decay)
-        average, square, largest = state["exp_avg"], state["exp_avg_sq"], state.get("max_exp_avg_sq")
+        average, square, largest = (
+            state["exp_avg"],
+            state["exp_avg_sq"],
+            state.get("max_exp_avg_sq"),
+        )
         if p.is_complex():
             p, grad, average, square = [view_as_real(x) for x in (p, grad, average, square)]
             largest = None if largest is None else view_as_real(largest)

@@ -33,7 +33,8 @@ _options: dict[str, Any] = {**_PROFILES["default"], "sci_mode": None}
 
 
 @declares(
-    first=True, precision="int?", threshold="float?", edgeitems="int?", linewidth="int?", profile="str?",
+    first=True, precision="int?", threshold="float?", edgeitems="int?", linewidth="int?",
+    profile="str?",
     sci_mode="bool?",
 )  # fmt: skip
 def set_printoptions(

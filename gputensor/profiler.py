@@ -4,9 +4,10 @@
         (a @ b).sum()
     print(prof.table())
 
-While no profile is on nothing of this runs: turning one on puts a clock around every kernel of every
-table (`dispatcher.add_wraps`), in all threads. A hop is a kernel that ran, so keys that fall through
-do not appear. Device times are between two events on the current stream, read when the block ends.
+While no profile is on nothing of this runs: turning one on puts a clock around every kernel of
+every table (`dispatcher.add_wraps`), in all threads. A hop is a kernel that ran, so keys that fall
+through do not appear. Device times are between two events on the current stream, read when the
+block ends.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.prof
     """
 
     def __init__(self, *, device_time: bool = True, nvtx: bool = False) -> None:
-        self._device_time, self._nvtx = device_time, _nvtx_module() if flag("profile", "nvtx", nvtx) else None
+        self._device_time, self._nvtx = (
+            device_time,
+            _nvtx_module() if flag("profile", "nvtx", nvtx) else None,
+        )
         self._rows: dict[tuple[str, str], Row] = {}
         self._marks: list[_Mark] = []
         self._lock = threading.Lock()
@@ -103,7 +107,11 @@ class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.prof
     def _wrap(self, table: Table, key: DispatchKey, kernel: Kernel) -> Kernel:
         op = table.operator.qualified_name
         row = self._rows.setdefault((op, key.name), Row(op, key.name))
-        on_device = self._device_time and key.functionality == "Dense" and key.backend not in ("CPU", "Meta")
+        on_device = (
+            self._device_time
+            and key.functionality == "Dense"
+            and key.backend not in ("CPU", "Meta")
+        )
         current, nvtx, lock, text = self._hop, self._nvtx, self._lock, f"{op} [{key.name}]"
 
         def measured(key_set: int, *args: Any) -> Any:
@@ -157,7 +165,9 @@ class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.prof
         if sort_by not in Row.__slots__:
             raise errors.must("rows", "sort_by", f"be one of {', '.join(Row.__slots__)}", sort_by)
         called = [row for row in self._rows.values() if row.calls]
-        return sorted(called, key=lambda row: getattr(row, sort_by), reverse=sort_by not in ("op", "key"))
+        return sorted(
+            called, key=lambda row: getattr(row, sort_by), reverse=sort_by not in ("op", "key")
+        )
 
     def table(self, sort_by: str = "host_self_us", limit: int | None = None) -> str:
         """The rows as a table, and the sums; `limit` rows of it."""
@@ -167,7 +177,13 @@ class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.prof
         head += ["device self us", "device us"] if has_device else []
         lines = [head]
         for row in rows[:limit]:
-            line = [row.op, row.key, str(row.calls), f"{row.host_self_us:.1f}", f"{row.host_us:.1f}"]
+            line = [
+                row.op,
+                row.key,
+                str(row.calls),
+                f"{row.host_self_us:.1f}",
+                f"{row.host_us:.1f}",
+            ]
             line.append(f"{row.host_us / row.calls:.2f}")
             line += [f"{row.device_self_us:.1f}", f"{row.device_us:.1f}"] if has_device else []
             lines.append(line)
@@ -186,7 +202,9 @@ def columns(lines: list[list[str]], left: int) -> str:
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = []
     for line in lines:
-        cells = [c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(line, widths))]
+        cells = [
+            c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(line, widths))
+        ]
         text.append("  ".join(cells).rstrip())
     text.insert(1, "  ".join("-" * w for w in widths))
     return "\n".join(text)
@@ -199,7 +217,9 @@ def _device(key: DispatchKey, args: tuple[Any, ...]) -> tuple[Any, int] | None:
             place = getattr(x, "_device", None)
             if place is not None and BACKEND_OF_TYPE.get(place.type) == key.backend:
                 return _timed(place.type, place.index)
-    kind = next((k for k, backend in reversed(BACKEND_OF_TYPE.items()) if backend == key.backend), None)
+    kind = next(
+        (k for k, backend in reversed(BACKEND_OF_TYPE.items()) if backend == key.backend), None
+    )
     return None if kind is None else _timed(kind, None)
 
 

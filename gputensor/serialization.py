@@ -7,9 +7,10 @@ Saving a view saves the whole storage behind it, as in PyTorch; `.clone()` leave
 
 Note [Format 1]
 header.json: {"format": "gputensor", "version": 1, "byteorder": "little", "storages": [{"nbytes",
-"device"}], "tensors": [{"storage", "offset", "dtype", "sizes", "strides"}], "value": <value>}. A tensor
-that requires grad has "requires_grad": true besides; it is loaded as a leaf, whatever it was.
-A value is null, true, false, a number, a string, a list, or an object with one key that names the
+"device"}], "tensors": [{"storage", "offset", "dtype", "sizes", "strides"}], "value": <value>}. A
+tensor that requires grad has "requires_grad": true besides; it is loaded as a leaf, whatever it
+was. A value is null, true, false, a number, a string, a list, or an object with one key that names
+the
 kind: tensor, tuple, dict (a list of pairs), size, float (inf, nan), int (hexadecimal, beyond 64
 bits), complex, dtype, device.
 """
@@ -81,7 +82,9 @@ def _path(op: str, f: Any) -> str | bytes:
     if isinstance(f, (str, bytes, os.PathLike)):
         return os.fspath(f)
     kind = errors.ArgumentTypeError
-    raise errors.must(op, "f", "be a path or an open binary file", errors.Got(type(f).__name__), kind=kind)
+    raise errors.must(
+        op, "f", "be a path or an open binary file", errors.Got(type(f).__name__), kind=kind
+    )
 
 
 def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> None:
@@ -171,7 +174,9 @@ class _Writer:
                 "storage": self._storage(storage), "offset": offset,
                 "dtype": shape.dtype.name, "sizes": shape.sizes, "strides": shape.strides,
             }  # fmt: skip
-            self.tensors.append(described | ({"requires_grad": True} if tensor.requires_grad else {}))
+            self.tensors.append(
+                described | ({"requires_grad": True} if tensor.requires_grad else {})
+            )
             number = self._numbers[id(tensor)] = len(self.tensors) - 1
         return number
 

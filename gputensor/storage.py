@@ -69,7 +69,8 @@ class Storage:
         return f"<Storage {self.nbytes} bytes on {self.device}>"
 
     def twin(self) -> Storage:
-        """Another storage over the same bytes, also after a resize, which counts its own versions."""
+        """Another storage over the same bytes, also after a resize, which counts its own
+        versions."""
         made = SharedStorage(self.data, self.nbytes, self.device)
         if not hasattr(self, "_twins"):
             self.__class__ = SharedStorage
@@ -80,7 +81,9 @@ class Storage:
 
     def is_twin(self, other: Any) -> bool:
         """True if both are over the same bytes, also where there are none, as on meta."""
-        return other is not None and getattr(self, "_twins", self) is getattr(other, "_twins", other)
+        return other is not None and getattr(self, "_twins", self) is getattr(
+            other, "_twins", other
+        )
 
     def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
         """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.
@@ -121,7 +124,8 @@ def _forget_arrays(storage: Storage) -> None:
 
 
 class _Counted:
-    """Counts its references as `Storage.resize` does; how many those are differs between Pythons."""
+    """Counts its references as `Storage.resize` does; how many those are differs between
+    Pythons."""
 
     __slots__ = ("_storage",)
 
@@ -159,7 +163,9 @@ _allocators: Registry[str, Callable[[int, device], Any]] = Registry({
 })  # fmt: skip
 
 
-def register_allocator(device_type: str, allocate: Callable[[int, device], Any]) -> Callable[[], None]:
+def register_allocator(
+    device_type: str, allocate: Callable[[int, device], Any]
+) -> Callable[[], None]:
     """Let `allocate(nbytes, device)` serve a device type; returns a function that undoes it.
 
     It returns an object with `.ptr`, an int, that keeps the bytes alive.
@@ -173,7 +179,12 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
     storage = _new(Storage)
-    storage._data, storage._array, storage.nbytes, storage.device = allocate(nbytes, place), None, nbytes, place
+    storage._data, storage._array, storage.nbytes, storage.device = (
+        allocate(nbytes, place),
+        None,
+        nbytes,
+        place,
+    )
     storage.version = 0
     return storage
 
@@ -192,5 +203,7 @@ class _Region:
 
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
     """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
-    data = np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
+    data = (
+        np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
+    )
     return SharedStorage(data, nbytes, CPU)

@@ -42,9 +42,15 @@ def wrapper(
         raise errors.not_a_dtype("_make_wrapper_subclass", element)
     place = resolve(None if device is None else make(device))
     made = _new(kind)
-    made._geometry = contiguous_geometry(sizes, element) if strides is None else geometry(sizes, tuple(strides), element)
+    made._geometry = (
+        contiguous_geometry(sizes, element)
+        if strides is None
+        else geometry(sizes, tuple(strides), element)
+    )
     made._device, made._offset, made._array = place, storage_offset, None
-    made._storage = Storage(None, (storage_offset + made._geometry.extent) * element.itemsize, place)
+    made._storage = Storage(
+        None, (storage_offset + made._geometry.extent) * element.itemsize, place
+    )
     return _finished(made, TENSOR_KEYS[place.type])
 
 
@@ -52,7 +58,9 @@ def _new(kind: type) -> Any:
     from .tensor import Tensor
 
     if not (isinstance(kind, type) and issubclass(kind, Tensor)):
-        raise errors.must("_make_subclass", "cls", "be a subclass of Tensor", kind, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "_make_subclass", "cls", "be a subclass of Tensor", kind, kind=errors.ArgumentTypeError
+        )
     return object.__new__(kind)
 
 
@@ -68,7 +76,8 @@ def _finished(made: Any, bits: int) -> Any:
 
 
 def call_as_tensors(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """What `Tensor.__gputensor_dispatch__` does: the operator itself, on the memory of its operands."""
+    """What `Tensor.__gputensor_dispatch__` does: the operator itself, on the memory of its
+    operands."""
     with ExcludeDispatchKeys(PYTHON):
         return _plain(op(*args, **(kwargs or {})))
 

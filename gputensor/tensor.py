@@ -46,7 +46,8 @@ class Tensor(GeneratedMethods):
     """
 
     __slots__ = (
-        "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd", "__weakref__",
+        "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
+        "__weakref__",
     )  # fmt: skip
 
     _geometry: Geometry
@@ -73,11 +74,17 @@ class Tensor(GeneratedMethods):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._has_handler = cls.__gputensor_dispatch__.__func__ is not Tensor.__gputensor_dispatch__.__func__  # type: ignore[attr-defined]
+        cls._has_handler = (
+            cls.__gputensor_dispatch__.__func__ is not Tensor.__gputensor_dispatch__.__func__
+        )  # type: ignore[attr-defined]
 
     @classmethod
     def __gputensor_dispatch__(
-        cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        op: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Override in a subclass: every operator that meets one of its tensors comes here.
 
@@ -97,7 +104,13 @@ class Tensor(GeneratedMethods):
 
     @staticmethod
     def _make_wrapper_subclass(
-        cls: type, size: Any, strides: Any = None, storage_offset: int = 0, *, dtype: Any = None, device: Any = None
+        cls: type,
+        size: Any,
+        strides: Any = None,
+        storage_offset: int = 0,
+        *,
+        dtype: Any = None,
+        device: Any = None,
     ) -> Any:
         """A tensor of a subclass without memory, for handlers that hold their data elsewhere."""
         from . import subclass
@@ -122,7 +135,11 @@ class Tensor(GeneratedMethods):
 
     def stride(self, dim: int | None = None) -> Any:
         """All strides in elements, or that of one dimension."""
-        return self._geometry.strides if dim is None else self._geometry.strides[self._dim("stride", dim)]
+        return (
+            self._geometry.strides
+            if dim is None
+            else self._geometry.strides[self._dim("stride", dim)]
+        )
 
     def _dim(self, op: str, dim: int) -> int:
         ndim = self._geometry.ndim
@@ -180,7 +197,11 @@ class Tensor(GeneratedMethods):
         if memory_format is formats.channels_last_3d:
             return geometry.is_channels_last_3d
         raise errors.must(
-            "is_contiguous", "memory_format", "be a memory format", memory_format, kind=errors.ArgumentTypeError
+            "is_contiguous",
+            "memory_format",
+            "be a memory format",
+            memory_format,
+            kind=errors.ArgumentTypeError,
         )
 
     def is_floating_point(self) -> bool:
@@ -284,7 +305,11 @@ class Tensor(GeneratedMethods):
         module = runtime.with_streams(place.type)
         if not hasattr(module, "record_stream"):
             raise errors.must(
-                "record_stream", "self", "be on a device with streams", self, kind=errors.DeviceError
+                "record_stream",
+                "self",
+                "be on a device with streams",
+                self,
+                kind=errors.DeviceError,
             )
         index = place.index or 0
         stream = stream_given("record_stream", module, index, stream)
@@ -305,12 +330,16 @@ class Tensor(GeneratedMethods):
 
     def __len__(self) -> int:
         if self._geometry.ndim == 0:
-            raise errors.must("len", "self", "have a dimension", self, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "len", "self", "have a dimension", self, kind=errors.ArgumentTypeError
+            )
         return self._geometry.sizes[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._geometry.ndim == 0:
-            raise errors.must("iter", "self", "have a dimension", self, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "iter", "self", "have a dimension", self, kind=errors.ArgumentTypeError
+            )
         return iter(calls.unbind_int(self, 0))
 
     def __bool__(self) -> bool:
@@ -327,7 +356,9 @@ class Tensor(GeneratedMethods):
 
     def __index__(self) -> int:
         if self._geometry.dtype.category > 1:
-            raise errors.must("index", "self", "be integer or bool", self, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "index", "self", "be integer or bool", self, kind=errors.ArgumentTypeError
+            )
         return int(self._scalar("index"))
 
     def _scalar(self, op: str) -> Any:
@@ -359,7 +390,9 @@ class Tensor(GeneratedMethods):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
-        return materialised(self.cpu())._get_array().tolist() if self._geometry.ndim else self.item()
+        return (
+            materialised(self.cpu())._get_array().tolist() if self._geometry.ndim else self.item()
+        )
 
     # --- other libraries --------------------------------------------------------------------------
 
@@ -420,10 +453,12 @@ class Tensor(GeneratedMethods):
     def T(self) -> Tensor:  # noqa: N802 - PyTorch's spelling
         """All dimensions reversed, of tensors of at most two; PyTorch warns of more."""
         if self._geometry.ndim > 2:
-            raise errors.must("T", "self", "have at most 2 dimensions", self, remedy="use .mT or .permute(...)")
+            raise errors.must(
+                "T", "self", "have at most 2 dimensions", self, remedy="use .mT or .permute(...)"
+            )
         return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))
 
-    # --- automatic differentiation; see autograd/variable.py ----------------------------------------
+    # --- automatic differentiation; see autograd/variable.py --------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -468,7 +503,8 @@ class Tensor(GeneratedMethods):
         return 0 if self._autograd is None else autograd.output_nr(self)
 
     def backward(
-        self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+        self, gradient: Tensor | None = None, retain_graph: bool | None = None,
+        create_graph: bool = False,
         inputs: Any = None,
     ) -> None:  # fmt: skip
         """Add the gradient of this tensor to `grad` of the leaves that it was made from.
@@ -551,7 +587,7 @@ def _add_conversions() -> None:
         setattr(Tensor, name, _convert_to(name, target))
 
 
-# --- making tensors, for native code ----------------------------------------------------------------
+# --- making tensors, for native code --------------------------------------------------------------
 
 
 def from_array(array: Any, geometry: Geometry) -> Tensor:

@@ -1,4 +1,5 @@
-"""Calls with a dimension, or with operands of few dimensions, in what PyTorch and gputensor both have."""
+"""Calls with a dimension, or with operands of few dimensions, in what PyTorch and gputensor both
+have."""
 
 from __future__ import annotations
 
@@ -23,11 +24,14 @@ CALLS: dict[str, Call] = {
     "flip_twice": lambda L, x, d: L.flip(x, (d, d)),
     **{n: _reduction(n) for n in ("sum", "mean", "amax", "amin", "any", "all", "argmax", "argmin")},
     **{f"{n}_kept": _reduction(n, keepdim=True) for n in ("sum", "amax", "any", "argmax")},
-    **{f"{n}_none": (lambda n: lambda L, x, d: getattr(L, n)(x, ()))(n) for n in ("sum", "any", "amax")},
+    **{f"{n}_none": (lambda n: lambda L, x, d: getattr(L, n)(x, ()))(n) for n in ("sum", "any",
+    "amax")},
     "softmax": lambda L, x, d: x.softmax(d),
     "log_softmax": lambda L, x, d: x.log_softmax(d),
-    **{n: (lambda n: lambda L, x, d: getattr(x.clone(), n)(d))(n) for n in ("squeeze_", "unsqueeze_")},
-    **{n: (lambda n: lambda L, x, d: getattr(x, n)(d))(n) for n in ("squeeze", "unsqueeze", "unbind")},
+    **{n: (lambda n: lambda L, x, d: getattr(x.clone(), n)(d))(n) for n in ("squeeze_",
+    "unsqueeze_")},
+    **{n: (lambda n: lambda L, x, d: getattr(x, n)(d))(n) for n in ("squeeze", "unsqueeze",
+    "unbind")},
     "size": lambda L, x, d: (x.size(d), x.stride(d)),
     "select": lambda L, x, d: x.select(d, 0),
     "narrow": lambda L, x, d: x.narrow(d, 0, 1),

@@ -1,4 +1,5 @@
-"""Writes gputensor/op_tests/samples.json from the rows: `python -m tests.freeze_samples [--check]`."""
+"""Writes gputensor/op_tests/samples.json from the rows: `python -m tests.freeze_samples
+[--check]`."""
 
 from __future__ import annotations
 

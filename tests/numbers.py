@@ -19,12 +19,16 @@ DTYPES = [d.name for d in dtypes.ALL]
 ELEMENTS = (0, 1, 2, 3, 100, 127, -1, -3, -128)
 
 WHOLE = (
-    0, 1, -1, 2, -3, 44, 100, 127, 128, -128, -129, 200, 255, 256, -255, -256, 300, 32767, 32768, -32768,
-    -32769, 65535, 65536, -65536, 2**24 + 1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32 - 1, 2**32,
-    2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 2**64, 2**64 + 1, 2**100, 10**400,
+    0, 1, -1, 2, -3, 44, 100, 127, 128, -128, -129, 200, 255, 256, -255, -256, 300, 32767, 32768,
+    -32768,
+    -32769, 65535, 65536, -65536, 2**24 + 1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32 - 1,
+    2**32,
+    2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 2**64, 2**64 + 1, 2**100,
+    10**400,
 )  # fmt: skip
 FRACTIONS = (
-    0.0, -0.0, 0.5, -0.5, 1.5, -1.0, 2.5, 127.5, 128.0, -128.5, 255.5, 300.0, 65504.0, 70000.0, 3e9, -3e9,
+    0.0, -0.0, 0.5, -0.5, 1.5, -1.0, 2.5, 127.5, 128.0, -128.5, 255.5, 300.0, 65504.0, 70000.0,
+    3e9, -3e9,
     2.0**62, 1e19, 1e20, 1e38, 1e39, -1e39, 1e308, math.inf, -math.inf, math.nan,
 )  # fmt: skip
 OTHERS = (True, False, 1j, 2 + 0j, 1e39 + 1j)
@@ -78,8 +82,10 @@ STORED: dict[str, Call] = {
     "add_alpha": lambda lib, x, v: lib.add(x, x, alpha=v),
     "sub_alpha": lambda lib, x, v: lib.sub(x, x, alpha=v),
     "add_alpha_": lambda lib, x, v: x.add_(x.clone(), alpha=v),
-    "addmm_beta": lambda lib, x, v: lib.addmm(x[:2].reshape(1, 2), x[:1].reshape(1, 1), x[:2].reshape(1, 2), beta=v),
-    "addmm_alpha": lambda lib, x, v: lib.addmm(x[:2].reshape(1, 2), x[:1].reshape(1, 1), x[:2].reshape(1, 2), alpha=v),
+    "addmm_beta": lambda lib, x, v: lib.addmm(x[:2].reshape(1, 2), x[:1].reshape(1, 1),
+    x[:2].reshape(1, 2), beta=v),
+    "addmm_alpha": lambda lib, x, v: lib.addmm(x[:2].reshape(1, 2), x[:1].reshape(1, 1),
+    x[:2].reshape(1, 2), alpha=v),
     "arange": lambda lib, x, v: lib.arange(0, 3, v, dtype=x.dtype, device=x.device),
     "arange_start": lambda lib, x, v: lib.arange(v, v + 2, dtype=x.dtype, device=x.device),
     "linspace": lambda lib, x, v: lib.linspace(0, v, 3, dtype=x.dtype, device=x.device),
@@ -105,7 +111,10 @@ def outcome(call: Call, lib: Any, x: Any, v: Any) -> Any:
         return error
     if isinstance(found, bool):
         return found
-    return (str(found.dtype).partition(".")[2], list(found.shape) if found.is_meta else found.tolist())
+    return (
+        str(found.dtype).partition(".")[2],
+        list(found.shape) if found.is_meta else found.tolist(),
+    )
 
 
 def same(a: Any, b: Any) -> bool:

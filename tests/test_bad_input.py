@@ -1,4 +1,5 @@
-"""Bad input: one sentence that names operator, argument, rule and what was got; nothing half-changed.
+"""Bad input: one sentence that names operator, argument, rule and what was got; nothing
+half-changed.
 
 A case is a call on tensors `x` f32[2,3], `m` f32[3,4], `i` i64[3], `b` bool[2,3], `h` f16[2,3] and
 `e` f32[0,3] of each device. After the refusal every tensor has its old sizes, strides, version and
@@ -100,8 +101,10 @@ CASES = [
     ("fill_", "value", lambda t, d: t.x.fill_(t.x), RuntimeError),
     ("fill_", "value", lambda t, d: t.x.fill_(1j), RuntimeError),
     ("to", "dtype", lambda t, d: t.x.to(dtype="float16"), TypeError),
-    ("contiguous", "memory_format", lambda t, d: t.x.contiguous(memory_format=gt.channels_last), RuntimeError),
-    ("contiguous", "memory_format", lambda t, d: t.x.t().contiguous(memory_format=gt.preserve_format), RuntimeError),
+    ("contiguous", "memory_format", lambda t, d: t.x.contiguous(memory_format=gt.channels_last),
+    RuntimeError),
+    ("contiguous", "memory_format", lambda t,
+    d: t.x.t().contiguous(memory_format=gt.preserve_format), RuntimeError),
     ("item", "self", lambda t, d: t.x.item(), RuntimeError),
     ("bool", "self", lambda t, d: bool(t.x), RuntimeError),
     ("resize_", "size", lambda t, d: t.x.resize_(2, -3), RuntimeError),
@@ -131,7 +134,10 @@ class Tensors:
 
 
 def _registrations() -> list[object]:
-    return [(o.qualified_name, {k.name: len(v) for k, v in o.kernels.items()}) for o in dispatcher.operators()]
+    return [
+        (o.qualified_name, {k.name: len(v) for k, v in o.kernels.items()})
+        for o in dispatcher.operators()
+    ]
 
 
 @pytest.fixture(params=["cpu", "meta", "cuda:0", "cuda:1"])
@@ -175,8 +181,14 @@ MIXES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "call"), MIXES, ids=[f"{n}-{op}" for n, (op, _) in enumerate(MIXES)])
-@pytest.mark.parametrize("pair", [("cpu", "cuda:0"), ("cuda:0", "cpu"), ("cuda:0", "cuda:1"), ("cpu", "meta")], ids="+".join)
+@pytest.mark.parametrize(
+    ("op", "call"), MIXES, ids=[f"{n}-{op}" for n, (op, _) in enumerate(MIXES)]
+)
+@pytest.mark.parametrize(
+    "pair",
+    [("cpu", "cuda:0"), ("cuda:0", "cpu"), ("cuda:0", "cuda:1"), ("cpu", "meta")],
+    ids="+".join,
+)
 def test_devices_do_not_mix(op, call, pair):
     if any(d.startswith("cuda") for d in pair) and not gt.cuda.is_available():
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")

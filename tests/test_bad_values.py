@@ -1,4 +1,5 @@
-"""Bad values for every argument of every public function: taken, or refused in a sentence of the house.
+"""Bad values for every argument of every public function: taken, or refused in a sentence of the
+house.
 
 Never another exception, never one that shows what it was made from, never with an operand changed.
 A part of all calls is made; GPUTENSOR_BAD_VALUES=all makes every one (a minute).
@@ -39,7 +40,11 @@ def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
             yield f"gt.{base}", getattr(gt, base), None
         method = next((op for op in ops if "method" in op.variants), None)
         if method is not None:
-            yield f"x.{base}", getattr(gt.Tensor, base), [a.name for a in method.arguments].index("self")
+            yield (
+                f"x.{base}",
+                getattr(gt.Tensor, base),
+                [a.name for a in method.arguments].index("self"),
+            )
     for op in OPS_OF[row.name]:
         yield f"gt.ops.aten.{op.name}", cases.operator_of(op), None
 
@@ -51,11 +56,18 @@ def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
         given = len(case.sample.args)
         spread = any(name.startswith("*") for name in known)
         arguments = [f"#{n}" for n in range(0 if place is None else 1, given)]
-        arguments += [n for n in known[0 if spread else given :] if not n.startswith("*") and n != "self"]
+        arguments += [
+            n for n in known[0 if spread else given :] if not n.startswith("*") and n != "self"
+        ]
         for argument in arguments:
             for name, make in VALUES.items():
 
-                def call(argument: str = argument, make: Any = make, function: Any = function, place: Any = place) -> Any:
+                def call(
+                    argument: str = argument,
+                    make: Any = make,
+                    function: Any = function,
+                    place: Any = place,
+                ) -> Any:
                     made = case.build(device)
                     args, kwargs = list(made.args), dict(made.kwargs)
                     if place is not None:
@@ -96,7 +108,12 @@ def test_operators(family: str, device: str) -> None:
 
 
 # What a function raises that is not of the house, because it is its answer, or another library's.
-OF_OTHERS = {"load": (OSError,), "save": (OSError,), "testing.assert_close": (AssertionError, ValueError, TypeError), "from_dlpack": (BufferError,)}
+OF_OTHERS = {
+    "load": (OSError,),
+    "save": (OSError,),
+    "testing.assert_close": (AssertionError, ValueError, TypeError),
+    "from_dlpack": (BufferError,),
+}
 
 
 def _reset() -> None:
@@ -168,11 +185,15 @@ NOT_SWEPT = """
 def test_every_public_function_is_swept() -> None:
     from gputensor._generated import functions, methods
 
-    swept = {name.rpartition(".")[2] for name in ENTRANCES} | set(functions.__all__) | set(NOT_SWEPT)
+    swept = (
+        {name.rpartition(".")[2] for name in ENTRANCES} | set(functions.__all__) | set(NOT_SWEPT)
+    )
     missing = [
         f"{place.__name__}.{name}" for place in (gt, gt.cuda, gt.nn.functional, gt.Tensor)
-        for name in sorted({*dir(place), *getattr(place, "_LATER", ())})  # also what nobody has named yet
-        if not name.startswith("_") and name not in swept and not hasattr(methods.GeneratedMethods, name)
+        for name in sorted({*dir(place), *getattr(place, "_LATER",
+        ())})  # also what nobody has named yet
+        if not name.startswith("_") and name not in swept and not hasattr(methods.GeneratedMethods,
+        name)
         and callable(found := getattr(place, name)) and _is_named(place, name, found)
     ]  # fmt: skip
     assert not missing, f"tests/harness/entrances.py has no good call of {missing}"
@@ -212,7 +233,11 @@ def test_refused_by_the_name_that_was_called(op: str, call: Callable[[], Any]) -
 
 
 def test_memory_that_is_not_there() -> None:
-    for make in (lambda: gt.empty(2**60), lambda: gt.arange(2**60), lambda: gt.ops.aten.empty((2**60,))):
+    for make in (
+        lambda: gt.empty(2**60),
+        lambda: gt.arange(2**60),
+        lambda: gt.ops.aten.empty((2**60,)),
+    ):
         with pytest.raises(gt.cuda.OutOfMemoryError, match="cannot allocate"):
             make()
         with pytest.raises(MemoryError):
@@ -229,11 +254,14 @@ def _read_only() -> Any:
 
 WRITES = {
     "add_": lambda r: r.add_(1), "fill_": lambda r: r.fill_(1), "zero_": lambda r: r.zero_(),
-    "copy_": lambda r: r.copy_(gt.ones(3)), "uniform_": lambda r: r.uniform_(), "exp_": lambda r: r.exp_(),
+    "copy_": lambda r: r.copy_(gt.ones(3)), "uniform_": lambda r: r.uniform_(),
+    "exp_": lambda r: r.exp_(),
     "index": lambda r: r.__setitem__(0, 5.0), "add": lambda r: gt.add(r, r, out=r),
     "sum": lambda r: gt.sum(gt.ones(2, 3), 0, out=r), "arange": lambda r: gt.arange(3, out=r),
-    "cat": lambda r: gt.cat([gt.ones(1), gt.ones(2)], out=r), "linspace": lambda r: gt.linspace(0, 1, 3, out=r),
-    "where": lambda r: gt.where(gt.ones(3) > 0, gt.ones(3), 1, out=r), "mm": lambda r: gt.mm(gt.ones(3, 1), gt.ones(1, 1), out=r.view(3, 1)),
+    "cat": lambda r: gt.cat([gt.ones(1), gt.ones(2)], out=r), "linspace": lambda r: gt.linspace(0,
+    1, 3, out=r),
+    "where": lambda r: gt.where(gt.ones(3) > 0, gt.ones(3), 1, out=r),
+    "mm": lambda r: gt.mm(gt.ones(3, 1), gt.ones(1, 1), out=r.view(3, 1)),
     "relu_": lambda r: gt.nn.functional.relu(r, inplace=True), "mul_": lambda r: r[:2].mul_(2),
     "sub_": lambda r: gt.ops.aten.sub_.Tensor(r, 1), "div_": lambda r: r.__itruediv__(2),
 }  # fmt: skip

@@ -57,17 +57,21 @@ def like(x, *sizes, dtype=gt.float32):
 # copy_tile: another order; copy_row: rows moved whole.
 ON_ONE_DEVICE = {
     "copy_": (lambda x: into(nhwc(x), like(x, 8, 48, 32, 64)), nhwc, ["copy_tile"], NBYTES),
-    "copy_ into an order": (lambda x: into(x, nhwc(like(x, 8, 32, 64, 48))), lambda x: x, ["copy_tile"], NBYTES),
+    "copy_ into an order": (lambda x: into(x, nhwc(like(x, 8, 32, 64, 48))), lambda x: x,
+    ["copy_tile"], NBYTES),
     "copy_ and cast": (
         lambda x: into(nhwc(x), like(x, 8, 48, 32, 64, dtype=gt.float16)),
         lambda x: nhwc(x).astype(np.float16), ["copy_tile"], NBYTES // 2,
     ),
-    "clone": (lambda x: x.clone(memory_format=gt.channels_last), lambda x: x, ["copy_tile"], NBYTES),
+    "clone": (lambda x: x.clone(memory_format=gt.channels_last), lambda x: x, ["copy_tile"],
+    NBYTES),
     "clone of dense": (lambda x: nhwc(x).clone(), nhwc, ["copy_row"], NBYTES),
     "contiguous": (lambda x: nhwc(x).contiguous(), nhwc, ["copy_tile"], NBYTES),
     "contiguous already": (lambda x: x.contiguous(), lambda x: x, [], 0),
-    "to a format": (lambda x: x.to(memory_format=gt.channels_last), lambda x: x, ["copy_tile"], NBYTES),
-    "to a dtype": (lambda x: x.to(gt.float16), lambda x: x.astype(np.float16), ["copy_row"], NBYTES // 2),
+    "to a format": (lambda x: x.to(memory_format=gt.channels_last), lambda x: x, ["copy_tile"],
+    NBYTES),
+    "to a dtype": (lambda x: x.to(gt.float16), lambda x: x.astype(np.float16), ["copy_row"],
+    NBYTES // 2),
     "to both at once": (
         lambda x: x.to(gt.float16, memory_format=gt.channels_last),
         lambda x: x.astype(np.float16), ["copy_tile"], NBYTES // 2,
@@ -77,33 +81,42 @@ ON_ONE_DEVICE = {
         ["copy_tile"] * 2, 2 * NBYTES,
     ),
     "stack": (
-        lambda x: gt.stack([nhwc(x)] * 3), lambda x: np.stack([nhwc(x)] * 3), ["copy_tile"] * 3, 3 * NBYTES,
+        lambda x: gt.stack([nhwc(x)] * 3), lambda x: np.stack([nhwc(x)] * 3), ["copy_tile"] * 3,
+        3 * NBYTES,
     ),
     "repeat": (
-        lambda x: nhwc(x).repeat(2, 1, 1, 1), lambda x: np.tile(nhwc(x), (2, 1, 1, 1)), ["copy_tile"], 2 * NBYTES,
+        lambda x: nhwc(x).repeat(2, 1, 1, 1), lambda x: np.tile(nhwc(x), (2, 1, 1, 1)),
+        ["copy_tile"], 2 * NBYTES,
     ),
     "flip": (lambda x: x.flip(1, 3), lambda x: x[:, ::-1, :, ::-1], ["copy_row"], NBYTES),
     "expand and contiguous": (
-        lambda x: x[:1].expand(SIZES).contiguous(), lambda x: np.broadcast_to(x[:1], SIZES), ["copy_row"], NBYTES,
+        lambda x: x[:1].expand(SIZES).contiguous(), lambda x: np.broadcast_to(x[:1], SIZES),
+        ["copy_row"], NBYTES,
     ),
-    "reshape": (lambda x: nhwc(x).reshape(-1), lambda x: nhwc(x).reshape(-1), ["copy_tile"], NBYTES),
+    "reshape": (lambda x: nhwc(x).reshape(-1), lambda x: nhwc(x).reshape(-1), ["copy_tile"],
+    NBYTES),
     "deepcopy": (lambda x: copy.deepcopy(nhwc(x)), nhwc, ["copy_row"], NBYTES),
     "gt.layout.contiguous": (lambda x: gt.layout.contiguous(nhwc(x)), nhwc, ["copy_tile"], NBYTES),
-    "gt.layout.copy": (lambda x: gt.layout.copy(like(x, 8, 48, 32, 64), nhwc(x)), nhwc, ["copy_tile"], NBYTES),
+    "gt.layout.copy": (lambda x: gt.layout.copy(like(x, 8, 48, 32, 64), nhwc(x)), nhwc,
+    ["copy_tile"], NBYTES),
 }  # fmt: skip
 
 # name -> (what a program writes, its meaning, kernels on the device, crossings: (from, to, bytes)).
-# A dense permuted tensor crosses as it lies; one with gaps is packed first; one that has to arrive in
-# another order is changed on the device. Always one crossing.
+# A dense permuted tensor crosses as it lies; one with gaps is packed first; one that has to arrive
+# in another order is changed on the device. Always one crossing.
 BETWEEN_DEVICES = {
     "cpu of permuted": (lambda x: nhwc(x).cpu(), nhwc, [], [(FIRST, HOST, NBYTES)]),
-    "cpu of a part": (lambda x: x[:, ::2].cpu(), lambda x: x[:, ::2], ["copy_row"], [(FIRST, HOST, NBYTES // 2)]),
+    "cpu of a part": (lambda x: x[:, ::2].cpu(), lambda x: x[:, ::2], ["copy_row"], [(FIRST, HOST,
+    NBYTES // 2)]),
     "into another order on the host": (
-        lambda x: into(nhwc(x), gt.empty(8, 48, 32, 64)), nhwc, ["copy_tile"], [(FIRST, HOST, NBYTES)],
+        lambda x: into(nhwc(x), gt.empty(8, 48, 32, 64)), nhwc, ["copy_tile"], [(FIRST, HOST,
+        NBYTES)],
     ),
-    "cuda of permuted": (lambda x: nhwc(gt.from_numpy(values())).cuda(), nhwc, [], [(HOST, FIRST, NBYTES)]),
+    "cuda of permuted": (lambda x: nhwc(gt.from_numpy(values())).cuda(), nhwc, [], [(HOST, FIRST,
+    NBYTES)]),
     "cuda of a part": (
-        lambda x: gt.from_numpy(values())[:, ::2].cuda(), lambda x: x[:, ::2], [], [(HOST, FIRST, NBYTES // 2)],
+        lambda x: gt.from_numpy(values())[:, ::2].cuda(), lambda x: x[:, ::2], [], [(HOST, FIRST,
+        NBYTES // 2)],
     ),
     "into another order on the device": (
         lambda x: into(nhwc(gt.from_numpy(values())), like(x, 8, 48, 32, 64)), nhwc, ["copy_tile"],
@@ -111,20 +124,24 @@ BETWEEN_DEVICES = {
     ),
     "device to device": (lambda x: nhwc(x).to("cuda:1"), nhwc, [], [(FIRST, SECOND, NBYTES)]),
     "a part from device to device": (
-        lambda x: x[:, ::2].to("cuda:1"), lambda x: x[:, ::2], ["copy_row"], [(FIRST, SECOND, NBYTES // 2)],
+        lambda x: x[:, ::2].to("cuda:1"), lambda x: x[:, ::2], ["copy_row"], [(FIRST, SECOND,
+        NBYTES // 2)],
     ),
     "into another order on another device": (
         lambda x: into(nhwc(x), gt.empty(8, 48, 32, 64, device="cuda:1")), nhwc, ["copy_tile"],
         [(FIRST, SECOND, NBYTES)],
     ),
     "to another device and a smaller dtype": (
-        lambda x: nhwc(x).to("cuda:1", gt.float16), lambda x: nhwc(x).astype(np.float16), ["copy_row"],
+        lambda x: nhwc(x).to("cuda:1", gt.float16), lambda x: nhwc(x).astype(np.float16),
+        ["copy_row"],
         [(FIRST, SECOND, NBYTES // 2)],
     ),
     "pickle": (
-        lambda x: pickle.loads(pickle.dumps(nhwc(x))), nhwc, [], [(FIRST, HOST, NBYTES), (HOST, FIRST, NBYTES)],
+        lambda x: pickle.loads(pickle.dumps(nhwc(x))), nhwc, [], [(FIRST, HOST, NBYTES), (HOST,
+        FIRST, NBYTES)],
     ),
-    "save and load": (lambda x: saved(nhwc(x)), nhwc, [], [(FIRST, HOST, NBYTES), (HOST, FIRST, NBYTES)]),
+    "save and load": (lambda x: saved(nhwc(x)), nhwc, [], [(FIRST, HOST, NBYTES), (HOST, FIRST,
+    NBYTES)]),
 }  # fmt: skip
 
 

@@ -22,10 +22,14 @@ def test_devices_agree(name: str) -> None:
     for sizes in F.SIZES:
         for d in F.DIMS:
             wanted = F.outcome(F.CALLS[name], gt, sizes, d, "cpu")
-            assert not isinstance(wanted, Exception) or isinstance(wanted, errors.GpuTensorError), wanted
+            assert not isinstance(wanted, Exception) or isinstance(wanted, errors.GpuTensorError), (
+                wanted
+            )
             for device in devices:
                 found = F.outcome(F.CALLS[name], gt, sizes, d, device)
-                what = f"{name} of {list(sizes)}, {d}, on {device}: {found!r}, on the CPU {wanted!r}"
+                what = (
+                    f"{name} of {list(sizes)}, {d}, on {device}: {found!r}, on the CPU {wanted!r}"
+                )
                 if isinstance(wanted, Exception):
                     assert isinstance(found, errors.GpuTensorError), what
                 else:
@@ -35,7 +39,13 @@ def test_devices_agree(name: str) -> None:
 
 def test_lists_of_views_are_tuples() -> None:
     x = gt.ones(2, 3)
-    for made in (x.split(1), x.split([1, 1]), x.unbind(), x.chunk(2), gt.split_with_sizes(x, [1, 1])):
+    for made in (
+        x.split(1),
+        x.split([1, 1]),
+        x.unbind(),
+        x.chunk(2),
+        gt.split_with_sizes(x, [1, 1]),
+    ):
         assert type(made) is tuple
 
 
@@ -54,7 +64,15 @@ def test_a_reshape_that_copied_is_no_view() -> None:
 def test_where_takes_bytes() -> None:
     for device in ("cpu", *(["cuda"] if gt.cuda.is_available() else [])):
         bytes_ = gt.tensor([2, 0, 255], dtype=gt.uint8, device=device)
-        for call in (lambda c: gt.where(c, 1.0, gt.zeros(3, device=device)), lambda c: gt.ops.aten.where(c, gt.ones(3, device=device), gt.zeros(3, device=device), out=gt.empty(3, device=device))):
+        for call in (
+            lambda c: gt.where(c, 1.0, gt.zeros(3, device=device)),
+            lambda c: gt.ops.aten.where(
+                c,
+                gt.ones(3, device=device),
+                gt.zeros(3, device=device),
+                out=gt.empty(3, device=device),
+            ),
+        ):
             with pytest.warns(UserWarning, match="must be bool"):
                 found: Any = call(bytes_)
             assert found.tolist() == [1, 0, 1]

@@ -65,7 +65,9 @@ def test_contiguous_gives_the_callers_type(library, form, shape):
     assert (back(made) == back(given)).all()
     strides = [s // 4 for s in back(made).strides]
     n, c, h, w = back(given).shape
-    assert strides == ([c * h * w, h * w, w, 1] if form == "contiguous_format" else [c * h * w, 1, w * c, c])
+    assert strides == (
+        [c * h * w, h * w, w, 1] if form == "contiguous_format" else [c * h * w, 1, w * c, c]
+    )
     assert gt.layout.contiguous(made, memory_format=form) is made
 
 
@@ -81,13 +83,18 @@ def test_out_and_copy_write_where_they_are_told(library):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
-    ("dtype", "form"), [("float32", "contiguous_format"), ("float16", "channels_last"), ("float64", "channels_last")]
+    ("dtype", "form"),
+    [("float32", "contiguous_format"), ("float16", "channels_last"), ("float64", "channels_last")],
 )
 def test_pack_of_pixels_and_back(library, dtype, form):
     pixels = values((2, 40, 50, 3), np.uint8)
     scale, bias = np.float32([0.017, 0.0175, 0.0174]), np.float32([-2.1, -2.0, -1.8])
     made = gt.layout.pack(
-        permuted(library(pixels), 0, 3, 1, 2), dtype=dtype, scale=scale, bias=bias, memory_format=form
+        permuted(library(pixels), 0, 3, 1, 2),
+        dtype=dtype,
+        scale=scale,
+        bias=bias,
+        memory_format=form,
     )
     compute = np.float64 if dtype == "float64" else np.float32
     expected = pixels.transpose(0, 3, 1, 2).astype(compute) * scale[:, None, None].astype(compute)
@@ -115,11 +122,17 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("given", [{"mean": MEAN, "std": STD}, {"mean": 0.5}, {"std": STD}, {"mean": MEAN, "std": 2}], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [{"mean": MEAN, "std": STD}, {"mean": 0.5}, {"std": STD}, {"mean": MEAN, "std": 2}],
+    ids=str,
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_pack_normalizes_as_torchvision(library, given, dtype):
     pixels = values((2, 3, 40, 50), np.uint8)
-    mean, std = [np.float64(given.get(n, d)).reshape(-1, 1, 1) for n, d in (("mean", 0), ("std", 1))]
+    mean, std = [
+        np.float64(given.get(n, d)).reshape(-1, 1, 1) for n, d in (("mean", 0), ("std", 1))
+    ]
     expected = (pixels / 255 - mean) / std
     made = back(gt.layout.pack(library(pixels), dtype=dtype, scale=1 / 255, **given))
     assert np.abs(made - expected).max() < 1e-6  # the numbers are f32
@@ -132,7 +145,9 @@ def test_normalized_integers_are_no_integers():
     assert gt.layout.pack(pixels.astype(np.float16), mean=0.5).dtype == np.float16
     assert gt.layout.pack(pixels, scale=2).dtype == np.uint8
     out = np.empty((3, 4, 5), np.int16)
-    assert gt.layout.pack(pixels, mean=100, out=out) is out and (out == pixels.astype(int) - 100).all()
+    assert (
+        gt.layout.pack(pixels, mean=100, out=out) is out and (out == pixels.astype(int) - 100).all()
+    )
     with pytest.raises(gt.GpuTensorError, match="'x' must be real"):
         gt.layout.pack(pixels.astype(np.complex64), mean=0.5)
 
@@ -142,12 +157,18 @@ def test_images_of_pil_are_channels_first():
     pixels = values((4, 5, 3), np.uint8)
     image = images.fromarray(pixels)
     made = gt.layout.pack(image, dtype="float32", scale=1 / 255, mean=MEAN, std=STD)
-    expected = gt.layout.pack(pixels.transpose(2, 0, 1), dtype="float32", scale=1 / 255, mean=MEAN, std=STD)
+    expected = gt.layout.pack(
+        pixels.transpose(2, 0, 1), dtype="float32", scale=1 / 255, mean=MEAN, std=STD
+    )
     assert isinstance(made, gt.Tensor) and (made.numpy() == expected).all()
     assert (gt.layout.contiguous(image).numpy() == pixels.transpose(2, 0, 1)).all()
     gray = gt.layout.pack(image.convert("L"), dtype="float32", scale=2)
-    assert gray.shape == (1, 4, 5) and (gray[0].numpy() == 2.0 * np.asarray(image.convert("L"))).all()
-    assert (gt.layout.contiguous(image.convert("L")).numpy() == np.asarray(image.convert("L"))).all()
+    assert (
+        gray.shape == (1, 4, 5) and (gray[0].numpy() == 2.0 * np.asarray(image.convert("L"))).all()
+    )
+    assert (
+        gt.layout.contiguous(image.convert("L")).numpy() == np.asarray(image.convert("L"))
+    ).all()
     out = np.empty((3, 4, 5), np.uint8)
     assert gt.layout.copy(out, image) is out and (out == pixels.transpose(2, 0, 1)).all()
     with pytest.raises(gt.GpuTensorError, match="'dst' must be writable"):
@@ -206,11 +227,23 @@ WRONG = [
     (lambda: gt.layout.pack(values((1, 3, 2, 2)), scale=[1, 2]), "'scale' must be a number, or 3"),
     (lambda: gt.layout.pack(values((1, 3, 2, 2)), dtype="text"), "'dtype' must be"),
     (lambda: gt.layout.pack(values((1, 3, 2, 2)), std=[1, 0, 1]), "'std' must not be 0"),
-    (lambda: gt.layout.pack(values((1, 3, 2, 2)), bias=1, mean=1), "'bias' must not be given beside"),
+    (
+        lambda: gt.layout.pack(values((1, 3, 2, 2)), bias=1, mean=1),
+        "'bias' must not be given beside",
+    ),
     (lambda: gt.layout.pack(values((2, 3)), mean=1), r"use x\[None\] for one channel"),
-    (lambda: gt.layout.pack(values((2, 5, 6, 3)), mean=MEAN), r"dimension 1: use x.transpose\(0, 3, 1, 2\) for"),
-    (lambda: gt.layout.pack(values((5, 6, 3)), std=STD), r"dimension 0: use x.transpose\(2, 0, 1\) for pixels"),
-    (lambda: gt.layout.pack(gt.ones(5, 6, 3), scale=STD), r"dimension 0: use x.permute\(2, 0, 1\) for pixels"),
+    (
+        lambda: gt.layout.pack(values((2, 5, 6, 3)), mean=MEAN),
+        r"dimension 1: use x.transpose\(0, 3, 1, 2\) for",
+    ),
+    (
+        lambda: gt.layout.pack(values((5, 6, 3)), std=STD),
+        r"dimension 0: use x.transpose\(2, 0, 1\) for pixels",
+    ),
+    (
+        lambda: gt.layout.pack(gt.ones(5, 6, 3), scale=STD),
+        r"dimension 0: use x.permute\(2, 0, 1\) for pixels",
+    ),
     (lambda: gt.layout.pack(values((1, 3, 2, 2), np.complex64), scale=2), "'x' must be real"),
 ]
 
@@ -264,12 +297,17 @@ def test_pack_normalizes_on_a_device_with_the_bits_of_the_cpu(channels):
         "std": np.linspace(0.2, 0.3, channels),
     }  # fmt: skip
     made, expected = gt.layout.pack(view.to("cuda"), **kinds), gt.layout.pack(view, **kinds)
-    assert made.is_cuda and (made.cpu().numpy().view(np.uint32) == expected.numpy().view(np.uint32)).all()
+    assert (
+        made.is_cuda
+        and (made.cpu().numpy().view(np.uint32) == expected.numpy().view(np.uint32)).all()
+    )
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("channels", [3, 20])
-@pytest.mark.parametrize(("dtype", "form"), [("float16", "contiguous_format"), ("uint8", "channels_last")])
+@pytest.mark.parametrize(
+    ("dtype", "form"), [("float16", "contiguous_format"), ("uint8", "channels_last")]
+)
 def test_pack_on_a_device_has_the_bits_of_the_cpu(channels, dtype, form):
     requires_emulator()
     x = values((2, 9, 40, channels), np.uint8 if dtype == "float16" else np.float32)
@@ -317,7 +355,8 @@ def test_work_runs_on_the_callers_stream(monkeypatch):
 
 @pytest.mark.emulator
 def test_two_libraries_two_streams_are_ordered(monkeypatch):
-    """The source's stream comes before the copy, and goes on after it; the host waits for nothing."""
+    """The source's stream comes before the copy, and goes on after it; the host waits for
+    nothing."""
     requires_emulator()
     cuda = runtime.cuda()
     theirs = cuda.Stream(0)
@@ -325,7 +364,9 @@ def test_two_libraries_two_streams_are_ordered(monkeypatch):
     kind = type(theirs)
     original = kind.wait_stream
     monkeypatch.setattr(
-        kind, "wait_stream", lambda self, other: (waits.append((self.ptr, other.ptr)), original(self, other))[1]
+        kind,
+        "wait_stream",
+        lambda self, other: (waits.append((self.ptr, other.ptr)), original(self, other))[1],
     )
     monkeypatch.setattr(kind, "synchronize", lambda self: pytest.fail("the host waited"))
     x, to = gt.from_numpy(values((30, 40))).to("cuda"), gt.zeros(40, 30, device="cuda")
@@ -346,7 +387,8 @@ def test_the_cuda_array_interface_is_read(monkeypatch):
     monkeypatch.setattr(runtime, "_chosen", fake)
     owner = types.SimpleNamespace(
         __cuda_array_interface__={
-            "shape": (3, 4), "typestr": "<f4", "data": (4096, False), "strides": (-16, 4), "stream": 7,
+            "shape": (3, 4), "typestr": "<f4", "data": (4096, False), "strides": (-16, 4),
+            "stream": 7,
             "version": 3,
         }
     )  # fmt: skip

@@ -151,8 +151,10 @@ def test_copy_into_a_view_leaves_the_rest(library, name, view):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("of", "to"), [("uint8", "float32"), ("float32", "bfloat16"), ("bfloat16", "float32"),
-                                        ("float64", "float16"), ("bool", "int64"), ("float32", "complex64")])  # fmt: skip
+@pytest.mark.parametrize(("of", "to"), [("uint8", "float32"), ("float32", "bfloat16"), ("bfloat16",
+"float32"),
+                                        ("float64", "float16"), ("bool", "int64"), ("float32",
+                                        "complex64")])  # fmt: skip
 def test_copy_casts(library, of, to):
     array = host((19, 23), of)
     out = given(library, np.zeros((23, 19), np_dtype(to)))

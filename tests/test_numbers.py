@@ -74,13 +74,17 @@ def test_refusals_leave_everything(call: str, device: str, request: pytest.Fixtu
 @pytest.mark.parametrize("element", SIGNED, ids=str)
 @pytest.mark.parametrize("op", SIGNLESS)
 @pytest.mark.parametrize("layout", ["packs", "tail", "step", "rows", "turned", "mixed"])
-def test_signed_numbers_beside_signless_kernels(op: str, element: Any, layout: str, cuda: str) -> None:
+def test_signed_numbers_beside_signless_kernels(
+    op: str, element: Any, layout: str, cuda: str
+) -> None:
     if layout in ("rows", "turned") and (op not in ("eq", "mul") or element.itemsize > 2):
         pytest.skip("each is compiled by itself: the narrow types alone extend their sign")
     limit = 1 << 8 * element.itemsize - 1
     array = np.arange(-3, 96 * 130 - 3).reshape(96, 130).astype(element.np)
     array[0, :6] = (-1, -limit, limit - 1, 0, 1, -2)
-    x = {"tail": array[0], "step": array[0, ::2], "rows": array[:, :-2], "turned": array.T}.get(layout, array)
+    x = {"tail": array[0], "step": array[0, ::2], "rows": array[:, :-2], "turned": array.T}.get(
+        layout, array
+    )
     f = getattr(gt, op)
     for v in (-1, -2, -limit, limit - 1, 0):
         given = gt.from_numpy(x).to(cuda)
@@ -111,7 +115,9 @@ def test_edges_of_integers(element: Any) -> None:
         assert not fits(v, element)
         with pytest.raises(OverflowError):
             gt.full((2,), v, dtype=element)
-        with pytest.raises(RuntimeError, match=f"fill_: 'value' must be in the range of {element.name}"):
+        with pytest.raises(
+            RuntimeError, match=f"fill_: 'value' must be in the range of {element.name}"
+        ):
             gt.zeros(2, dtype=element).fill_(v)
 
 
@@ -133,7 +139,14 @@ def test_a_quotient_by_what_wraps_to_zero() -> None:
 def test_sums_in_bool_and_integers(device: str, request: pytest.FixtureRequest) -> None:
     if device == "cuda":
         request.getfixturevalue("cuda")
-    for values, truth in (([0.5], True), ([0.5, -0.5], True), ([float("nan")], True), ([1j], True), ([0.0], False), ([], False)):
+    for values, truth in (
+        ([0.5], True),
+        ([0.5, -0.5], True),
+        ([float("nan")], True),
+        ([1j], True),
+        ([0.0], False),
+        ([], False),
+    ):
         x = gt.tensor(values, device=device)
         assert x.sum(dtype=gt.bool).item() is truth
         assert x.sum(0, dtype=gt.bool).item() is truth
@@ -146,8 +159,11 @@ def test_sums_in_bool_and_integers(device: str, request: pytest.FixtureRequest) 
 @pytest.mark.parametrize("place", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int64])
-def test_products_of_halves_take_a_0d_operand_unrounded(place: str, name: str, scalar: Any, request: Any) -> None:
-    """The CPU's 0-d operand; a device's is rounded when its kernel loads it, as PyTorch's CUDA kernels do.
+def test_products_of_halves_take_a_0d_operand_unrounded(
+    place: str, name: str, scalar: Any, request: Any
+) -> None:
+    """The CPU's 0-d operand; a device's is rounded when its kernel loads it, as PyTorch's CUDA
+    kernels do.
 
     Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support.
     """

@@ -1,7 +1,7 @@
 """Derivatives of every differentiable operator against finite differences, in every layout.
 
-The rows' own samples are used where their sizes are small; values are drawn again, away from where a
-derivative jumps. Second derivatives are checked too, where there is one.
+The rows' own samples are used where their sizes are small; values are drawn again, away from where
+a derivative jumps. Second derivatives are checked too, where there is one.
 """
 
 from __future__ import annotations

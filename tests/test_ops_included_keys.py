@@ -1,4 +1,5 @@
-"""Every operator under `IncludeDispatchKeys`: what it always gives, or one sentence that names the key."""
+"""Every operator under `IncludeDispatchKeys`: what it always gives, or one sentence that names the
+key."""
 
 from __future__ import annotations
 
@@ -15,7 +16,17 @@ from .harness.cases import CALLABLE, cases
 from .rows import Row
 
 # A backend that has all kernels, one that has none, an alias, keys of autograd, and the rest.
-KEYS = ["Meta", "CUDA", "XLA", "Autograd", "AutogradCPU", "AutogradCUDA", "Python", "BackendSelect", "QuantizedCPU"]
+KEYS = [
+    "Meta",
+    "CUDA",
+    "XLA",
+    "Autograd",
+    "AutogradCPU",
+    "AutogradCUDA",
+    "Python",
+    "BackendSelect",
+    "QuantizedCPU",
+]
 
 
 @pytest.mark.parametrize("key", KEYS)

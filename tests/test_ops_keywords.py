@@ -21,11 +21,15 @@ from .rows import Row
 from .test_ops_variants import assert_equal
 
 
-def _named(function: Callable[..., Any], args: tuple[Any, ...], skip: int = 0) -> dict[str, Any] | None:
+def _named(
+    function: Callable[..., Any], args: tuple[Any, ...], skip: int = 0
+) -> dict[str, Any] | None:
     """The positional arguments by name; None where Python gives them none."""
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     kinds = inspect.Parameter
-    names = [p.name for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    names = [
+        p.name for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    ]
     if any(p.kind is kinds.VAR_POSITIONAL and p.name != "args" for p in parameters):
         return None  # x.to(*target)
     return dict(zip(names, args))
@@ -99,6 +103,11 @@ def test_a_custom_operator_may_have_an_argument_named_self_or_args() -> None:
         named = {"self": x, "key_set": 2, "operator": 3, "args": 4}
         for call in (gt.ops.keywords.f, gt.ops.keywords.f.default):
             assert call(**named).item() == 14
-        made = gt.library.custom_op("keywords::g", lambda self, args: self * args, mutates_args=(), schema="(Tensor self, int args) -> Tensor")
+        made = gt.library.custom_op(
+            "keywords::g",
+            lambda self, args: self * args,
+            mutates_args=(),
+            schema="(Tensor self, int args) -> Tensor",
+        )
         assert made(self=x, args=3).item() == 3
         assert gt.ops.keywords.f.default.redispatch(gt.dispatch.key_set(x), **named).item() == 14

@@ -1,4 +1,5 @@
-"""gt.optim: what it steps, what it keeps, and what it refuses. Values: tests/oracle/test_optim_oracle.py."""
+"""gt.optim: what it steps, what it keeps, and what it refuses. Values:
+tests/oracle/test_optim_oracle.py."""
 
 from __future__ import annotations
 
@@ -82,7 +83,9 @@ def test_a_state_survives_saving(make: Any, tmp_path: Any) -> None:
     steps(again, q, 3, 6)
     assert q.tolist() == whole.tolist()
     given = kept["optimizer"]["state"][0]
-    assert all(again.state[q][name] is not x for name, x in given.items() if isinstance(x, gt.Tensor))
+    assert all(
+        again.state[q][name] is not x for name, x in given.items() if isinstance(x, gt.Tensor)
+    )
 
 
 @pytest.mark.parametrize("sizes", [(), (1,)])
@@ -115,10 +118,18 @@ def test_refusals() -> None:
         (lambda: gt.optim.SGD([]), ValueError, "SGD: 'params' must not be empty"),
         (lambda: gt.optim.SGD([1.0]), TypeError, "SGD: 'params' must hold Tensors"),
         (lambda: gt.optim.SGD([p * 1]), ValueError, "SGD: 'params' must hold leaves"),
-        (lambda: gt.optim.SGD([p, p]), ValueError, "SGD: 'params' must hold each Tensor at most once"),
+        (
+            lambda: gt.optim.SGD([p, p]),
+            ValueError,
+            "SGD: 'params' must hold each Tensor at most once",
+        ),
         (lambda: gt.optim.Adam([p], lr=-1.0), ValueError, "Adam: 'lr' must not be negative"),
         (lambda: gt.optim.Adam([p], betas=(0.9, 1.0)), ValueError, "Adam: 'betas' must be in"),
-        (lambda: gt.optim.SGD([p], nesterov=True), ValueError, "SGD: 'nesterov' must come with a momentum"),
+        (
+            lambda: gt.optim.SGD([p], nesterov=True),
+            ValueError,
+            "SGD: 'nesterov' must come with a momentum",
+        ),
     ):
         with pytest.raises(kind, match=message) as caught:
             make()
@@ -138,7 +149,10 @@ def test_hyperparameters_may_be_scalars_of_numpy() -> None:
     found = []
     for kind in (float, np.float64, np.float32):
         p = gt.ones(3, requires_grad=True)
-        optimizers = [gt.optim.SGD([p], lr=kind(0.5), momentum=kind(0.25)), gt.optim.Adam([p], lr=kind(0.5))]
+        optimizers = [
+            gt.optim.SGD([p], lr=kind(0.5), momentum=kind(0.25)),
+            gt.optim.Adam([p], lr=kind(0.5)),
+        ]
         for optimizer in optimizers:
             p.grad = None
             (p * p).sum().backward()

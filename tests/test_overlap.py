@@ -39,9 +39,12 @@ OUT: dict[str, Callable[..., Any]] = {
     "div_out_mode": lambda x, **k: aten.div(x, x + 1, rounding_mode="floor", **k),
     "where_self_out": lambda x, **k: aten.where(x > 4, x, x, **k),
     "addmm_out": lambda x, **k: aten.addmm(x, x, x, **k),
-    **{f"{n}_out": (lambda n: lambda x, **k: getattr(aten, n)(x, (0,), **k))(n) for n in ("amax", "amin")},
-    **{f"{n}_out": (lambda n: lambda x, **k: getattr(aten, n)(x, 0, **k))(n) for n in ("all", "any", "argmax", "argmin")},
-    **{f"{n}_dims_out": (lambda n: lambda x, **k: getattr(aten, n)(x, (0, 1), **k))(n) for n in ("all", "any")},
+    **{f"{n}_out": (lambda n: lambda x, **k: getattr(aten, n)(x, (0,), **k))(n) for n in ("amax",
+    "amin")},
+    **{f"{n}_out": (lambda n: lambda x, **k: getattr(aten, n)(x, 0, **k))(n) for n in ("all",
+    "any", "argmax", "argmin")},
+    **{f"{n}_dims_out": (lambda n: lambda x, **k: getattr(aten, n)(x, (0, 1),
+    **k))(n) for n in ("all", "any")},
     **{f"{n}_all_out": _unary(n) for n in ("all", "any")},
     "sum_out": _unary("sum"),
     "sum_IntList_out": lambda x, **k: aten.sum(x, (1,), True, **k),
@@ -70,10 +73,13 @@ def _outs(buffer: Any, x: Any, of: Any) -> dict[str, Any]:
     whole = buffer.view(of)
     square = whole[at : at + 16].view(4, 4)
     found = {
-        "same": square, "part": square[0], "row": square[:1], "element": square[0, 0], "turned": square.t(),
-        "shifted": whole[at + 1 : at + 17].view(4, 4), "before": whole[at - 2 : at], "free": whole[:16].view(4, 4),
+        "same": square, "part": square[0], "row": square[:1], "element": square[0, 0],
+        "turned": square.t(),
+        "shifted": whole[at + 1 : at + 17].view(4, 4), "before": whole[at - 2 : at],
+        "free": whole[:16].view(4, 4),
         "columns": whole[:32].view(4, 8)[:, ::2], "expanded": whole[:1].expand(4),
-        "expanded matrix": whole[:4].expand(4, 4), "data": square.data, "data of a part": square[1:].data,
+        "expanded matrix": whole[:4].expand(4, 4), "data": square.data,
+        "data of a part": square[1:].data,
         "twin of the whole": whole.data[at : at + 16].view(4, 4),
     }  # fmt: skip
     if of is x.dtype:
@@ -86,7 +92,14 @@ def _outs(buffer: Any, x: Any, of: Any) -> dict[str, Any]:
 
 
 def _state(buffer: Any, out: Any) -> Any:
-    return (out.shape, out.stride(), out.storage_offset(), out._version, buffer.cpu().tolist(), len(out.untyped_storage()))
+    return (
+        out.shape,
+        out.stride(),
+        out.storage_offset(),
+        out._version,
+        buffer.cpu().tolist(),
+        len(out.untyped_storage()),
+    )
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -120,10 +133,14 @@ def test_out(name: str, device: str) -> None:
                 found = call(x, out=out)
         except errors.GpuTensorError as error:
             assert "share" in str(error) or "memory location" in str(error), f"{kind}: {error}"
-            assert _state(buffer, out) == before, f"{name} into {kind}: was refused and has changed something"
+            assert _state(buffer, out) == before, (
+                f"{name} into {kind}: was refused and has changed something"
+            )
             refused += 1
             continue
-        assert found is out and np.array_equal(out.cpu().numpy().ravel(), wanted.cpu().numpy().ravel()), f"{name} into {kind}"
+        assert found is out and np.array_equal(
+            out.cpu().numpy().ravel(), wanted.cpu().numpy().ravel()
+        ), f"{name} into {kind}"
         taken += 1
     assert taken and refused
 
@@ -149,7 +166,9 @@ def test_in_place(name: str, device: str) -> None:
                 assert _state(buffer, x) == before, f"{name} of {target} and {kind}"
                 refused += 1
                 continue
-            assert np.array_equal(x.cpu().numpy(), wanted.cpu().numpy()), f"{name} of {target} and {kind}"
+            assert np.array_equal(x.cpu().numpy(), wanted.cpu().numpy()), (
+                f"{name} of {target} and {kind}"
+            )
             taken += 1
     assert taken and refused
 

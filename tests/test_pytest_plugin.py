@@ -42,7 +42,18 @@ def run(folder: Path, *options: str, over: int = 0, **settings: str) -> tuple[in
     (folder / "test_kernels.py").write_text(f"OVER = {over}\n{TESTS}")
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUTENSOR_") or "CACHE" in k}
     environment = kept | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | settings
-    command = [sys.executable, "-m", "pytest", "-rsE", "-p", "gputensor.pytest_plugin", "-p", "no:cacheprovider", *options, "."]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rsE",
+        "-p",
+        "gputensor.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        ".",
+    ]
     answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     return answer.returncode, answer.stdout + answer.stderr
 
@@ -51,14 +62,23 @@ def run(folder: Path, *options: str, over: int = 0, **settings: str) -> tuple[in
 @pytest.mark.emulator
 def test_emulator_says_so_and_runs(tmp_path):
     status, said = run(tmp_path, "--gputensor=emulator", "--gputensor-order=random")
-    assert "gputensor: cuda EMULATED (2 devices, g++" in said and "order random; no GPU code ran)" in said
+    assert (
+        "gputensor: cuda EMULATED (2 devices, g++" in said
+        and "order random; no GPU code ran)" in said
+    )
     assert status == 0 and "4 passed, 1 skipped" in said and "needs a real GPU" in said
 
 
 @requires_emulator
 @pytest.mark.emulator
 def test_checks_find_an_overrun_in_the_test_that_made_it(tmp_path):
-    status, said = run(tmp_path, "--gputensor=emulator", "--gputensor-sanitize", over=1, GPUTENSOR_EMULATOR_ORDER="lazy")
+    status, said = run(
+        tmp_path,
+        "--gputensor=emulator",
+        "--gputensor-sanitize",
+        over=1,
+        GPUTENSOR_EMULATOR_ORDER="lazy",
+    )
     assert "checks init, memory, overflow, race" in said
     assert status == 1 and "ERROR test_kernels.py::test_overrun" in said
     assert "queues.py" not in said.partition("short test summary")[0].partition("ERROR at")[2]
@@ -72,7 +92,11 @@ def test_required_fails_without_a_gpu(tmp_path):
 
 def test_off_skips_with_the_reason(tmp_path):
     status, said = run(tmp_path, "--gputensor=off")
-    assert status == 0 and "gputensor: cuda OFF (GPUTENSOR_CUDA=off)" in said and "1 passed, 4 skipped" in said
+    assert (
+        status == 0
+        and "gputensor: cuda OFF (GPUTENSOR_CUDA=off)" in said
+        and "1 passed, 4 skipped" in said
+    )
 
 
 def test_nothing_is_chosen_where_nobody_asks(tmp_path):

@@ -1,4 +1,5 @@
-"""The example the project began with: (1, 64, 5, 4) made channels_last, from strides to the last hop."""
+"""The example the project began with: (1, 64, 5, 4) made channels_last, from strides to the last
+hop."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_the_trace_names_every_hop(device):
     key = "CPU" if device == "cpu" else "CUDA"
     with gt.dispatch.trace() as lines:
         x.contiguous(memory_format=gt.channels_last)
-    hops = [line.strip().split("op=[aten::")[1].replace("], key=[", " ").rstrip("]") for line in lines]
+    hops = [
+        line.strip().split("op=[aten::")[1].replace("], key=[", " ").rstrip("]") for line in lines
+    ]
     operators = list(dict.fromkeys(hop.split()[0] for hop in hops))
     assert operators == ["contiguous", "clone", "empty_like", "empty.memory_format", "copy_"]
     selected = [hop for hop in hops if hop.startswith("empty.memory_format")]

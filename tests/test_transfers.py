@@ -47,7 +47,9 @@ def spaced(*sizes, **kinds):
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("target", ["dense", "permuted", "spaced"])
-@pytest.mark.parametrize("way", [("cuda:0", "cpu"), ("cpu", "cuda:0"), ("cuda:0", "cuda:1")], ids="→".join)
+@pytest.mark.parametrize(
+    "way", [("cuda:0", "cpu"), ("cpu", "cuda:0"), ("cuda:0", "cuda:1")], ids="→".join
+)
 def test_one_crossing_of_the_elements_alone(crossings, view, target, way):
     source = VIEWS[view](host().to(way[0]))
     sizes = tuple(source.shape)
@@ -67,7 +69,11 @@ def test_one_crossing_of_the_elements_alone(crossings, view, target, way):
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_cast_crosses_as_the_smaller_type(crossings, view):
-    for source, element, nbytes in ((host(), gt.float64, 4), (host(), gt.int16, 2), (host(gt.int16), gt.float32, 2)):
+    for source, element, nbytes in (
+        (host(), gt.float64, 4),
+        (host(), gt.int16, 2),
+        (host(gt.int16), gt.float32, 2),
+    ):
         for start, end in (("cpu", "cuda"), ("cuda", "cpu")):
             given = VIEWS[view](source.to(start))
             crossings.clear()
@@ -77,7 +83,8 @@ def test_a_cast_crosses_as_the_smaller_type(crossings, view):
 
 
 def test_the_host_does_not_wait_for_what_it_sends(monkeypatch):
-    """A tensor with gaps is read once, into pinned memory, and may change as soon as the call is back."""
+    """A tensor with gaps is read once, into pinned memory, and may change as soon as the call is
+    back."""
     kind = type(runtime.cuda().current_stream(0))
     source = host()[:, ::2]
     with monkeypatch.context() as patch:

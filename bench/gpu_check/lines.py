@@ -1,8 +1,8 @@
 """A pytest plugin: a line of JSON when a test begins and when it ends; no test begins twice.
 
 `--lines FILE` says where. Tests that FILE knows are left out, so that another process can go on
-after one that died. After a failure the devices are asked whether they still work; if not, the session
-ends with status DEAD, since every later test would fail of it.
+after one that died. After a failure the devices are asked whether they still work; if not, the
+session ends with status DEAD, since every later test would fail of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, if it is there.
+"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, if it is
+there.
 
 memcheck finds accesses out of bounds and misaligned ones, racecheck races in shared memory.
 """

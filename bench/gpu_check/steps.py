@@ -73,7 +73,8 @@ def _correct(work: Path, is_dry: bool) -> list[Step]:
         suite("transfers", 25, "tests/test_transfers.py", "tests/test_seed_example.py"),
         Step(
             "examples", 35,
-            [*_python("gputensor", "kernel", "check", "--on", where, "--no-compile"), *_examples(is_dry)],
+            [*_python("gputensor", "kernel", "check", "--on", where, "--no-compile"),
+            *_examples(is_dry)],
         ),
         suite("interop", 35, "tests/device/test_torch_interop.py"),
         Step("sanitizer", 50, _python("bench.gpu_check.sanitizer"), "exit"),
@@ -98,7 +99,8 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
 
     parts = [
         bench(
-            f"layout-{name}", seconds, "layout", *compiled, "--cases", ",".join(map(str, PARTS[name]))
+            f"layout-{name}", seconds, "layout", *compiled, "--cases", ",".join(map(str,
+            PARTS[name]))
         )
         for name, seconds in (("planes", 90), ("images", 75), ("others", 80))
     ]  # fmt: skip

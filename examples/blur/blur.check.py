@@ -18,7 +18,9 @@ def reference(src):
 
 def blur(random):
     edges = [1, 2, 7, 8, 9, 31, 32, 33, 64, 65]
-    shapes = [(h, w) for h in edges for w in edges] + [tuple(random.integers(1, 90, 2)) for _ in range(100)]
+    shapes = [(h, w) for h in edges for w in edges] + [
+        tuple(random.integers(1, 90, 2)) for _ in range(100)
+    ]
     for height, width in shapes:
         src = random.random((height, width), np.float32)
         yield {

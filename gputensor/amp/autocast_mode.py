@@ -95,15 +95,21 @@ class autocast(Guard):  # noqa: N801 - PyTorch's spelling
         self._enter()
         return self
 
-    # What to put back is kept with the thread's state and not here: one object may be entered several
-    # times, and by several threads.
+    # What to put back is kept with the thread's state and not here: one object may be entered
+    # several times, and by several threads.
 
     def _enter(self) -> None:
         known, outer = self._autocast, current_block.get()
         _, keep = tls.state.get()
         cache = WeightCache() if outer is None else outer.cache
         block = Block(
-            outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get(), self
+            outer,
+            cache,
+            known,
+            bool(keep & known.key),
+            known.dtype.get(),
+            cache_enabled.get(),
+            self,
         )
         try:
             current_block.set(block)
@@ -117,7 +123,8 @@ class autocast(Guard):  # noqa: N801 - PyTorch's spelling
             raise
 
     def _found(self) -> Any:
-        """The innermost block of this object, and the blocks without it: others may have been entered since."""
+        """The innermost block of this object, and the blocks without it: others may have been
+        entered since."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)

@@ -128,7 +128,8 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An autocast block that was entered: what it found and puts back, the cache in use, and whose it is."""
+    """An autocast block that was entered: what it found and puts back, the cache in use, and whose
+    it is."""
 
     outer: Block | None
     cache: WeightCache

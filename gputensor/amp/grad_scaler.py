@@ -62,10 +62,14 @@ class GradScaler:
         self._device = device
         self._enabled = flag("GradScaler", "enabled", enabled)
         if not isinstance(device, str):
-            raise errors.must("GradScaler", "device", "be a device type", device, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "GradScaler", "device", "be a device type", device, kind=errors.ArgumentTypeError
+            )
         for arg, value in (("growth_factor", growth_factor), ("backoff_factor", backoff_factor)):
             if not isinstance(value, (int, float)):
-                raise errors.must("GradScaler", arg, "be a number", value, kind=errors.ArgumentTypeError)
+                raise errors.must(
+                    "GradScaler", arg, "be a number", value, kind=errors.ArgumentTypeError
+                )
         if self._enabled and device == "cuda" and not runtime.cuda().is_available():
             why = errors.scaler_unavailable(runtime.cuda().unavailable_reason())
             warnings.warn(why, errors.AutocastWarning, stacklevel=2)
@@ -85,8 +89,8 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """The outputs times the scale: a tensor, or any nest of tuples, lists and other iterables.
-        """
+        """The outputs times the scale: a tensor, or any nest of tuples, lists and other
+        iterables."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -235,7 +239,8 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs, as Python numbers, to be taken after `update`; {} if disabled."""
+        """What a checkpoint needs, as Python numbers, to be taken after `update`; {} if
+        disabled."""
         if not self._enabled:
             return {}
         return {

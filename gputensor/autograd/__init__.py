@@ -18,7 +18,8 @@ from .modes import (
 )  # fmt: skip
 
 _HOME = {
-    "grad": "engine", "backward": "engine", "Function": "function", "once_differentiable": "function",
+    "grad": "engine", "backward": "engine", "Function": "function",
+    "once_differentiable": "function",
     "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "detect_anomaly": "anomaly",
     "set_detect_anomaly": "anomaly", "is_anomaly_enabled": "anomaly", "Node": "node",
 }  # fmt: skip

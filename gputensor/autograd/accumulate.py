@@ -1,7 +1,7 @@
 """Adds a gradient to a leaf: in place, or by taking it over where nobody else has it.
 
-Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a gradient
-lies in memory as its leaf does, or row by row where the leaf is not dense.
+Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a
+gradient lies in memory as its leaf does, or row by row where the leaf is not dense.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
                 bump_version(before)
             return
         is_ours = sys.getrefcount(buffer[0]) <= _OWNED and _owns_memory(buffer)
-        if create or not is_ours or buffer[0]._geometry is not shape and not _fits(buffer[0], shape):
+        if (
+            create
+            or not is_ours
+            or buffer[0]._geometry is not shape
+            and not _fits(buffer[0], shape)
+        ):
             own.grad = _copy_like(buffer[0], shape)
         else:
             own.grad = buffer[0]

@@ -1,8 +1,8 @@
 """The engine: walks a graph from its results to its leaves and runs each node once.
 
-A node runs when all that its gradient is made of has arrived; among those that can run, the one that
-was recorded last goes first. Everything happens in the calling thread, and nothing recurses, so that
-a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
+A node runs when all that its gradient is made of has arrived; among those that can run, the one
+that was recorded last goes first. Everything happens in the calling thread, and nothing recurses,
+so that a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ Grads = list[Tensor | None]
 
 
 @declares(
-    tensors="Tensor|Tensor[]", grad_tensors="Tensor?|Tensor?[]", retain_graph="bool?", create_graph="bool",
+    tensors="Tensor|Tensor[]", grad_tensors="Tensor?|Tensor?[]", retain_graph="bool?",
+    create_graph="bool",
     inputs="Tensor?|Tensor[]",
 )  # fmt: skip
 def backward(
-    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False,
     inputs: Any = None,
 ) -> None:  # fmt: skip
     """Add the gradient of `tensors` to `grad` of the leaves that they were made from.
 
     Args:
-        grad_tensors: the gradient that arrives at each tensor; may be None for those of one element.
+        grad_tensors: the gradient that arrives at each tensor; may be None for those of one
+        element.
         retain_graph: keep what the nodes saved, to go through the graph again; as create_graph
             unless given.
         create_graph: record the derivatives too, to differentiate them again.
@@ -83,7 +86,9 @@ def grad(
     """
     results, wanted = _tuple(outputs), _tuple(inputs)
     if materialize_grads and allow_unused is False:
-        raise errors.must("grad", "allow_unused", "not be False with materialize_grads", allow_unused)
+        raise errors.must(
+            "grad", "allow_unused", "not be False with materialize_grads", allow_unused
+        )
     grads = _root_grads(results, grad_outputs)
     edges = [_input_edge(x) for x in wanted]
     keep = create_graph if retain_graph is None else retain_graph
@@ -112,8 +117,12 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
                                   kind=errors.ArgumentTypeError)  # fmt: skip
             if g._geometry.sizes != output._geometry.sizes:
                 raise errors.wrong_grad_output(number, g, output)
-            if (g._geometry.dtype.category == COMPLEX) != (output._geometry.dtype.category == COMPLEX):
-                raise errors.must("backward", f"grad_tensors[{number}]", "be complex as the output is", g)
+            if (g._geometry.dtype.category == COMPLEX) != (
+                output._geometry.dtype.category == COMPLEX
+            ):
+                raise errors.must(
+                    "backward", f"grad_tensors[{number}]", "be complex as the output is", g
+                )
         elif variable.requires_grad(output):
             if output._geometry.numel != 1:
                 raise errors.not_scalar(output)
@@ -139,9 +148,9 @@ def _input_edge(x: Tensor) -> Edge | None:
     return variable.gradient_edge(x)
 
 
-# Within so many backwards the next one goes on in a thread of its own, whose stack is empty: each takes
-# a dozen frames of ours and what user code has between them, and Python's limit is 1000. Source:
-# torch/csrc/autograd/engine.cpp, MAX_DEPTH.
+# Within so many backwards the next one goes on in a thread of its own, whose stack is empty: each
+# takes a dozen frames of ours and what user code has between them, and Python's limit is 1000.
+# Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
 NESTED_AT_MOST = 20
 _thread = threading.local()
 
@@ -151,12 +160,14 @@ _thread = threading.local()
 class _Run:
     """One walk through a graph.
 
-    waiting: node -> gradients that are still to arrive. buffers: node -> the sum of those that have,
-    by output. needed: the nodes to run, None for all. captures: node -> [(output, input)] to return.
+    waiting: node -> gradients that are still to arrive. buffers: node -> the sum of those that
+    have, by output. needed: the nodes to run, None for all. captures: node -> [(output, input)] to
+    return.
     """
 
     __slots__ = (
-        "keep", "create", "waiting", "buffers", "needed", "captures", "found", "own_state", "ready", "leaf_streams",
+        "keep", "create", "waiting", "buffers", "needed", "captures", "found", "own_state",
+        "ready", "leaf_streams",
     )  # fmt: skip
 
     def __init__(self, keep: bool, create: bool) -> None:
@@ -173,7 +184,8 @@ class _Run:
         self.leaf_streams: list[tuple[Any, Any]] = []
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
-        """The gradients of what is wanted. Within a backward, and a backward of that, on another thread's stack."""
+        """The gradients of what is wanted. Within a backward, and a backward of that, on another
+        thread's stack."""
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
@@ -196,10 +208,13 @@ class _Run:
         self._join_streams()
         return self.found
 
-    def _run(self, roots: list[Edge], grads: Grads, nodes: list[Node], state: tuple[int, int], mode: int) -> None:
+    def _run(
+        self, roots: list[Edge], grads: Grads, nodes: list[Node], state: tuple[int, int], mode: int
+    ) -> None:
         try:
             set_mode(mode)
-            # Nothing is recorded below, so the formulas need not ask; user code is given its own state.
+            # Nothing is recorded below, so the formulas need not ask; user code is given its own
+            # state.
             _state.set(self.own_state if self.create else below_autograd[self.own_state])
             for number, ((node, output), g) in enumerate(zip(roots, grads)):
                 self._arrive(node, output, g, None, number)
@@ -213,7 +228,13 @@ class _Run:
 
     def _walk(self) -> None:
         """Run what is ready until nothing is. Written out: this is every node of every backward."""
-        ready, buffers, waiting, needed, keep = self.ready, self.buffers, self.waiting, self.needed, self.keep
+        ready, buffers, waiting, needed, keep = (
+            self.ready,
+            self.buffers,
+            self.waiting,
+            self.needed,
+            self.keep,
+        )
         is_plain_run = not self.captures and not anomaly.is_on
         upcoming: Node | None = None  # a ready node that has not been put into the heap
         while ready or upcoming is not None:
@@ -232,7 +253,12 @@ class _Run:
                         self._finish(node)
                 continue
             buffer = buffers.pop(node, None)
-            if not is_plain_run or node.hooks is not None or node.stream is not None or node.is_users:
+            if (
+                not is_plain_run
+                or node.hooks is not None
+                or node.stream is not None
+                or node.is_users
+            ):
                 results = self._run_node(node, buffer or [None] * len(node.outputs))
                 if results is None:
                     continue
@@ -261,7 +287,11 @@ class _Run:
                 if g is not None:
                     arrived = buffers.get(following)
                     shape, device = following.outputs[output]
-                    if g._geometry is not shape or g._device is not device or following.stream is not None:
+                    if (
+                        g._geometry is not shape
+                        or g._device is not device
+                        or following.stream is not None
+                    ):
                         self._arrive(following, output, g, node, number)
                     elif arrived is None:
                         arrived = buffers[following] = [None] * len(following.outputs)
@@ -316,9 +346,11 @@ class _Run:
             if type(node) is not AccumulateGrad and not self._leads_on(node):
                 self.captures.setdefault(node, [])
 
-    # --- gradients on their way ---------------------------------------------------------------------
+    # --- gradients on their way -------------------------------------------------------------------
 
-    def _arrive(self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int) -> None:
+    def _arrive(
+        self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int
+    ) -> None:
         """Add gradient `number` of `source` to what has arrived at an output of `node`."""
         buffer = self.buffers.get(node)
         if buffer is None:
@@ -402,7 +434,7 @@ class _Run:
         finally:
             _state.set(state)
 
-    # --- hooks --------------------------------------------------------------------------------------
+    # --- hooks ------------------------------------------------------------------------------------
 
     def _of_tensors(self, node: Node, grads: Grads) -> None:
         """Hooks of the tensors that a node made: before their gradients are returned or go on."""
@@ -415,7 +447,9 @@ class _Run:
             if x is not None and grads[output] is not None:
                 self._remember_stream(node)
                 own = variable.own_of(x)
-                own.grad = grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
+                own.grad = (
+                    grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
+                )
 
     def _of_node(self, node: Node, grads: Grads) -> Grads:
         """Hooks of a node that is about to run."""
@@ -432,7 +466,8 @@ class _Run:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """What a node's hook makes of gradients: as many as there were, each like the one it replaces."""
+        """What a node's hook makes of gradients: as many as there were, each like the one it
+        replaces."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -447,7 +482,7 @@ class _Run:
                 _check_replacement(hook, before, after)
         return changed
 
-    # --- the end of a path ----------------------------------------------------------------------------
+    # --- the end of a path ------------------------------------------------------------------------
 
     def _finish(self, node: AccumulateGrad) -> None:
         """Accumulate into a leaf, or return its gradient."""
@@ -493,14 +528,16 @@ class _Run:
 
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
-    """Raises: AutogradError if a hook changed what must stay. Source: python_hook.cpp, check_single_result."""
+    """Raises: AutogradError if a hook changed what must stay. Source: python_hook.cpp,
+    check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)
     if before is None:
         raise errors.wrong_hook(hook, "can't replace a None gradient with a non-None value")
     for what, was, got in (
-        ("type", before._geometry.dtype, after._geometry.dtype), ("type", before._device, after._device),
+        ("type", before._geometry.dtype, after._geometry.dtype), ("type", before._device,
+        after._device),
         ("size", list(before._geometry.sizes), list(after._geometry.sizes)),
     ):  # fmt: skip
         if was is not got and was != got:

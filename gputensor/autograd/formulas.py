@@ -23,9 +23,12 @@ from .node import Node
 __all__ = [
     "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
     "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward", "geometry",
-    "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward", "permute_backward",
-    "repeat_backward", "scaled", "select_backward", "shapes", "slice_backward", "softmax_backward", "softmax_double_backward",
-    "stack", "sum_backward", "sum_to_size", "threshold_backward", "unfold_backward", "view_as_complex",
+    "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward",
+    "permute_backward",
+    "repeat_backward", "scaled", "select_backward", "shapes", "slice_backward", "softmax_backward",
+    "softmax_double_backward",
+    "stack", "sum_backward", "sum_to_size", "threshold_backward", "unfold_backward",
+    "view_as_complex",
     "view_as_real", "where", "zeros_like",
 ]  # fmt: skip
 
@@ -38,7 +41,7 @@ log_softmax_backward = calls._log_softmax_backward_data
 nll_loss_backward = calls.nll_loss_backward
 
 
-# --- fitting a gradient to what it is the gradient of; called by the engine -----------------------------
+# --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
 
 
 def zeros_of(shape: Geometry, device: Any) -> Tensor:
@@ -88,7 +91,7 @@ def _is_broadcast(sizes: Sizes, source: Sizes) -> bool:
     return extra >= 0 and all(n in (1, m) for n, m in zip(source, sizes[extra:]))
 
 
-# --- numbers and complex values ---------------------------------------------------------------------
+# --- numbers and complex values -------------------------------------------------------------------
 
 
 def conj(x: Any) -> Any:
@@ -121,8 +124,11 @@ class SgnBackward0(Node):
 
 
 def _sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1 in x's dtype; a function of x, so that what is made of it requires grad as in PyTorch."""
-    found = calls.to_dtype(where(x > 0, 1, where(x < 0, -1, 0)), x._geometry.dtype, False, False, None)
+    """-1, 0 or 1 in x's dtype; a function of x, so that what is made of it requires grad as in
+    PyTorch."""
+    found = calls.to_dtype(
+        where(x > 0, 1, where(x < 0, -1, 0)), x._geometry.dtype, False, False, None
+    )
     node = variable.record(SgnBackward0, x)
     return found if node is None else variable.set_history(found, node)  # type: ignore[no-any-return]
 
@@ -142,13 +148,18 @@ def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
     return calls.to_device(grad, device, dtype, False, False, None)  # type: ignore[no-any-return]
 
 
-# --- loss -----------------------------------------------------------------------------------------------
+# --- loss -----------------------------------------------------------------------------------------
 
 _MEAN, _SUM = 1, 2  # at::Reduction
 
 
 def nll_loss_double_backward(
-    grad: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int, total_weight: Tensor
+    grad: Tensor,
+    target: Tensor,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
 ) -> Tensor:
     """The gradient of nll_loss's gradient with respect to the gradient that arrived."""
     if reduction != _MEAN:
@@ -156,7 +167,7 @@ def nll_loss_double_backward(
     return calls.nll_loss(grad, target, weight, _SUM, ignore_index) / total_weight  # type: ignore[no-any-return]
 
 
-# --- softmax ---------------------------------------------------------------------------------------------
+# --- softmax --------------------------------------------------------------------------------------
 
 
 def softmax_double_backward(grad: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
@@ -165,7 +176,7 @@ def softmax_double_backward(grad: Tensor, grad_output: Tensor, output: Tensor, d
     return grad * grad_output - inner * grad - grad_output * (output * grad).sum(dim, True)
 
 
-# --- reductions -------------------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------------
 
 
 def _with_dims(grad: Tensor, ndim: int, dim: Any, keepdim: bool) -> Tensor:
@@ -192,7 +203,9 @@ def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor
     return sum_backward(grad, shape, dim, keepdim) / count
 
 
-def extremum_backward(grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def extremum_backward(
+    grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool
+) -> Tensor:
     """The gradient, shared out evenly among equal extremes."""
     ndim = self._geometry.ndim
     is_extreme = _with_dims(result, ndim, dim, keepdim) == self
@@ -200,7 +213,7 @@ def extremum_backward(grad: Tensor, self: Tensor, result: Tensor, dim: Any, keep
     return _with_dims(grad, ndim, dim, keepdim) * is_extreme / count
 
 
-# --- views --------------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------
 
 
 def shapes(tensors: Any) -> list[Sizes]:
@@ -257,7 +270,8 @@ def unfold_backward(grad: Tensor, shape: Sizes, dimension: int, size: int, step:
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """The gradient scattered into the memory that both looked at, and read back as the source reads.
+    """The gradient scattered into the memory that both looked at, and read back as the source
+    reads.
 
     Where elements of the source share memory, each gets its part of the gradient there.
     """
@@ -271,7 +285,9 @@ def as_strided_backward(
     memory = _zeros_around(grad, (end,))
     _scatter(memory, grad, sizes, strides, begin - first)
     if _may_overlap(shape.sizes, shape.strides):
-        places = calls.as_strided(arange(end, device=grad.device), shape.sizes, shape.strides, start - first)
+        places = calls.as_strided(
+            arange(end, device=grad.device), shape.sizes, shape.strides, start - first
+        )
         count = _zeros_around(grad, (end,)).detach()
         ones = calls.ones_like(calls.to_dtype(places, grad.dtype))
         _scatter(count, ones, shape.sizes, shape.strides, start - first)
@@ -284,7 +300,8 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if it is sure that no two indices reach one element: each stride steps over all within."""
+    """False if it is sure that no two indices reach one element: each stride steps over all
+    within."""
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
         if n > 1:
@@ -297,7 +314,8 @@ def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
 def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
     """Add `grad` to the elements of `memory`, 1-d or contiguous, that this layout reaches.
 
-    Layouts that reach an element twice are taken apart, a slice of their shortest dimension at a time.
+    Layouts that reach an element twice are taken apart, a slice of their shortest dimension at a
+    time.
     """
     expanded = tuple([d for d, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1])
     if expanded:
@@ -312,7 +330,7 @@ def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset:
         _scatter(memory, calls.select_int(grad, d, i), rest, hops, offset + i * strides[d])
 
 
-# --- join ---------------------------------------------------------------------------------------------------
+# --- join -----------------------------------------------------------------------------------------
 
 
 def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:

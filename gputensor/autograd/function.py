@@ -36,7 +36,8 @@ class Context:
     _saved: Any = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep arguments or results of forward for backward, which finds them in `saved_tensors`."""
+        """Keep arguments or results of forward for backward, which finds them in
+        `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.must("save_for_backward", "tensors", "be Tensors or None", x,
@@ -44,10 +45,13 @@ class Context:
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Name the arguments that forward writes to; it must return them. A write to each is counted."""
+        """Name the arguments that forward writes to; it must return them. A write to each is
+        counted."""
         for x in tensors:
             if not isinstance(x, Tensor):
-                raise errors.must("mark_dirty", "tensors", "be Tensors", x, kind=errors.ArgumentTypeError)
+                raise errors.must(
+                    "mark_dirty", "tensors", "be Tensors", x, kind=errors.ArgumentTypeError
+                )
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
@@ -60,7 +64,8 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved, checked for writes. Raises: AutogradError if it was written to or freed."""
+        """What was saved, checked for writes. Raises: AutogradError if it was written to or
+        freed."""
         if self._saved is FREED:
             FREED.unpack(self._node)  # type: ignore[arg-type]
         return tuple([None if s is None else s.unpack(self._node) for s in self._saved])
@@ -100,7 +105,11 @@ class _FunctionNode(Node):
     def __getattr__(self, name: str) -> Any:
         if name == "saved_tensors":
             saved = self.context._saved
-            return FREED.unpack(self) if saved is FREED else tuple([s and s.unpack(self) for s in saved])
+            return (
+                FREED.unpack(self)
+                if saved is FREED
+                else tuple([s and s.unpack(self) for s in saved])
+            )
         return super().__getattr__(name)
 
 
@@ -134,7 +143,9 @@ class Function:
         if any([variable.requires_grad(x) for x in inputs]) and grad_mode.get() == DEFAULT:
             node = _FunctionNode(tuple([variable.gradient_edge(x) for x in inputs]))
             node.function, node.context, node.places = cls, context, (len(args), places)
-        context.needs_input_grad = tuple([isinstance(x, Tensor) and variable.requires_grad(x) for x in args])
+        context.needs_input_grad = tuple(
+            [isinstance(x, Tensor) and variable.requires_grad(x) for x in args]
+        )
         mode = grad_mode.get()
         try:
             set_mode(mode or NO_GRAD_MODE)
@@ -160,7 +171,10 @@ def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...
             raise errors.dirty_not_returned()
         if not any([x is given for given in inputs]):
             warnings.warn(errors.dirty_no_input(), UserWarning, stacklevel=3)
-        elif variable.view_of(x) is not None and sum([isinstance(made, Tensor) for made in outputs]) > 1:
+        elif (
+            variable.view_of(x) is not None
+            and sum([isinstance(made, Tensor) for made in outputs]) > 1
+        ):
             raise errors.dirty_view_among_several()
 
 
@@ -172,8 +186,10 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
         return x
     is_input = any([x is given for given in inputs])
     is_dirty = any([x is given for given in context._dirty])
-    is_differentiable = node is not None and x._geometry.dtype.category >= FLOATING and not any(
-        [x is given for given in context._not_differentiable]
+    is_differentiable = (
+        node is not None
+        and x._geometry.dtype.category >= FLOATING
+        and not any([x is given for given in context._not_differentiable])
     )
     if is_differentiable and is_dirty and is_input:
         inplace_or_view.check_inplace(x)
@@ -212,7 +228,8 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save what forward asked for; a result without its history, see Note [No cycles] in node.py."""
+    """Save what forward asked for; a result without its history, see Note [No cycles] in
+    node.py."""
     saved = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

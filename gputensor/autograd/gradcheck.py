@@ -39,7 +39,8 @@ def gradcheck(
     given = _tuple(inputs)
     varied = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
     if not varied:
-        raise errors.must("gradcheck", "inputs", "hold a tensor that requires grad", errors.Got("none"),
+        raise errors.must("gradcheck", "inputs", "hold a tensor that requires grad",
+        errors.Got("none"),
                           kind=errors.ArgumentValueError)  # fmt: skip
     try:
         _compare(func, given, varied, eps, atol, rtol)
@@ -55,7 +56,8 @@ def gradgradcheck(
     func: Function, inputs: Any, grad_outputs: Any = None, eps: float = 1e-6, atol: float = 1e-5,
     rtol: float = 1e-3, raise_exception: bool = True,
 ) -> bool:  # fmt: skip
-    """`gradcheck` of the derivative of `func`, with respect to the inputs and to what comes in from behind.
+    """`gradcheck` of the derivative of `func`, with respect to the inputs and to what comes in from
+    behind.
 
     grad_outputs: the gradients of the outputs; random ones unless given.
     """
@@ -69,7 +71,9 @@ def gradgradcheck(
     def derivative(*args: Any) -> Any:
         front, back = args[: len(given)], args[len(given) :]
         wanted = [front[n] for n in varied]
-        grads = engine.grad(_outputs(func, front), wanted, back, create_graph=True, allow_unused=True)
+        grads = engine.grad(
+            _outputs(func, front), wanted, back, create_graph=True, allow_unused=True
+        )
         return tuple([g for g in grads if g is not None and g.requires_grad])
 
     if not grad_outputs or not derivative(*given, *behind):
@@ -102,11 +106,16 @@ def _random_like(random: np.random.Generator, y: Tensor) -> Tensor:
     return from_numpy(array).to(y.device)
 
 
-# --- Jacobians: a row per real of the outputs, a column per real of an input --------------------------
+# --- Jacobians: a row per real of the outputs, a column per real of an input ----------------------
 
 
 def _compare(
-    func: Function, given: tuple[Any, ...], varied: list[Tensor], eps: float, atol: float, rtol: float
+    func: Function,
+    given: tuple[Any, ...],
+    varied: list[Tensor],
+    eps: float,
+    atol: float,
+    rtol: float,
 ) -> None:
     outputs = _outputs(func, given)
     if not outputs:
@@ -150,7 +159,9 @@ def _analytical(y: Tensor, varied: list[Tensor]) -> list[Array]:
     return [np.array(r).reshape(len(r), width) for r, width in zip(rows, widths)]
 
 
-def _numerical(func: Function, given: tuple[Any, ...], x: Tensor, eps: float, count: int) -> list[Array]:
+def _numerical(
+    func: Function, given: tuple[Any, ...], x: Tensor, eps: float, count: int
+) -> list[Array]:
     columns: list[list[Array]] = [[] for _ in range(count)]
     heights = [len(_reals(_numpy(y))) for y in _differentiable(func, given)]
     start = _numpy(x)
@@ -169,7 +180,9 @@ def _numerical(func: Function, given: tuple[Any, ...], x: Tensor, eps: float, co
 
 
 def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:
-    made = [y for y in _tuple(func(*given)) if isinstance(y, Tensor) and y.dtype.category >= FLOATING]
+    made = [
+        y for y in _tuple(func(*given)) if isinstance(y, Tensor) and y.dtype.category >= FLOATING
+    ]
     return [y for y in made if y.requires_grad] or made
 
 

@@ -1,12 +1,13 @@
-"""`gt.autograd.graph`: what happens to the tensors that a recorded operation saves for its derivative.
+"""`gt.autograd.graph`: what happens to the tensors that a recorded operation saves for its
+derivative.
 
     with gt.autograd.graph.saved_tensors_hooks(pack, unpack):
         y = model(x)             # pack(tensor) is kept in each saved tensor's place
     y.backward()                 # unpack(packed) gives the tensor back
 
 The hooks are of the thread or task that records; backward calls `unpack` wherever it runs. While
-nobody uses them they cost nothing: node.py looks whether there are any where it looks for tensors of
-inference mode. Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
+nobody uses them they cost nothing: node.py looks whether there are any where it looks for tensors
+of inference mode. Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
 """
 
 from __future__ import annotations
@@ -26,22 +27,29 @@ from .node import Node
 __all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
 
 # Why there may be no hooks now, or None.
-_forbidden: ContextVar[str | None] = ContextVar("gputensor_saved_tensors_hooks_forbidden", default=None)
+_forbidden: ContextVar[str | None] = ContextVar(
+    "gputensor_saved_tensors_hooks_forbidden", default=None
+)
 
 
 class saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
-    """Keep `pack_hook(tensor)` instead of each tensor saved in the block, and get it by `unpack_hook`.
+    """Keep `pack_hook(tensor)` instead of each tensor saved in the block, and get it by
+    `unpack_hook`.
 
-    pack_hook must not write to the tensor; unpack_hook returns a tensor of the same elements. Blocks
-    nest, and the innermost serves; a write after the saving is no longer noticed.
+    pack_hook must not write to the tensor; unpack_hook returns a tensor of the same elements.
+    Blocks nest, and the innermost serves; a write after the saving is no longer noticed.
     """
 
     __slots__ = ("pack_hook", "unpack_hook")
 
-    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
         for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
             if not callable(hook):
-                raise errors.must("saved_tensors_hooks", name, "be callable", hook, kind=errors.ArgumentTypeError)
+                raise errors.must(
+                    "saved_tensors_hooks", name, "be callable", hook, kind=errors.ArgumentTypeError
+                )
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def _enter(self) -> None:

@@ -2,15 +2,17 @@
 
 Note [Views]
 A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view
-itself; how the view was made, see Note [How a view was made]; the version of the storage then; and a
-function that makes the view again from its base, None where `as_strided` does, which is wherever the
-view only moves over the same elements. Of most views all this is plain: the base has no history, and
-the view was made while operations were recorded. Then the base alone stands in `_autograd`.
+itself; how the view was made, see Note [How a view was made]; the version of the storage then; and
+a function that makes the view again from its base, None where `as_strided` does, which is wherever
+the view only moves over the same elements. Of most views all this is plain: the base has no
+history, and the view was made while operations were recorded. Then the base alone stands in
+`_autograd`.
 
 A write to a view is a write to its base. So the base's new history is a CopySlices, which sends the
-gradient of the part that was written through the operator's own node and the rest past it; and every
-view of the base, seeing that the version has moved on, replaces its history by one that is made from
-the base's. Source: torch/csrc/autograd/variable.cpp, rebase_history and VariableHooks::grad_fn.
+gradient of the part that was written through the operator's own node and the rest past it; and
+every view of the base, seeing that the version has moved on, replaces its history by one that is
+made from the base's. Source: torch/csrc/autograd/variable.cpp, rebase_history and
+VariableHooks::grad_fn.
 """
 
 from __future__ import annotations
@@ -36,11 +38,14 @@ Replay = Callable[[Tensor], Tensor]
 _TRACKED = tls.AD_INPLACE_OR_VIEW
 
 
-# --- making views; called by generated kernels --------------------------------------------------------
+# --- making views; called by generated kernels ----------------------------------------------------
 
 
-def track_view(source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None) -> Tensor:
-    """Note that `result` is a view of `source`. replay: makes it from source where as_strided cannot."""
+def track_view(
+    source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
+) -> Tensor:
+    """Note that `result` is a view of `source`. replay: makes it from source where as_strided
+    cannot."""
     if result is source or result._storage is not source._storage:
         return result  # a mode, or the handler of a subclass, answered with something else
     creation = grad_mode.get() if creation is None else creation
@@ -92,7 +97,7 @@ def bump_version(x: Tensor) -> None:
     storage.version += 1
 
 
-# --- writing ---------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def check_inplace(self: Tensor) -> None:
@@ -132,8 +137,8 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     variable.with_edge(base, edge)
     variable.move_retained(base, before, edge)
-    # The view's own history follows now, and not when someone asks; it may have been made anew for this
-    # version already, from the history that its base had before.
+    # The view's own history follows now, and not when someone asks; it may have been made anew for
+    # this version already, from the history that its base had before.
     variable.meta_of(self).version = -1
     variable.history(self)
     return self

@@ -1,9 +1,9 @@
 """Whether operations are recorded: no_grad, enable_grad, inference_mode, set_grad_enabled.
 
 Note [How a view was made]
-`grad_mode` holds DEFAULT while operations are recorded, else why they are not. The same value is kept
-with every view that is made, PyTorch's creation metadata: a view made while nothing was recorded, or
-by a function of several views, must not be written to later as if it had a history.
+`grad_mode` holds DEFAULT while operations are recorded, else why they are not. The same value is
+kept with every view that is made, PyTorch's creation metadata: a view made while nothing was
+recorded, or by a function of several views, must not be written to later as if it had a history.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..dispatch import tls
 
 DEFAULT, NO_GRAD_MODE, INFERENCE_MODE, MULTI_OUTPUT_NODE, IN_CUSTOM_FUNCTION = range(5)
 
-# Non-empty while any thread is in another mode than DEFAULT, or in a DispatchMode, which may answer a
-# view operator with what is no view: as long as it is empty, what is made on the fast way need not ask
-# (25 ns of a view's 700, bench/overhead.py).
+# Non-empty while any thread is in another mode than DEFAULT, or in a DispatchMode, which may answer
+# a view operator with what is no view: as long as it is empty, what is made on the fast way need
+# not ask (25 ns of a view's 700, bench/overhead.py).
 unrecorded: list[int] = []
 grad_mode: ContextVar[int] = ContextVar("gputensor_grad_mode", default=DEFAULT)
 

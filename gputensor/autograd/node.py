@@ -5,8 +5,8 @@ path, and the tensors that a node saves stand here. Who runs them is engine.py.
 
 Note [No cycles]
 A graph must die with the last tensor that uses it, the garbage collector off. So a node holds the
-nodes before it and never a tensor that it made: a saved result is another view of the same elements,
-and gets its history when it is unpacked. A leaf holds its AccumulateGrad weakly.
+nodes before it and never a tensor that it made: a saved result is another view of the same
+elements, and gets its history when it is unpacked. A leaf holds its AccumulateGrad weakly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Node:
 
     edges: one for each differentiable operand. outputs: (geometry, device) of each output, that
     gradients are fitted to. sequence_nr: grows with each operation. stream: the one it ran on,
-    where its device has streams. hooks: None, or a `Hooks`. trace: the Python stack of the operation, in anomaly mode.
+    where its device has streams. hooks: None, or a `Hooks`. trace: the Python stack of the
+    operation, in anomaly mode.
     """
 
     # What few nodes have is an attribute of the class until it is set: a node is made by every
@@ -119,7 +120,8 @@ class Node:
         raise errors.cannot_pickle(self.name())
 
     def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after each run; what it returns replaces the first."""
+        """Call `hook(grad_inputs, grad_outputs)` after each run; what it returns replaces the
+        first."""
         return RemovableHandle(hooks_of(self).after, hook)
 
     def register_prehook(self, hook: Any) -> RemovableHandle:
@@ -159,7 +161,9 @@ class RemovableHandle:
 
     def __init__(self, hooks: HookDict, hook: Any) -> None:
         if not callable(hook):
-            raise errors.must("register_hook", "hook", "be callable", hook, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "register_hook", "hook", "be callable", hook, kind=errors.ArgumentTypeError
+            )
         self.id = next(_numbers)
         self._hooks = ref(hooks)
         hooks[self.id] = hook
@@ -347,7 +351,9 @@ class PackedTensor:
         finally:
             tls.state.set(before)
         if not isinstance(x, Tensor):
-            raise errors.must("unpack_hook", "result", "be a Tensor", x, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "unpack_hook", "result", "be a Tensor", x, kind=errors.ArgumentTypeError
+            )
         edge = self.edge if self.number is None else (node, self.number)
         if edge is None or grad_mode.get() != DEFAULT:
             return x

@@ -30,13 +30,16 @@ _BELOW = keys.below("AutogradOther")
 
 
 def set_autograd_fallback_mode(mode: str) -> None:
-    """What operators without a derivative do, for the whole process: "warn" (the default), "error" or "nothing".
+    """What operators without a derivative do, for the whole process: "warn" (the default), "error"
+    or "nothing".
 
     Raises: ArgumentError for any other mode.
     """
     global _mode, _serving
     if not isinstance(mode, str) or mode not in AUTOGRAD_MODES:
-        raise errors.must("set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode)
+        raise errors.must(
+            "set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode
+        )
     with dispatcher.lock:
         _mode = mode
         if mode != "nothing" and _serving is None:
@@ -131,8 +134,11 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _warn_in_backward(operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]) -> None:
-    """Results that the kernel's own operators recorded warn on the way; others are constants that do.
+def _warn_in_backward(
+    operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
+) -> None:
+    """Results that the kernel's own operators recorded warn on the way; others are constants that
+    do.
 
     untouched: operands that are not written; where one of them comes back, it stays as it is.
     """
@@ -146,4 +152,6 @@ def _warn_in_backward(operator: Operator, inputs: list[Tensor], results: Any, un
         if not x.requires_grad:
             variable.with_edge(x, (node, add_output(node, x)))
         elif not x.is_leaf:
-            variable.register_hook(x, lambda grad: warnings.warn(errors.derivative_warning(operator), stacklevel=2))
+            variable.register_hook(
+                x, lambda grad: warnings.warn(errors.derivative_warning(operator), stacklevel=2)
+            )

@@ -1,6 +1,7 @@
 """The autograd kernel of an operator of the user's: `register_autograd`, or none.
 
-    kernel = dispatcher.register_kernel(op, keys.Autograd, maker(Formula(backward, setup_context)), "maker")
+    kernel = dispatcher.register_kernel(op, keys.Autograd, maker(Formula(backward, setup_context)),
+    "maker")
 
 The operator runs below autograd, whatever its kernel does; the node that stands for it calls the
 user's backward. Without a formula the node fails when backward comes to it. An argument that is
@@ -44,13 +45,21 @@ class Formula:
     __slots__ = ("backward", "setup_context")
 
     def __init__(
-        self, operator: Operator, backward: Callable[..., Any], setup_context: Callable[..., Any] | None
+        self,
+        operator: Operator,
+        backward: Callable[..., Any],
+        setup_context: Callable[..., Any] | None,
     ) -> None:
         name, schema = operator.qualified_name, operator.schema
         grads = [f"grad{n}" for n in range(len(schema.returns))]
         _check_takes(name, "backward", backward, ("ctx", *grads), ())
         if setup_context is not None:
-            named = ["ctx", "inputs", *(["keyword_only_inputs"] if schema.keyword_only else []), "output"]
+            named = [
+                "ctx",
+                "inputs",
+                *(["keyword_only_inputs"] if schema.keyword_only else []),
+                "output",
+            ]
             _check_takes(name, "setup_context", setup_context, (), named)
         self.backward, self.setup_context = backward, setup_context
 
@@ -59,7 +68,9 @@ def _check_takes(name: str, what: str, function: Any, positional: Any, named: An
     import inspect
 
     if not callable(function):
-        raise errors.must("register_autograd", what, "be callable", function, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "register_autograd", what, "be callable", function, kind=errors.ArgumentTypeError
+        )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin without a signature
@@ -91,7 +102,9 @@ class OperatorNode(_FunctionNode):
             grads = tuple(node.zeros_for(grads))
         if len(grads) != len(node.returned) or any(node.returned):
             left = iter(grads)
-            grads = tuple([next(left) if n is None else [next(left) for _ in range(n)] for n in node.returned])
+            grads = tuple(
+                [next(left) if n is None else [next(left) for _ in range(n)] for n in node.returned]
+            )
         context._node = node
         try:
             results = formula.backward(context, *grads)
@@ -110,7 +123,9 @@ class OperatorNode(_FunctionNode):
             raise errors.wrong_number_of_gradients(node.name(), len(lengths), len(results))
         for number, (length, result) in enumerate(zip(lengths, results)):
             if length is None:
-                if result is not None and not (type(result) is list and not any(r is not None for r in result)):
+                if result is not None and not (
+                    type(result) is list and not any(r is not None for r in result)
+                ):
                     raise errors.gradient_for_no_tensor(node.name(), number, names[number])
             elif length < 0:
                 yield result
@@ -139,8 +154,12 @@ def maker(formula: Formula | None) -> Maker:
 def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
     operator, schema = table.operator, table.signature.schema
     takes_numbers = bool(table.definition and table.definition.numbers)
-    plain = tuple([n for n, a in enumerate(schema.arguments) if a.type.name == "Tensor" and not takes_numbers])
-    others = tuple([n for n, a in enumerate(schema.arguments) if a.type.has_tensor and n not in plain])
+    plain = tuple(
+        [n for n, a in enumerate(schema.arguments) if a.type.name == "Tensor" and not takes_numbers]
+    )
+    others = tuple(
+        [n for n, a in enumerate(schema.arguments) if a.type.has_tensor and n not in plain]
+    )
     record = _recorder(table, formula)
     below, get, put = _without_autograd, _state.get, _state.set
 
@@ -261,7 +280,9 @@ def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple
     def record(key_set: int, args: tuple[Any, ...]) -> Any:
         key_set &= _BELOW
         leaves = [x for n in with_tensors for x in _leaves(args[n])]
-        is_recorded = not grad_mode.get() and any([x is not None and variable.requires_grad(x) for x in leaves])
+        is_recorded = not grad_mode.get() and any(
+            [x is not None and variable.requires_grad(x) for x in leaves]
+        )
         state, mode = _state.get(), grad_mode.get()
         try:
             _state.set(_without_autograd[state])
@@ -289,7 +310,9 @@ def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple
 
 
 def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
-    found = [x for n in written for x in _leaves(args[n]) if x is not None and variable.requires_grad(x)]
+    found = [
+        x for n in written for x in _leaves(args[n]) if x is not None and variable.requires_grad(x)
+    ]
     return list({id(x): x for x in found}.values())
 
 
@@ -301,7 +324,11 @@ def _leaves(value: Any) -> Any:
 
 
 def _node(
-    operator: Operator, formula: Formula | None, args: tuple[Any, ...], leaves: list[Any], n_positional: int
+    operator: Operator,
+    formula: Formula | None,
+    args: tuple[Any, ...],
+    leaves: list[Any],
+    n_positional: int,
 ) -> tuple[OperatorNode, Context]:
     node = OperatorNode(tuple([None if x is None else variable.gradient_edge(x) for x in leaves]))
     context = Context()
@@ -331,7 +358,12 @@ def _set_up(
     if len(inputs) == len(given):
         setup(ctx=context, inputs=inputs, output=output)
     else:
-        setup(ctx=context, inputs=inputs, keyword_only_inputs=signature.keywords_of(given), output=output)
+        setup(
+            ctx=context,
+            inputs=inputs,
+            keyword_only_inputs=signature.keywords_of(given),
+            output=output,
+        )
 
 
 def _with_history(

@@ -1,6 +1,7 @@
 """Streams in backward: a derivative runs on the stream of its forward call, and waits for others.
 
-Of every device whose runtime has streams to choose from, CUDA or a further one (`runtime.with_streams`).
+Of every device whose runtime has streams to choose from, CUDA or a further one
+(`runtime.with_streams`).
 Source: torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
 """
 
@@ -57,7 +58,8 @@ class on_stream:  # noqa: N801
 
 
 def wait(node: Node, source: Node | None, g: Tensor) -> None:
-    """Let the stream of `node` wait for a gradient that `source` makes, and keep its memory till then.
+    """Let the stream of `node` wait for a gradient that `source` makes, and keep its memory till
+    then.
 
     A gradient on another type of device than the node's stream is waited for by the current stream
     there, as is one that did not come from its source's stream.

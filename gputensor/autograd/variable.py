@@ -1,8 +1,8 @@
 """What a tensor knows of its history: `requires_grad`, `grad`, `grad_fn`, hooks; and how it is set.
 
-`Tensor._autograd` is None while nothing is known; the base, or a tuple, of a view without a history,
-see Note [Views]; else an AutogradMeta. Generated kernels look for the None first and come here for
-the rest. The engine is not here.
+`Tensor._autograd` is None while nothing is known; the base, or a tuple, of a view without a
+history, see Note [Views]; else an AutogradMeta. Generated kernels look for the None first and come
+here for the rest. The engine is not here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Own:
     """
 
     __slots__ = (
-        "requires_grad", "since", "grad", "hooks", "after_accumulate", "accumulator", "retains_grad",
+        "requires_grad", "since", "grad", "hooks", "after_accumulate", "accumulator",
+        "retains_grad",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,8 +85,9 @@ def _view_of(x: Tensor) -> Any:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    # The base knew no history when the view was made. If it has been given one since by a write, any
-    # version before that write will do; if it became a leaf that requires grad, the one it had then.
+    # The base knew no history when the view was made. If it has been given one since by a write,
+    # any version before that write will do; if it became a leaf that requires grad, the one it had
+    # then.
     version = -1
     if meta is None:
         version = x._storage.version  # type: ignore[union-attr]
@@ -168,7 +170,7 @@ def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
     return node
 
 
-# --- recording; called by generated kernels ----------------------------------------------------------
+# --- recording; called by generated kernels -------------------------------------------------------
 
 
 def any_requires_grad(*operands: Any) -> bool:
@@ -176,7 +178,8 @@ def any_requires_grad(*operands: Any) -> bool:
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
-    """A node for an operation on these differentiable operands; None if it is not to be recorded."""
+    """A node for an operation on these differentiable operands; None if it is not to be
+    recorded."""
     if grad_mode.get():
         return None
     edges: list[Edge | None] = []
@@ -219,7 +222,8 @@ def record_unary(kind: type[Node], self: Tensor) -> Any:
 
 
 def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
-    """`record` for an operator that writes to self. Raises: AutogradError where that is forbidden."""
+    """`record` for an operator that writes to self. Raises: AutogradError where that is
+    forbidden."""
     if grad_mode.get() or self._geometry.dtype.category < FLOATING:
         return None
     if not any_requires_grad(self, *others):
@@ -285,12 +289,13 @@ def check_out(op: str, *operands: Any) -> None:
 
 
 def check_constant(op: str, arg: str, operand: Any) -> None:
-    """Raise if an operand without a formula would have to be differentiated; never a silent zero."""
+    """Raise if an operand without a formula would have to be differentiated; never a silent
+    zero."""
     if not grad_mode.get() and any_requires_grad(operand):
         raise errors.not_differentiable(op, arg)
 
 
-# --- what Tensor's attributes do ---------------------------------------------------------------------
+# --- what Tensor's attributes do ------------------------------------------------------------------
 
 
 def is_leaf(x: Tensor) -> bool:
@@ -322,10 +327,14 @@ def set_grad(x: Tensor, value: Any) -> None:
             x._autograd.own.grad = None
         return
     if not isinstance(value, Tensor):
-        raise errors.must("grad", "value", "be a Tensor or None", value, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "grad", "value", "be a Tensor or None", value, kind=errors.ArgumentTypeError
+        )
     same = value._geometry.sizes == x._geometry.sizes and value._geometry.dtype is x._geometry.dtype
     if value is x or not same or value._device is not x._device:
-        raise errors.must("grad", "value", f"be another tensor like self, {errors.describe(x)}", value)
+        raise errors.must(
+            "grad", "value", f"be another tensor like self, {errors.describe(x)}", value
+        )
     own_of(x).grad = value
 
 
@@ -378,7 +387,9 @@ def register_hook(x: Tensor, hook: Any) -> RemovableHandle:
 
 def register_post_accumulate_grad_hook(x: Tensor, hook: Any) -> RemovableHandle:
     if not requires_grad(x) or not is_leaf(x):
-        raise errors.must("register_post_accumulate_grad_hook", "self", "be a leaf that requires grad", x)
+        raise errors.must(
+            "register_post_accumulate_grad_hook", "self", "be a leaf that requires grad", x
+        )
     own = own_of(x)
     if own.after_accumulate is None:
         own.after_accumulate = HookDict()
@@ -395,7 +406,9 @@ def hooks_on(x: Tensor) -> list[Any]:
         return [] if hooks is None else [*hooks.tensor.get(edge[1], HookDict()).values()]
     meta = x._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    return [] if own is None else [*(own.hooks or {}).values(), *(own.after_accumulate or {}).values()]
+    return (
+        [] if own is None else [*(own.hooks or {}).values(), *(own.after_accumulate or {}).values()]
+    )
 
 
 def set_data(x: Tensor, value: Any) -> None:

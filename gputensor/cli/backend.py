@@ -7,8 +7,10 @@ from importlib import import_module
 from .output import Arguments
 
 COMMANDS = {
-    "new": "write a package for a device: pretended hardware that works, to be replaced piece by piece",
-    "check": "run the op tests on a device: native, fallback, missing or failed, operator by operator",
+    "new": "write a package for a device: pretended hardware that works, to be replaced piece by "
+    "piece",
+    "check": "run the op tests on a device: native, fallback, missing or failed, operator by "
+    "operator",
     "missing": "run a script on the CPU and rank the operators that a device lacks for it",
 }
 
@@ -24,5 +26,7 @@ def _parser() -> Arguments:
     """What answers where no command is named: help, or the refusal of a wrong name."""
     lines = "; ".join(f"{name}: {text}" for name, text in COMMANDS.items())
     parser = Arguments("backend", f"A device of your own. {lines}.")
-    parser.add_argument("command", choices=tuple(COMMANDS), help="see gputensor backend COMMAND --help")
+    parser.add_argument(
+        "command", choices=tuple(COMMANDS), help="see gputensor backend COMMAND --help"
+    )
     return parser

@@ -13,17 +13,31 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.op_tests import check, samples
 
-from .output import CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table
+from .output import (
+    CHECK_FAILED,
+    DEVICE_ABSENT,
+    FINE,
+    Arguments,
+    Progress,
+    Refusal,
+    print_json,
+    table,
+)
 
 _MARK = {check.NATIVE: "", check.FALLBACK: "through the CPU: ", check.MISSING: "next to write: "}
 
 
 def main(argv: list[str]) -> int:
     parser = Arguments(
-        "backend check", "Run the op tests on a device and compare with the CPU; exit 1 if one fails or none runs."
+        "backend check",
+        "Run the op tests on a device and compare with the CPU; exit 1 if one fails or none runs.",
     )
-    parser.add_argument("name", help="a device, such as openreg or openreg:1, or its package's folder, ./openreg")
-    parser.add_argument("--op", action="append", metavar="OP", help="only these operators; may be repeated")
+    parser.add_argument(
+        "name", help="a device, such as openreg or openreg:1, or its package's folder, ./openreg"
+    )
+    parser.add_argument(
+        "--op", action="append", metavar="OP", help="only these operators; may be repeated"
+    )
     parser.add_argument("--all", action="store_true", help="every dtype in every layout (a minute)")
     parser.add_argument("--strict", action="store_true", help="a missing operator is a failure too")
     arguments = parser.parse_args(argv)
@@ -48,12 +62,17 @@ def main(argv: list[str]) -> int:
 
 
 def device_of(name: str) -> Any:
-    """The device that a command was given by name or by its package's folder, its package loaded."""
+    """The device that a command was given by name or by its package's folder, its package
+    loaded."""
     try:
         if "/" in name:
             name = _bring_up_from(Path(name))
         kind = name.partition(":")[0]
-        place = gt.device(name) if kind == "cuda" else gt.device(gt.backend.get(kind).name + name[len(kind) :])
+        place = (
+            gt.device(name)
+            if kind == "cuda"
+            else gt.device(gt.backend.get(kind).name + name[len(kind) :])
+        )
         gt.empty(1, device=place)
     except errors.RegistrationError as error:
         raise Refusal(str(error), DEVICE_ABSENT) from None
@@ -86,12 +105,18 @@ def summary(place: Any, outcomes: list[check.Outcome]) -> dict[str, Any]:
     }
     rows = [
         {
-            "name": o.name, "status": o.status, "calls": o.counts, "operators": sorted(o.served_elsewhere),
+            "name": o.name, "status": o.status, "calls": o.counts,
+            "operators": sorted(o.served_elsewhere),
             "failures": o.failures,
         }
         for o in outcomes
     ]  # fmt: skip
-    return {"device": str(place), "executed": sum(o.executed for o in outcomes), **by_status, "operators": rows}
+    return {
+        "device": str(place),
+        "executed": sum(o.executed for o in outcomes),
+        **by_status,
+        "operators": rows,
+    }
 
 
 def _text(report: dict[str, Any]) -> str:
@@ -102,9 +127,13 @@ def _text(report: dict[str, Any]) -> str:
         else:
             remark = _MARK[row["status"]] + ", ".join(row["operators"])
         rows.append((row["name"], row["status"], sum(row["calls"].values()), remark))
-    counts = ", ".join(f"{report[s]} {s}" for s in (check.NATIVE, check.FALLBACK, check.MISSING, check.FAILED))
+    counts = ", ".join(
+        f"{report[s]} {s}" for s in (check.NATIVE, check.FALLBACK, check.MISSING, check.FAILED)
+    )
     lines = [table(("operator", "status", "calls", ""), rows, right=(2,)), ""]
-    lines.append(f"{report['device']}: {counts} ({len(rows)} operators, {report['executed']} calls executed)")
+    lines.append(
+        f"{report['device']}: {counts} ({len(rows)} operators, {report['executed']} calls executed)"
+    )
     if not report["executed"]:
         lines.append("nothing was executed, which is a failure")
     return "\n".join(lines)

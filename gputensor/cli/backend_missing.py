@@ -1,7 +1,7 @@
 """`gputensor backend missing NAME SCRIPT`: what a program of yours needs that a device lacks.
 
-The script runs on the CPU, unchanged; every kernel that it reaches is counted, with the bytes of its
-operands and results. The device must be known, and need not be able to do anything.
+The script runs on the CPU, unchanged; every kernel that it reaches is counted, with the bytes of
+its operands and results. The device must be known, and need not be able to do anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from .output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
-    "aten::eye": "aten::eye.m_out", "aten::eye.m": "aten::eye.m_out", "aten::rand": "aten::uniform_",
+    "aten::eye": "aten::eye.m_out", "aten::eye.m": "aten::eye.m_out",
+    "aten::rand": "aten::uniform_",
     "aten::rand_like": "aten::uniform_",
 }  # fmt: skip
 _COPIES = ("aten::copy_", "aten::flip")
@@ -42,8 +43,13 @@ class Need:
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments("backend missing", "Run a script on the CPU and rank the operators that a device lacks for it.")
-    parser.add_argument("name", help="a device, such as openreg, or its package's folder, ./openreg")
+    parser = Arguments(
+        "backend missing",
+        "Run a script on the CPU and rank the operators that a device lacks for it.",
+    )
+    parser.add_argument(
+        "name", help="a device, such as openreg, or its package's folder, ./openreg"
+    )
     parser.add_argument("script", help="a Python file; its own arguments may follow")
     parser.add_argument("arguments", nargs="*", help="given to the script")
     arguments = parser.parse_args(argv)
@@ -67,7 +73,10 @@ def main(argv: list[str]) -> int:
     else:
         cells = [(r["operator"], r["status"], r["calls"], r["bytes"]) for r in lacking]
         print(table(("operator", "status", "calls", "bytes"), cells, right=(2, 3)))
-        print(f"\n{place.type} has {len(rows) - len(lacking)} of the {len(rows)} operators that the script needs")
+        print(
+            f"\n{place.type} has {len(rows) - len(lacking)} of the {len(rows)} operators that the "
+            f"script needs"
+        )
     return FINE if rows else CHECK_FAILED
 
 
@@ -96,7 +105,9 @@ def record() -> Iterator[dict[str, Need]]:
 
     def wrap(table: Any, key: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
         name = table.operator.qualified_name
-        if key is not cpu or (table.slot(key)[1] != "kernel" and name not in ASKS and name not in _COPIES):
+        if key is not cpu or (
+            table.slot(key)[1] != "kernel" and name not in ASKS and name not in _COPIES
+        ):
             return kernel
 
         def counted(key_set: int, *args: Any) -> Any:

@@ -29,7 +29,9 @@ FILES = {
 def main(argv: list[str]) -> int:
     parser = Arguments("backend new", "Write the package of a new device; its tests pass as it is.")
     parser.add_argument("name", help="in gt.device(NAME), gt.NAME and x.NAME()")
-    parser.add_argument("--key", choices=tuple(BACKENDS), default="PrivateUse1", help="its dispatch key")
+    parser.add_argument(
+        "--key", choices=tuple(BACKENDS), default="PrivateUse1", help="its dispatch key"
+    )
     parser.add_argument("--into", metavar="DIR", help="the folder to make (default: ./NAME)")
     arguments = parser.parse_args(argv)
     name = arguments.name

@@ -2,8 +2,8 @@
 
 gputensor cache warm                       layout copies, for the device that is there
 gputensor cache warm --arch sm_90 --all    every kernel, for a device that is not (needs NVRTC only)
-gputensor cache warm --arch sm_90 --to DIR into a folder to carry there (GPUTENSOR_CARRIED_CUBINS=DIR)
-gputensor cache list
+gputensor cache warm --arch sm_90 --to DIR into a folder to carry there
+(GPUTENSOR_CARRIED_CUBINS=DIR) gputensor cache list
 gputensor cache clear
 
 GPUTENSOR_CACHE_DIR says where, instead of ~/.cache/gputensor. Nobody but you (or root) may be able
@@ -68,7 +68,8 @@ def _warm(arguments: Any) -> int:
         print_json(found)
     else:
         print(
-            f"{len(wanted)} kernels for {', '.join(archs)}; {found['added']} files are new in {folder}"
+            f"{len(wanted)} kernels for {', '.join(archs)}; {found['added']} files are new in "
+            f"{folder}"
         )
     return FINE
 
@@ -78,7 +79,8 @@ def _files(folder: str) -> set[str]:
 
 
 def _archs(arguments: Any) -> list[str] | None:
-    """What NVRTC is to compile for; None where the device is the emulator, which it does not serve."""
+    """What NVRTC is to compile for; None where the device is the emulator, which it does not
+    serve."""
     if arguments.arch:
         try:
             binding = nvrtc_users.binding()

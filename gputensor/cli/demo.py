@@ -81,7 +81,9 @@ def _device(name: str | None) -> Any:
         device = None
     if device is None or device.type == "meta":
         rule = "must be cpu, cuda or cuda:N"
-        raise Refusal(f"'--device' {rule} (got {name!r}), or a device that is registered", BAD_INPUT)
+        raise Refusal(
+            f"'--device' {rule} (got {name!r}), or a device that is registered", BAD_INPUT
+        )
     try:
         return gt.empty(1, device=device).device
     except errors.GpuTensorError as error:

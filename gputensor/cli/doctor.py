@@ -54,9 +54,7 @@ def main(argv: list[str]) -> int:
     required = {"cuda": "GPU", "emulator": "emulator"}.get(arguments.require)
     lacking = next((f for f in findings if f.name == required and f.state != OK), None)
     if lacking is not None:
-        raise Refusal(
-            f"'--require {arguments.require}' is not met: {lacking.found}", DEVICE_ABSENT
-        )
+        raise Refusal(f"'--require {arguments.require}' is not met: {lacking.found}", DEVICE_ABSENT)
     return CHECK_FAILED if any(f.state == BROKEN for f in findings) else FINE
 
 

@@ -23,7 +23,8 @@ from gputensor.dispatch.trace import trace
 
 from . import layouts, ops
 from .output import (
-    BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading, print_json, table,
+    BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading,
+    print_json, table,
 )  # fmt: skip
 
 # Layouts of at most this many elements are drawn.
@@ -38,7 +39,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("what", choices=("copy", "view", "dispatch"))
     parser.add_argument(
         "operator", nargs="?",
-        help="dispatch: an operator such as add.Tensor, or a call such as 'add(x, 1)', whose names are tensors",
+        help="dispatch: an operator such as add.Tensor, or a call such as 'add(x, 1)', whose names "
+             "are tensors",
     )  # fmt: skip
     parser.add_argument("--sizes", type=_ints, help="comma-separated sizes")
     parser.add_argument("--strides", type=_ints, help="strides in elements (default: contiguous)")
@@ -269,10 +271,14 @@ def _call(arguments: Any) -> int:
         with trace(level=2) as lines:
             made = eval(compile(tree, "<operator>", "eval"), {**names, **operands})
     except Exception as error:  # the call itself: whatever it raises is the answer
-        raise Refusal(f"{code} raised {type(error).__name__}: {str(error).splitlines()[0]}") from None
+        raise Refusal(
+            f"{code} raised {type(error).__name__}: {str(error).splitlines()[0]}"
+        ) from None
     given = {name: f"{errors.describe(x)} {keys.describe(x._keys)}" for name, x in operands.items()}
     if arguments.json:
-        print_json({"call": code, "operands": given, "trace": lines, "result": errors.describe(made)})
+        print_json(
+            {"call": code, "operands": given, "trace": lines, "result": errors.describe(made)}
+        )
         return FINE
     if given:
         print("".join(f"{name}: {text}\n" for name, text in given.items()))

@@ -200,7 +200,8 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
         plain = sum(r["cases"] for r in record["runs"] if not r["checked"])
         checked = sum(r["cases"] for r in record["runs"] if r["checked"])
         print(
-            f"{record['kernel']}: {plain} launches equal to the reference, {checked} more with every access checked"
+            f"{record['kernel']}: {plain} launches equal to the reference, {checked} more with "
+            f"every access checked"
         )
     if result["failure"]:
         print(f"FAILED  {result['failure']}")

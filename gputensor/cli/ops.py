@@ -1,4 +1,5 @@
-"""`gputensor ops [NAME]`: the operators; of one, its schema, tags, autocast policy, documentation, table and files."""
+"""`gputensor ops [NAME]`: the operators; of one, its schema, tags, autocast policy, documentation,
+table and files."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ from .output import FINE, Arguments, Refusal, print_json, table
 
 _FOLDER = str(Path(gt.__file__).parents[1])
 # Keys that a reader asks about; --table shows all of them.
-_SHOWN_KEYS = ("CPU", "CUDA", "Meta", "BackendSelect", "Conjugate", "ADInplaceOrView", "AutogradCPU")
+_SHOWN_KEYS = (
+    "CPU",
+    "CUDA",
+    "Meta",
+    "BackendSelect",
+    "Conjugate",
+    "ADInplaceOrView",
+    "AutogradCPU",
+)
 
 
 def main(argv: list[str]) -> int:
@@ -26,7 +35,11 @@ def main(argv: list[str]) -> int:
         "ops", "The operators there are; of one, its schema, its words and its kernels."
     )
     parser.add_argument("name", nargs="?", help="such as add, add.Tensor or aten::add.Tensor")
-    parser.add_argument("--table", action="store_true", help="all slots of the table, as the dispatcher computed them")
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="all slots of the table, as the dispatcher computed them",
+    )
     arguments = parser.parse_args(argv)
     found = [_row(o, arguments.table) for o in _matching(arguments.name)]
     if not found:
@@ -107,7 +120,13 @@ def _text(row: dict[str, Any]) -> str:
     lines += [f"    {line}".rstrip() for line in row["doc"].splitlines()]
     lines += ["", f"    tags: {', '.join(row['tags']) or 'none'}"]
     if row["autocast"]:
-        lines.append("    autocast: " + ", ".join(f"{policy} on {device}" for device, policy in row["autocast"].items()))
+        lines.append(
+            "    autocast: "
+            + ", ".join(f"{policy} on {device}" for device, policy in row["autocast"].items())
+        )
     lines += [f"    files: {', '.join(row['files'])}"]
-    lines += [f"    {key}: registered at {site} [{row['why'][key]}]" for key, site in row["registered"].items()]
+    lines += [
+        f"    {key}: registered at {site} [{row['why'][key]}]"
+        for key, site in row["registered"].items()
+    ]
     return "\n".join(lines)

@@ -22,7 +22,8 @@ MOST_DEVICES = 128
 _interned: dict[tuple[str, int | None], device] = {}
 # Every device made so far: a name that goes and comes back means the same objects.
 _made: dict[tuple[str, int | None], device] = {}
-# Asked with a name that stands for no device type; True if it does now (backend.py loads extensions).
+# Asked with a name that stands for no device type; True if it does now (backend.py loads
+# extensions).
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
@@ -49,7 +50,11 @@ class device(Guard):  # noqa: N801 - PyTorch's spelling
         return known if known is not None else _parse(cls, type, index)
 
     def __repr__(self) -> str:
-        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        return (
+            f"device(type={self.type!r})"
+            if self.index is None
+            else f"device(type={self.type!r}, index={self.index})"
+        )
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -98,7 +103,9 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
     if isinstance(text, int) and not isinstance(text, bool):
         return device("cuda", text)
     if not isinstance(text, str):
-        raise errors.must("device", "type", "be a device string or a device", text, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "device", "type", "be a device string or a device", text, kind=errors.ArgumentTypeError
+        )
     name, colon, number = text.partition(":")
     name = _ALIASES.get(name, name)
     if name not in _TYPES and not any([hook(name) for hook in unknown_type_hooks]):
@@ -106,7 +113,9 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
         raise errors.must("device", "type", f"be one of {known}, with an optional ':index'", text)
     if colon:
         if index is not None or not (number.isascii() and number.isdigit() and len(number) < 5):
-            raise errors.must("device", "type", "end in ':' and a non-negative integer, given once", text)
+            raise errors.must(
+                "device", "type", "end in ':' and a non-negative integer, given once", text
+            )
         index = int(number)
     if index is not None and not 0 <= index < MOST_DEVICES:
         raise _no_index(index)
@@ -135,7 +144,12 @@ def rename_privateuse(first_name: str, name: str) -> Callable[[], None]:
     if name in _TYPES:
         raise errors.must("rename_privateuse", "name", "not be another device's name", name)
     if first_name in _ALIASES:
-        raise errors.must("rename_privateuse", "first_name", f"not be called {_ALIASES[first_name]!r} already", first_name)
+        raise errors.must(
+            "rename_privateuse",
+            "first_name",
+            f"not be called {_ALIASES[first_name]!r} already",
+            first_name,
+        )
     _TYPES.add(name)
     _ALIASES[first_name] = name
     _interned.clear()

@@ -35,7 +35,9 @@ class dtype:  # noqa: N801 - PyTorch's spelling
     is_complex: bool
     is_signed: bool
 
-    def __init__(self, name: str, short: str, code: int, itemsize: int, category: int, np_type: object) -> None:
+    def __init__(
+        self, name: str, short: str, code: int, itemsize: int, category: int, np_type: object
+    ) -> None:
         self.name, self.short, self.code = name, short, code
         self.itemsize, self.category = itemsize, category
         self.np = None if np_type is None else np.dtype(np_type)  # type: ignore
@@ -108,5 +110,6 @@ def _by_name(name: str) -> dtype:
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """The type of NumPy's `np_type` in native byte order, or None where tensors have no such type."""
+    """The type of NumPy's `np_type` in native byte order, or None where tensors have no such
+    type."""
     return _FROM_NUMPY.get(np_type)

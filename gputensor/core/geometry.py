@@ -52,7 +52,8 @@ class Geometry:
 
     __slots__ = (
         "sizes", "shape", "strides", "dtype", "ndim", "numel", "extent", "nbytes", "stride_bytes",
-        "is_contiguous", "is_row_major", "is_channels_last", "is_channels_last_3d", "is_non_overlapping_and_dense",
+        "is_contiguous", "is_row_major", "is_channels_last", "is_channels_last_3d",
+        "is_non_overlapping_and_dense",
         "views",
     )  # fmt: skip
 
@@ -87,10 +88,14 @@ class Geometry:
         self.nbytes = numel * element.itemsize
         itemsize = element.itemsize
         self.stride_bytes = tuple([s * itemsize for s in strides])
-        self.is_contiguous = numel == 0 or _dense_in_order(sizes, strides, range(self.ndim - 1, -1, -1))
+        self.is_contiguous = numel == 0 or _dense_in_order(
+            sizes, strides, range(self.ndim - 1, -1, -1)
+        )
         # Contiguous by every stride, also those of sizes 0 and 1, which the flag does not look at.
         self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)
-        self.is_channels_last = self.ndim == 4 and _dense_in_order(sizes, strides, channels_last.order)
+        self.is_channels_last = self.ndim == 4 and _dense_in_order(
+            sizes, strides, channels_last.order
+        )
         self.is_channels_last_3d = self.ndim == 5 and _dense_in_order(
             sizes, strides, channels_last_3d.order
         )
@@ -159,7 +164,8 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: object) -> bool:
-    """True if the strides are the running product of sizes along `order`; size-1 dims may have any."""
+    """True if the strides are the running product of sizes along `order`; size-1 dims may have
+    any."""
     expected = 1
     for dim in order:  # type: ignore[attr-defined]
         if sizes[dim] != 1:

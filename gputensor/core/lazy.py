@@ -1,4 +1,5 @@
-"""Names of a package whose modules are imported when one is first asked for: imports are budgeted."""
+"""Names of a package whose modules are imported when one is first asked for: imports are
+budgeted."""
 
 from __future__ import annotations
 

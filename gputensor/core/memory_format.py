@@ -16,7 +16,9 @@ class memory_format:  # noqa: N801 - PyTorch's spelling
 
     __slots__ = ("name", "rank", "order")
 
-    def __init__(self, name: str, rank: int | None = None, order: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, name: str, rank: int | None = None, order: tuple[int, ...] | None = None
+    ) -> None:
         self.name, self.rank, self.order = name, rank, order
 
     def __repr__(self) -> str:
@@ -56,7 +58,9 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     if form is contiguous_format:
         return contiguous_strides(sizes)
     if not isinstance(form, memory_format):
-        raise errors.must(op, "memory_format", "be a gputensor.memory_format", form, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            op, "memory_format", "be a gputensor.memory_format", form, kind=errors.ArgumentTypeError
+        )
     if form.order is None:
         raise errors.must(op, "memory_format", "fix an order of dimensions", form)
     if len(sizes) != form.rank:
@@ -68,5 +72,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     running = 1
     for dim in form.order:
         strides[dim] = running
-        running *= sizes[dim]  # no exception for 0, unlike the row-major rule; PyTorch has none here
+        running *= sizes[
+            dim
+        ]  # no exception for 0, unlike the row-major rule; PyTorch has none here
     return tuple(strides)

@@ -1,8 +1,9 @@
 """Which Python numbers a dtype takes, and the errors for those that it does not.
 
 A number that is stored (fill_, full, where, alpha, tensor) must fit its dtype. One that arithmetic
-or a comparison meets wraps in an integer dtype, but must itself have at most 64 bits. Beside floating
-types any integer goes that a double reaches. What a number becomes is `kernels/cpu/cast.py`.
+or a comparison meets wraps in an integer dtype, but must itself have at most 64 bits. Beside
+floating types any integer goes that a double reaches. What a number becomes is
+`kernels/cpu/cast.py`.
 Source: c10/util/TypeCast.h, checked_convert, and c10/util/TypeSafeSignMath.h.
 """
 
@@ -52,7 +53,8 @@ def fits(value: complex, of: dtype) -> bool:
 
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:
-    """Raise unless the number fits. Raises: NumberRangeError, both a RuntimeError and an OverflowError."""
+    """Raise unless the number fits. Raises: NumberRangeError, both a RuntimeError and an
+    OverflowError."""
     if not fits(value, of):
         raise errors.number_out_of_range(op, of, value, arg)
 

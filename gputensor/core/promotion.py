@@ -79,7 +79,9 @@ def can_cast(from_: dtype, to: dtype) -> bool:
         return from_.category <= to.category
     except AttributeError:
         is_first = not isinstance(from_, dtype)
-        raise errors.not_a_dtype("can_cast", from_ if is_first else to, "from_" if is_first else "to") from None
+        raise errors.not_a_dtype(
+            "can_cast", from_ if is_first else to, "from_" if is_first else "to"
+        ) from None
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:

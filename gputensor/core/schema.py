@@ -35,9 +35,26 @@ def _token() -> re.Pattern[str]:
 _ENUM_DEFAULTS = {
     "int": ("Mean", "Sum"),
     "ScalarType": (
-        "bool", "int", "long", "half", "float", "double", "uint8", "int8", "uint16", "int16",
-        "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64",
-        "complex64", "complex128",
+        "bool",
+        "int",
+        "long",
+        "half",
+        "float",
+        "double",
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "uint32",
+        "int32",
+        "uint64",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
     ),
     "MemoryFormat": ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"),
 }
@@ -56,12 +73,15 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 }
 
 
-# Types without parts; those with parts are _FORMS. What begins with a small letter beside these is a
-# variable, as in `f(t x) -> t`. Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
+# Types without parts; those with parts are _FORMS. What begins with a small letter beside these is
+# a variable, as in `f(t x) -> t`. Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
 _TYPES = frozenset((
-    "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str", "Device",
-    "DeviceIndex", "Stream", "ScalarType", "Layout", "MemoryFormat", "Storage", "Generator", "Dimname",
-    "QScheme", "Quantizer", "ConstQuantizerPtr", "Capsule", "None", "NoneType", "Any", "AnyClassType",
+    "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str",
+    "Device",
+    "DeviceIndex", "Stream", "ScalarType", "Layout", "MemoryFormat", "Storage", "Generator",
+    "Dimname",
+    "QScheme", "Quantizer", "ConstQuantizerPtr", "Capsule", "None", "NoneType", "Any",
+    "AnyClassType",
     "AnyEnumType",
 ))  # fmt: skip
 _FORMS = ("Dict", "Future", "RRef", "Await", "Union")
@@ -588,7 +608,9 @@ def _known_type(name: str) -> str:
     known = sorted((*_TYPES, *_FORMS))
     lower = {other.lower(): other for other in known}
     near = get_close_matches(name.lower(), lower, 1)
-    return f"be a type, such as {lower[near[0]]}" if near else f"be a type, one of {', '.join(known)}"
+    return (
+        f"be a type, such as {lower[near[0]]}" if near else f"be a type, one of {', '.join(known)}"
+    )
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}

@@ -1,4 +1,5 @@
-"""What users name as `gputensor.cuda`: devices, streams, events and memory, and kernels of their own.
+"""What users name as `gputensor.cuda`: devices, streams, events and memory, and kernels of their
+own.
 
 Everything is answered by the runtime that `GPUTENSOR_CUDA` chose; without one, each call raises one
 sentence with the reason, and `is_available()` is False. Devices may be given as an index, a string
@@ -18,8 +19,10 @@ from ..runtime.current import CurrentDevice, CurrentStream
 from ..native.random import default_generator, seed_devices
 
 __all__ = [
-    "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
-    "device_count", "emulator_settings", "empty_cache", "get_device_capability", "get_device_name", "grid_for", "initial_seed", "is_available", "is_emulated",
+    "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream",
+    "default_stream", "device",
+    "device_count", "emulator_settings", "empty_cache", "get_device_capability", "get_device_name",
+    "grid_for", "initial_seed", "is_available", "is_emulated",
     "manual_seed", "manual_seed_all",
     "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
     "reset_peak_memory_stats", "set_device", "set_memory_limit", "stream", "synchronize",
@@ -112,7 +115,8 @@ def _index(device: Any, op: str) -> int:
 
 
 def Stream(device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
-    """A new stream of a device. Has ptr, device_index, synchronize, query, wait_event, wait_stream, record_event."""
+    """A new stream of a device. Has ptr, device_index, synchronize, query, wait_event, wait_stream,
+    record_event."""
     return runtime.cuda().Stream(_index(device, "Stream"), priority)
 
 
@@ -136,7 +140,7 @@ def stream(stream: Any) -> CurrentStream:
     return CurrentStream(runtime.cuda(), stream)
 
 
-# --- random numbers ---------------------------------------------------------------------------------
+# --- random numbers -------------------------------------------------------------------------------
 
 
 def manual_seed(seed: int) -> None:

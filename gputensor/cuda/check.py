@@ -69,7 +69,8 @@ class Check:
 def checks_of(
     path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
 ) -> list[Check]:
-    """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch if there is none."""
+    """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch if there is
+    none."""
     path = os.fspath(path)
     stem = path.removesuffix(".cu")
     found = os.fspath(spec) if spec is not None else next(
@@ -77,8 +78,8 @@ def checks_of(
     )  # fmt: skip
     if found is None:
         raise Mismatch(
-            f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside it"
-            + skeleton(path)
+            f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside "
+            f"it" + skeleton(path)
         )
     if found.endswith(".json"):
         with open(found, encoding="utf-8") as file:
@@ -109,8 +110,10 @@ def checks_of(
     return [
         Check(
             Kernel(
-                Path(path), _instance(path, entry, options[n]),
-                defines=defines[n], options=options[n],
+                Path(path),
+                _instance(path, entry, options[n]),
+                defines=defines[n],
+                options=options[n],
             ),
             _cases_of(cases[n], entry),
         )
@@ -260,7 +263,8 @@ def _compare(
 ) -> None:
     if got.shape != wanted.shape:
         raise Mismatch(
-            f"{entry}: {title}: the reference of '{name}' must have its shape {got.shape} (got {wanted.shape})"
+            f"{entry}: {title}: the reference of '{name}' must have its shape {got.shape} (got "
+            f"{wanted.shape})"
         )
     rtol, atol = case.get("rtol", 0), case.get("atol", 0)
     exact = got.dtype.kind not in "fcV" or not (rtol or atol)
@@ -277,8 +281,10 @@ def _compare(
     wrong = int(np.size(same) - np.count_nonzero(same))
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
     raise Mismatch(
-        f"{entry}: {title}: '{name}'[{', '.join(map(str, at))}] is {got[at]} and must be {wanted[at]} "
-        f"({wrong} of {got.size} elements differ; {shapes}; grid {case['grid']}, block {case['block']})"
+        f"{entry}: {title}: '{name}'[{', '.join(map(str, at))}] is {got[at]} and must be "
+        f"{wanted[at]} "
+        f"({wrong} of {got.size} elements differ; {shapes}; grid {case['grid']}, block "
+        f"{case['block']})"
     )
 
 

@@ -39,7 +39,8 @@ _SYNONYMS = {
 _VECTOR_BASES = {
     "char": "signed char", "uchar": "unsigned char", "short": "short", "ushort": "unsigned short",
     "int": "int", "uint": "unsigned", "long": "long", "ulong": "unsigned long",
-    "longlong": "long long", "ulonglong": "unsigned long long", "float": "float", "double": "double",
+    "longlong": "long long", "ulonglong": "unsigned long long", "float": "float",
+    "double": "double",
 }  # fmt: skip
 _VECTOR = re.compile(
     r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])"
@@ -310,7 +311,8 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Gives each Layout its pointer: `x_layout` is that of `x`, else that of the last one before it."""
+    """Gives each Layout its pointer: `x_layout` is that of `x`, else that of the last one before
+    it."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:
@@ -359,7 +361,8 @@ class _Structs:
             if "(" in field:
                 return 0, 0
             kind = re.match(
-                r"(?:const\s+)?((?:unsigned |signed |long |short )*\w+)\s+(?=[\w*])|(?:const\s+)?(\w+)\s*(?=\*)",
+                r"(?:const\s+)?((?:unsigned |signed |long |short "
+                r")*\w+)\s+(?=[\w*])|(?:const\s+)?(\w+)\s*(?=\*)",
                 field,
             )
             if kind is None:

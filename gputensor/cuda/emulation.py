@@ -18,7 +18,8 @@ def emulator_settings(
 
     sanitize: `writes`, `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for
     none.
-    schedule: `forward`, `reversed` or `random`, the order of blocks and of threads between barriers.
+    schedule: `forward`, `reversed` or `random`, the order of blocks and of threads between
+    barriers.
     limit_s: for how many seconds a kernel may run; 0 for any time.
     None keeps what is set. On a real GPU it changes nothing.
     """

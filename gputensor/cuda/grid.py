@@ -15,8 +15,8 @@ def grid_for(
 ) -> tuple[int, ...]:
     """The grid whose threads cover `elements`, each thread `per_thread` of them.
 
-    elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns) with
-    a block (x, y), where the last dimension is x: `grid_for((480, 640), (32, 8))` is (20, 60).
+    elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns)
+    with a block (x, y), where the last dimension is x: `grid_for((480, 640), (32, 8))` is (20, 60).
     """
     blocks = (int(block),) if hasattr(block, "__index__") else tuple(block)
     if hasattr(elements, "numel"):

@@ -46,11 +46,17 @@ class Kernel:
     """
 
     __slots__ = (
-        "_functions", "_packers", "_symbols", "declaration", "defines", "entry", "options", "source",
+        "_functions", "_packers", "_symbols", "declaration", "defines", "entry", "options",
+        "source",
     )  # fmt: skip
 
     @declares(
-        "Kernel", text_or_path="str|path", entry="str", defines="dict?", signature="str?", options="Iterable"
+        "Kernel",
+        text_or_path="str|path",
+        entry="str",
+        defines="dict?",
+        signature="str?",
+        options="Iterable",
     )
     def __init__(
         self,
@@ -100,7 +106,8 @@ class Kernel:
         Launcher(self, grid, block, shared, stream)(*args)
 
     def _launch(
-        self, args: Sequence[Any], grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, stream: Any
+        self, args: Sequence[Any], grid: tuple[int, int, int], block: tuple[int, int, int],
+        shared: int, stream: Any
     ) -> None:  # fmt: skip
         cuda = runtime.cuda()
         device_index, found = self._operands(cuda, args)
@@ -121,7 +128,8 @@ class Kernel:
         self._note_writes(cuda, found, stream, own)
 
     def over(self, iterator: TensorIterator, block: int = 256, per_thread: int = 1) -> Over:
-        """A launch over the elements of a TensorIterator, its operands first: `kernel.over(it)(alpha)`."""
+        """A launch over the elements of a TensorIterator, its operands first:
+        `kernel.over(it)(alpha)`."""
         from .over import Over
 
         return Over(self, iterator, block, per_thread)
@@ -169,7 +177,8 @@ class Kernel:
                 first = number
             elif operand.device_index != found[first].device_index:
                 raise errors.must(
-                    self.entry, name, f"be on the device of '{parameters[first].name}', cuda:{found[first].device_index}",
+                    self.entry, name, f"be on the device of '{parameters[first].name}', "
+                                      f"cuda:{found[first].device_index}",
                     errors.Got(str(operand)), kind=errors.DeviceError,
                 )  # fmt: skip
         return int(cuda.current_device()) if first is None else found[first].device_index
@@ -182,7 +191,8 @@ class Kernel:
         own: Any,
         given: Any,
     ) -> tuple[Any, list[Any]]:
-        """Where to launch, and what to order with; a stream that is given is the caller's to order."""
+        """Where to launch, and what to order with; a stream that is given is the caller's to
+        order."""
         if given is None:
             return operands.streams_of(found, cuda, device_index, own)
         return stream_given(self.entry, cuda, device_index, given), []
@@ -256,7 +266,8 @@ class Kernel:
         return self.entry if is_instance or not is_emulated else self.declaration.name
 
     def _settle_places(self, loaded: Any) -> None:
-        """What the emulator's compiler knows for sure: where parameters lie, and how large structs are."""
+        """What the emulator's compiler knows for sure: where parameters lie, and how large structs
+        are."""
         places = getattr(loaded, "places", None)
         parameters = self.declaration.parameters
         if places is None:
@@ -288,7 +299,8 @@ class Kernel:
         )
 
     def set(self, name: str, values: Any, device: Any = None) -> None:
-        """Write a `__constant__` or `__device__` variable of the text, on one device (the current one)."""
+        """Write a `__constant__` or `__device__` variable of the text, on one device (the current
+        one)."""
         import numpy as np
 
         from . import _index

@@ -31,7 +31,8 @@ class Operand:
     """
 
     __slots__ = (
-        "_dense", "device_index", "dtype", "is_writable", "itemsize", "keep", "library", "ptr", "shape",
+        "_dense", "device_index", "dtype", "is_writable", "itemsize", "keep", "library", "ptr",
+        "shape",
         "stream", "stream_owner", "stride_bytes",
     )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""From the arguments of a call to the parameter bytes of a launch, checked against the signature."""
+"""From the arguments of a call to the parameter bytes of a launch, checked against the
+signature."""
 
 from __future__ import annotations
 

@@ -22,10 +22,12 @@ _ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)
 
 
 class Row:
-    """One kernel on one architecture. loads, stores: {bytes of an access of global memory: how many}."""
+    """One kernel on one architecture. loads, stores: {bytes of an access of global memory: how
+    many}."""
 
     __slots__ = (
-        "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores", "spill_bytes",
+        "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores",
+        "spill_bytes",
         "stack_bytes", "stores",
     )  # fmt: skip
 

@@ -21,7 +21,8 @@ OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
 class Source:
-    """A kernel's text. title: the file's name in messages. path: where it lies, None for a string."""
+    """A kernel's text. title: the file's name in messages. path: where it lies, None for a
+    string."""
 
     __slots__ = ("path", "text", "title")
 
@@ -36,9 +37,7 @@ def headers() -> dict[str, str]:
     return {name: folder.joinpath(*name.split("/")).read_text() for name in OWN_HEADERS}
 
 
-def load(
-    text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()
-) -> Source:
+def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()) -> Source:
     """The text itself, or that of a file: a path object, or one line that ends in .cu.
 
     folders: where else the files lie that it includes.
@@ -68,7 +67,8 @@ def load(
 
 
 def _label(path: str) -> str:
-    """What `#line` says: the file's name; in a debug build all of it, so that gdb finds the file."""
+    """What `#line` says: the file's name; in a debug build all of it, so that gdb finds the
+    file."""
     return path if os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1" else os.path.basename(path)
 
 

@@ -13,7 +13,8 @@ from ..core import lazy
 from .trace import trace
 
 _HOME = {
-    "dump": "tables", "dump_table": "tables", "has_kernel": "tables", "has_computed_kernel": "tables",
+    "dump": "tables", "dump_table": "tables", "has_kernel": "tables",
+    "has_computed_kernel": "tables",
     "is_alias_key": "tables", "is_included_in_alias": "tables", "has_backend_fallback": "tables",
     "dangling_impls": "tables", "registrations_for_key": "tables",
     "check_invariants": "tables", "key_set": "tables",

@@ -24,7 +24,8 @@ _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
-    """`kernel` as the entry of `table` for calls whose key set is `key_set` or falls through to it."""
+    """`kernel` as the entry of `table` for calls whose key set is `key_set` or falls through to
+    it."""
     convention = kernel.convention
     if convention == "native":
         assert kernel.function is not None
@@ -79,7 +80,9 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     assert function is not None and table.definition is not None
     signature = table.definition.signature
     if signature.is_simple:
-        return _simple(table, kernel, function if kernel.convention == "user" else partial(function, visible))
+        return _simple(
+            table, kernel, function if kernel.convention == "user" else partial(function, visible)
+        )
     head = (visible,) if kernel.convention == "keyset" else ()
     positional, keywords = signature.n_positional, signature.names[signature.n_positional :]
     one_keyword = keywords[0] if len(keywords) == 1 else None
@@ -147,7 +150,11 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     function, operator = kernel.function, table.operator
     assert function is not None and table.definition is not None
     signature = table.definition.signature
-    returns, fits, form = len(signature.schema.returns), signature.returns_fit, signature.returns_form
+    returns, fits, form = (
+        len(signature.schema.returns),
+        signature.returns_fit,
+        signature.returns_form,
+    )
     shown = signature.for_users if signature.is_converted else None
 
     def boxed(key_set: int, *args: Any) -> Any:
@@ -175,7 +182,9 @@ def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 def _ambiguous(table: Table) -> Callable[..., Any]:
     def ambiguous(key_set: int, *args: Any) -> Any:
         raise errors.ambiguous_autograd_other(
-            table.operator, keys.CompositeImplicitAutograd, precedence.claimants_of_autograd_other(table.kernels)
+            table.operator,
+            keys.CompositeImplicitAutograd,
+            precedence.claimants_of_autograd_other(table.kernels),
         )
 
     return ambiguous

@@ -17,9 +17,9 @@ from ..core.registry import Registry
 from . import keys
 
 
-
 class _DenseKeys(dict[str, int]):
-    """device type -> key set; asking for a type that nobody registered, or no longer, is an error."""
+    """device type -> key set; asking for a type that nobody registered, or no longer, is an
+    error."""
 
     def __missing__(self, device_type: str) -> int:
         raise errors.no_device(device_type, "no backend is registered under this name")
@@ -29,13 +29,17 @@ BACKEND_OF_TYPE = {
     "cpu": "CPU", "cuda": "CUDA", "xla": "XLA", "meta": "Meta", "privateuseone": "PrivateUse1",
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
-# device type -> the key set of its plain tensors, and of its Dense key alone: what a factory without
-# tensor arguments goes to, whatever the thread includes, as in PyTorch
+# device type -> the key set of its plain tensors, and of its Dense key alone: what a factory
+# without tensor arguments goes to, whatever the thread includes, as in PyTorch
 TENSOR_KEYS = {kind: keys.tensor_keys(backend) for kind, backend in BACKEND_OF_TYPE.items()}
-DENSE_KEYS = _DenseKeys({kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TYPE.items()})
+DENSE_KEYS = _DenseKeys(
+    {kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TYPE.items()}
+)
 
 # The innermost `with gt.device(...)` or `set_default_device`, outermost first.
-_default_devices: ContextVar[tuple[device, ...]] = ContextVar("gputensor_default_device", default=(CPU,))
+_default_devices: ContextVar[tuple[device, ...]] = ContextVar(
+    "gputensor_default_device", default=(CPU,)
+)
 # device type -> what is undone when it goes: kernels that were registered for it by its name
 ends_with: dict[str, list[Callable[[], None]]] = {}
 # device type -> the index that "cuda" without a number means; a device registers its own.
@@ -44,9 +48,9 @@ _current_index: Registry[str, Callable[[], int]] = Registry()
 remedies: Registry[str, Callable[[Any], str]] = Registry()
 
 
-
 def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
-    """Let tensors of a device type carry the keys of `backend`; returns a function that undoes it."""
+    """Let tensors of a device type carry the keys of `backend`; returns a function that undoes
+    it."""
     TENSOR_KEYS[device_type] = keys.tensor_keys(backend)
     DENSE_KEYS[device_type] = keys.key_set((backend,))
     BACKEND_OF_TYPE[device_type] = backend
@@ -61,9 +65,14 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 
 
 def user_name(key: keys.DispatchKey) -> str:
-    """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name of its own."""
+    """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name of its
+    own."""
     for device_type, backend in BACKEND_OF_TYPE.items():
-        if backend == key.backend and backend.startswith("Private") and not device_type.startswith("private"):
+        if (
+            backend == key.backend
+            and backend.startswith("Private")
+            and not device_type.startswith("private")
+        ):
             return f"{key} ({device_type})"
     return str(key)
 
@@ -75,7 +84,8 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 
 def resolve(target: device | None) -> device:
-    """The device that a factory makes its tensor on: the default for None, an index where one is due."""
+    """The device that a factory makes its tensor on: the default for None, an index where one is
+    due."""
     if target is None:
         target = _default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
@@ -95,7 +105,8 @@ def set_default_device(target: device | str | None) -> None:
 
 
 def register_current_index(device_type: str, current: Callable[[], int]) -> Callable[[], None]:
-    """Say how to find the index of a device type given without one; returns a function that undoes it."""
+    """Say how to find the index of a device type given without one; returns a function that undoes
+    it."""
     return _current_index.register(device_type, current)
 
 

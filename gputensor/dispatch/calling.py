@@ -17,14 +17,20 @@ if TYPE_CHECKING:
     from ..core.schema import Argument, FunctionSchema, Type
     from .operator import Operator
 
-# The tag of operators that take a number for a tensor, where PyTorch has overloads that make it one.
+# The tag of operators that take a number for a tensor, where PyTorch has overloads that make it
+# one.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
-# arguments of such an operator -> the same with tensors without dimensions; set where tensors are known.
+# arguments of such an operator -> the same with tensors without dimensions; set where tensors are
+# known.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
 # How an argument is taken; otherwise the one type that needs no conversion, or None.
-_TENSOR, _TENSORS, _TENSORS_AMONG = "one tensor", "a list of tensors", "a tuple or dict with tensors"
+_TENSOR, _TENSORS, _TENSORS_AMONG = (
+    "one tensor",
+    "a list of tensors",
+    "a tuple or dict with tensors",
+)
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 
 
@@ -78,7 +84,9 @@ class Signature:
         elif len(args) < len(self.names):
             rest = self._defaults[len(args) :]
             if _NO_DEFAULT in rest:
-                raise errors.argument_missing(operator, self.names[len(args) + rest.index(_NO_DEFAULT)])
+                raise errors.argument_missing(
+                    operator, self.names[len(args) + rest.index(_NO_DEFAULT)]
+                )
             arguments += rest
         key_set = number = 0
         for take, value in zip(self._takes, given):
@@ -138,8 +146,8 @@ class Signature:
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """The arguments as kernels of users know them from PyTorch.
 
-        Inside the package a list is a tuple, and one number alone may stand for it; of operators with
-        the tag NUMBERS_AS_TENSORS a number may stand for a tensor.
+        Inside the package a list is a tuple, and one number alone may stand for it; of operators
+        with the tag NUMBERS_AS_TENSORS a number may stand for a tensor.
         """
         if self._tensors_for_numbers:
             arguments = tensors_for_numbers[0](arguments)
@@ -170,7 +178,8 @@ class Signature:
             end -= 1
         keywords = {
             self.names[i]: arguments[i]
-            for i in range(self.n_positional, len(self.names)) if not self._is_default(i, arguments[i])
+            for i in range(self.n_positional, len(self.names)) if not self._is_default(i,
+            arguments[i])
         }  # fmt: skip
         return list(arguments[:end]), keywords
 

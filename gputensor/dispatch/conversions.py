@@ -27,7 +27,8 @@ _INT64, _INT64_END = -(2**63), 2**63
 
 
 class Refused(Exception):
-    """The value does not fit the type; the caller knows the argument's name and builds the message."""
+    """The value does not fit the type; the caller knows the argument's name and builds the
+    message."""
 
 
 def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
@@ -87,7 +88,8 @@ def _dict_converter(key: Converter | None, item: Converter | None) -> Converter:
         if not isinstance(value, dict):
             raise Refused
         return {
-            (k if key is None else key(k)): (v if item is None else item(v)) for k, v in value.items()
+            (k if key is None else key(k)): (v if item is None else item(v))
+            for k, v in value.items()
         }
 
     return convert
@@ -216,7 +218,8 @@ _DTYPES = {
 
 
 def named_default(type: Type, value: Any) -> Any:
-    """The object that an identifier stands for as a default: `contiguous_format`, `long`, `Mean`."""
+    """The object that an identifier stands for as a default: `contiguous_format`, `long`,
+    `Mean`."""
     if not isinstance(value, Name):
         return value
     kind = type.base
@@ -233,7 +236,8 @@ def named_default(type: Type, value: Any) -> Any:
 
 
 def checker_of(types: list[Type]) -> Callable[[Any], bool]:
-    """The function that says whether a kernel's result has the number and types of values declared."""
+    """The function that says whether a kernel's result has the number and types of values
+    declared."""
     if len(types) == 1:
         return _checker(types[0])
     if not types:
@@ -246,9 +250,11 @@ def checker_of(types: list[Type]) -> Callable[[Any], bool]:
 
 
 def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
-    """The function that gives a fitting result the form in which callers get it, whichever a kernel chose.
+    """The function that gives a fitting result the form in which callers get it, whichever a kernel
+    chose.
 
-    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None where there is no choice.
+    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None where there is no
+    choice.
     """
     are_lists = [t.required.is_list for t in types]
     if len(types) == 1:

@@ -14,8 +14,8 @@ The way of a call, with the file of each step:
     or a launch of `kernels/cuda/<family>.cu` through `runtime/`.
 `tests/dispatch/test_call_path.py` pins these steps.
 
-Every change checks first, under `lock`, and then replaces whole objects, so that a change that fails
-leaves everything as it was. See Note [Tables are swapped whole].
+Every change checks first, under `lock`, and then replaces whole objects, so that a change that
+fails leaves everything as it was. See Note [Tables are swapped whole].
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _operators: dict[str, Operator] = {}
 # serves again if the name comes back.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
 _fallbacks: Mapping[DispatchKey, Kernel] = {}
-# Put around every kernel while a trace or a profile is on, innermost first: pairs, for calls and for
-# redispatches, of (table, key, kernel) -> kernel.
+# Put around every kernel while a trace or a profile is on, innermost first: pairs, for calls and
+# for redispatches, of (table, key, kernel) -> kernel.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
 # Called with the operator after each definition and its removal (ops.py keeps its names current).
@@ -80,13 +80,18 @@ def get(qualified_name: str) -> Operator | None:
     """The operator, defined or not; None if nothing at all is registered under the name."""
     if not isinstance(qualified_name, str):
         raise errors.must(
-            "dispatch", "name", "be an operator's name", qualified_name, kind=errors.ArgumentTypeError
+            "dispatch",
+            "name",
+            "be an operator's name",
+            qualified_name,
+            kind=errors.ArgumentTypeError,
         )
     return _operators.get(qualified_name.removesuffix(".default"))
 
 
 def qualified(name: str) -> str:
-    """The whole name of what a user calls `abs`, `add.Tensor` or `mylib::scale`: ours are in `aten`."""
+    """The whole name of what a user calls `abs`, `add.Tensor` or `mylib::scale`: ours are in
+    `aten`."""
     return name if "::" in name else f"aten::{name}"
 
 
@@ -117,7 +122,8 @@ def _commit(operator: Operator) -> None:
 
 
 def _swap(operator: Operator) -> None:
-    """Give the operator a new table of what is registered now. See Note [Tables are swapped whole]."""
+    """Give the operator a new table of what is registered now. See Note [Tables are swapped
+    whole]."""
     if _wraps:
         table = Table(operator, _fallbacks, _chained(0))
         operator.redispatch_table = Table(operator, _fallbacks, _chained(1))
@@ -183,7 +189,8 @@ def undefine(operator: Operator) -> None:
 
 
 def register_kernel(
-    operator: Operator | str, key: Key, function: Callable[..., Any] | None, convention: str = "native",
+    operator: Operator | str, key: Key, function: Callable[..., Any] | None,
+    convention: str = "native",
     site: str | None = None,
 ) -> Handle:  # fmt: skip
     """Make `function` the newest kernel of the operator at `key`; the handle takes it away again.
@@ -216,7 +223,10 @@ def _check_signature(operator: Operator, definition: Definition, kernel: Kernel,
 
 
 def register_fallback(
-    key: Key, function: Callable[..., Any] | None, convention: str = "boxed", site: str | None = None
+    key: Key,
+    function: Callable[..., Any] | None,
+    convention: str = "boxed",
+    site: str | None = None,
 ) -> Handle:
     """Serve `key` (every key of an alias) in all operators, those to come included.
 
@@ -278,13 +288,16 @@ def add_wraps(call: Wrap, redispatch: Wrap) -> Handle:
     return Handle(lambda: _set_wraps(lambda wraps: tuple(w for w in wraps if w is not pair)))
 
 
-def _set_wraps(change: Callable[[tuple[tuple[Wrap, Wrap], ...]], tuple[tuple[Wrap, Wrap], ...]]) -> None:
+def _set_wraps(
+    change: Callable[[tuple[tuple[Wrap, Wrap], ...]], tuple[tuple[Wrap, Wrap], ...]],
+) -> None:
     global _wraps
     with lock:
         _wraps = change(_wraps)
         plans = [(operator, operator.table.plans) for operator in _operators.values()]
         _swap_all()
-        # Nothing was registered, so the plans still hold; a profile should not measure their making.
+        # Nothing was registered, so the plans still hold; a profile should not measure their
+        # making.
         for operator, kept in plans:
             operator.table.plans = kept
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from .operator import Definition, Kernel, Key, Operator
 
 
-def check(operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None) -> None:
-    """Raises: RegistrationError naming operator, schema, signature, key, both sites and the difference."""
+def check(
+    operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
+) -> None:
+    """Raises: RegistrationError naming operator, schema, signature, key, both sites and the
+    difference."""
     reason = _mismatch(definition, kernel)
     if reason is not None:
         raise errors.kernel_does_not_fit(operator, definition, kernel, key, *reason)

@@ -1,7 +1,7 @@
 """Dispatch keys and key sets, as PyTorch has them.
 
-A key set is one int: a bit per backend (low) and a bit per functionality (high). A run-time key such
-as AutogradCUDA is not a bit of its own: it is the Autograd bit and the CUDA bit. The highest
+A key set is one int: a bit per backend (low) and a bit per functionality (high). A run-time key
+such as AutogradCUDA is not a bit of its own: it is the Autograd bit and the CUDA bit. The highest
 functionality bit picks the row of a table, and for per-backend functionalities the highest backend
 bit picks the column. Alias keys exist at registration only. Source: c10/core/DispatchKey.h.
 """
@@ -28,11 +28,14 @@ FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
 
 
 class DispatchKey:
-    """A run-time key: a slot of every operator's table. `bits` is the smallest key set that has it."""
+    """A run-time key: a slot of every operator's table. `bits` is the smallest key set that has
+    it."""
 
     __slots__ = ("name", "functionality", "backend", "bits", "index")
 
-    def __init__(self, name: str, functionality: str, backend: str | None, bits: int, index: int) -> None:
+    def __init__(
+        self, name: str, functionality: str, backend: str | None, bits: int, index: int
+    ) -> None:
         self.name, self.functionality, self.backend = name, functionality, backend
         self.bits, self.index = bits, index
 
@@ -117,7 +120,8 @@ _by_name.update(_OLDER)
 
 
 def key(name: str) -> DispatchKey | AliasKey:
-    """The key called `name`. Raises: ArgumentError if there is none, with a near name if any is near."""
+    """The key called `name`. Raises: ArgumentError if there is none, with a near name if any is
+    near."""
     found = _by_name.get(name) if isinstance(name, str) else None
     if found is None:
         raise errors.unknown_key(name, _by_name)
@@ -138,8 +142,8 @@ def highest(key_set: int) -> DispatchKey:
     if len(row) == 1:
         return row[0]
     backend = (key_set & BACKEND_MASK).bit_length()
-    # A per-backend bit without any backend bit names no slot. PyTorch prints such a set as empty and
-    # yet calls the CPU's slot; we mean what it prints.
+    # A per-backend bit without any backend bit names no slot. PyTorch prints such a set as empty
+    # and yet calls the CPU's slot; we mean what it prints.
     return row[backend - 1] if backend else UNDEFINED
 
 
@@ -166,7 +170,8 @@ def key_set(names: Iterable[str]) -> int:
 
 
 def full_after(name: str) -> KeySet:
-    """The mask that a kernel at the run-time key `name` redispatches with: `key_set & full_after(name)`."""
+    """The mask that a kernel at the run-time key `name` redispatches with: `key_set &
+    full_after(name)`."""
     return KeySet(below(runtime_key(name).functionality))
 
 
@@ -219,7 +224,8 @@ def iterate(bits: int) -> Iterator[DispatchKey]:
 
 
 def describe(bits: int) -> str:
-    """`{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` where all backends, or none, are in the set."""
+    """`{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` where all backends, or none, are in the
+    set."""
     names = []
     rest = bits
     while rest >> N_BACKENDS:
@@ -228,7 +234,9 @@ def describe(bits: int) -> str:
         if len(row) > 1 and backends in (0, BACKEND_MASK):
             names.append(row[0].functionality + "*")
         else:
-            names += [k.name for n, k in reversed([*enumerate(row)]) if len(row) == 1 or backends >> n & 1]
+            names += [
+                k.name for n, k in reversed([*enumerate(row)]) if len(row) == 1 or backends >> n & 1
+            ]
         rest = without_highest(rest)
     return "{" + ", ".join(names) + "}"
 
@@ -237,7 +245,8 @@ _and = int.__and__
 
 
 class KeySet(int):
-    """A key set for people: it prints its keys, and compares, pickles and combines as the int it is.
+    """A key set for people: it prints its keys, and compares, pickles and combines as the int it
+    is.
 
     `name in key_set`, `|`, `&` and `-` take what `bits_of` takes.
     """
@@ -265,7 +274,8 @@ class KeySet(int):
         return KeySet(_and(self, other))  # kernels mask before every redispatch (bench/dispatch.py)
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:
-        """Set difference; a per-backend key takes its functionality along and leaves the backend."""
+        """Set difference; a per-backend key takes its functionality along and leaves the
+        backend."""
         return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
 
     def highest(self) -> DispatchKey:

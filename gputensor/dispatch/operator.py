@@ -98,13 +98,26 @@ class Table(dict[int, Callable[..., Any]]):
     else -1.
     """
 
-    __slots__ = ("operator", "definition", "kernels", "fallbacks", "plans", "n_tensors", "prepared", "_wrap")
+    __slots__ = (
+        "operator",
+        "definition",
+        "kernels",
+        "fallbacks",
+        "plans",
+        "n_tensors",
+        "prepared",
+        "_wrap",
+    )
 
     def __init__(
         self, operator: Operator, fallbacks: Mapping[DispatchKey, Kernel],
         wrap: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
-        self.operator, self.definition, self.kernels = operator, operator.definition, operator.kernels
+        self.operator, self.definition, self.kernels = (
+            operator,
+            operator.definition,
+            operator.kernels,
+        )
         self.fallbacks, self._wrap = fallbacks, wrap
         self.plans: dict[Any, Any] = {}
         self.n_tensors = -1
@@ -134,7 +147,8 @@ class Table(dict[int, Callable[..., Any]]):
         return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
-        """The callable for a key set and the key whose slot it is; fallthroughs are stepped over."""
+        """The callable for a key set and the key whose slot it is; fallthroughs are stepped
+        over."""
         rest = key_set
         skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
@@ -151,7 +165,8 @@ class Table(dict[int, Callable[..., Any]]):
             rest = keys.without_highest(rest)
 
     def masked(self, key_set: int) -> int:
-        """`key_set` without the functionalities that fall through: what PyTorch hands to a kernel."""
+        """`key_set` without the functionalities that fall through: what PyTorch hands to a
+        kernel."""
         kept = rest = key_set
         while rest >> keys.N_BACKENDS:
             kernel, _ = self.slot(keys.highest(rest))

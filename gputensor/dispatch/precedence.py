@@ -33,7 +33,9 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     k: (
         tuple(b for b in _BACKEND_KEYS if b.functionality != "Dense")
         if k.functionality == "AutogradOther"
-        else tuple(b for b in _BACKEND_KEYS if b.functionality == "Dense" and b.backend == k.backend)
+        else tuple(
+            b for b in _BACKEND_KEYS if b.functionality == "Dense" and b.backend == k.backend
+        )
     )
     for k in _IN_AUTOGRAD
 }
@@ -42,7 +44,8 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
 def compute_slot(
     key: DispatchKey, kernels: Kernels, fallbacks: Mapping[DispatchKey, Kernel]
 ) -> tuple[Kernel | None, str]:
-    """The kernel of slot `key` and PyTorch's label for why; (None, "missing") where there is none."""
+    """The kernel of slot `key` and PyTorch's label for why; (None, "missing") where there is
+    none."""
     direct = kernels.get(key)
     if direct:
         return direct[0], "kernel"

@@ -35,10 +35,14 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
-    overloads = [o for o in dispatcher.operators() if o.name == f"aten::{op}" and o.definition is not None]
+    overloads = [
+        o for o in dispatcher.operators() if o.name == f"aten::{op}" and o.definition is not None
+    ]
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
-        refuse_memory(error, op, operator, {n: given[at] for n, at in names.items() if at is not None})
+        refuse_memory(
+            error, op, operator, {n: given[at] for n, at in names.items() if at is not None}
+        )
     for name, fits in _arguments(overloads).items():
         place = _place(name, given)
         if place is None:
@@ -55,7 +59,8 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the sentence for memory that is not there, or that may not be written; return for all else.
+    """Raise the sentence for memory that is not there, or that may not be written; return for all
+    else.
 
     given: the operator's arguments by name.
     """
@@ -73,8 +78,12 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def _is_of_the_host(error: Exception) -> bool:
-    """Whether Python or NumPy found no memory; a class of others, or of ours, says more than we could."""
-    return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in ("builtins", "numpy")
+    """Whether Python or NumPy found no memory; a class of others, or of ours, says more than we
+    could."""
+    return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in (
+        "builtins",
+        "numpy",
+    )
 
 
 def is_read_only(tensor: Any) -> bool:
@@ -83,7 +92,9 @@ def is_read_only(tensor: Any) -> bool:
     return array is not None and not array.flags.writeable
 
 
-def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: Mapping[str, str]) -> None:
+def refuse_by(
+    error: Exception, op: str, given: Mapping[str, Any], types: Mapping[str, str]
+) -> None:
     """`refuse` for a function that is no operator. types: as in `declares`."""
     if isinstance(error, errors.GpuTensorError):
         return
@@ -168,10 +179,17 @@ def _is_a(kind: Type, value: Any) -> bool:
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Let `empty: 'size' must …` name `zeros`, whose argument it is: that is what the user called."""
+    """Let `empty: 'size' must …` name `zeros`, whose argument it is: that is what the user
+    called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
-    if colon and inner != op and name not in ("self", "input") and name in given and inner.isidentifier():
+    if (
+        colon
+        and inner != op
+        and name not in ("self", "input")
+        and name in given
+        and inner.isidentifier()
+    ):
         if any(o.name == f"aten::{inner}" for o in dispatcher.operators()):
             error.args = (f"{op}: '{rest}", *error.args[1:])
 

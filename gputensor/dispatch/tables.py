@@ -1,4 +1,5 @@
-"""Prints what is registered and what follows from it: `gt.dispatch.dump`, `dump_table` and friends."""
+"""Prints what is registered and what follows from it: `gt.dispatch.dump`, `dump_table` and
+friends."""
 
 from __future__ import annotations
 
@@ -34,12 +35,15 @@ def dump(name: str) -> str:
         for number, kernel in enumerate(operator.kernels.get(key, ())):
             alias = "[alias]" if isinstance(key, AliasKey) else ""
             active = "" if number == 0 else " (inactive)"
-            lines.append(f"{key.name}{alias}{active}: registered at {kernel.site} [ {kernel.convention} ]")
+            lines.append(
+                f"{key.name}{alias}{active}: registered at {kernel.site} [ {kernel.convention} ]"
+            )
     return "\n".join(lines) + "\n"
 
 
 def dump_table(name: str) -> str:
-    """The computed table, a line a key: `CPU: registered at <file:line> [kernel]`; PyTorch's labels."""
+    """The computed table, a line a key: `CPU: registered at <file:line> [kernel]`; PyTorch's
+    labels."""
     operator = dispatcher.get(name)
     return "" if operator is None else lines_of(operator.table)
 
@@ -105,7 +109,8 @@ def is_alias_key(key: str) -> bool:
 
 
 def is_included_in_alias(key: str, alias: str) -> bool:
-    """True if a kernel at the alias `alias` can serve the run-time key `key`; a key includes itself."""
+    """True if a kernel at the alias `alias` can serve the run-time key `key`; a key includes
+    itself."""
     found, of = keys.key(key), keys.key(alias)
     return found is of or isinstance(of, AliasKey) and found in of.keys
 
@@ -141,6 +146,7 @@ def check_invariants() -> None:
             for key_set, entry in list(table.items()):
                 fresh, key = table.resolve(key_set)
                 if table._wrap is None:
-                    assert fresh.__code__ is entry.__code__ if hasattr(entry, "__code__") else fresh is entry, (
+                    assert fresh.__code__ is entry.__code__ if hasattr(entry,
+                    "__code__") else fresh is entry, (
                         operator, key,
                     )  # fmt: skip

@@ -1,8 +1,8 @@
 """What the current thread or task adds to and takes from the key set of every call.
 
-`state` holds (include, keep): a call's keys are (keys of its arguments | include) & keep, so that an
-excluded key stays out whoever includes it. It is a ContextVar: per thread and per async task, and
-reading it costs 19 ns (a threading.local attribute 54).
+`state` holds (include, keep): a call's keys are (keys of its arguments | include) & keep, so that
+an excluded key stays out whoever includes it. It is a ContextVar: per thread and per async task,
+and reading it costs 19 ns (a threading.local attribute 54).
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class _Guard(Guard):
     def _enter(self) -> None:
         include, keep = state.get()
         included, kept = self._wanted(include, keep)
-        self._changed.append(((included & ~include, include & ~included), (kept & ~keep, keep & ~kept)))
+        self._changed.append(
+            ((included & ~include, include & ~included), (kept & ~keep, keep & ~kept))
+        )
         try:
             state.set((included, kept))
         except BaseException:
@@ -117,8 +119,8 @@ class InferenceMode(Guard):
     """Calls in the block record nothing: no autograd key, and no ADInplaceOrView by default.
 
     enabled: False ends an outer inference mode for the block. Tensors made in the block carry no
-    autograd keys (`keys.tensor_keys`). Left out of order, a block still brings back the mode that it
-    found. Source: c10/core/InferenceMode.h.
+    autograd keys (`keys.tensor_keys`). Left out of order, a block still brings back the mode that
+    it found. Source: c10/core/InferenceMode.h.
     """
 
     __slots__ = ("_enabled", "_before")

@@ -1,8 +1,9 @@
 """The dispatch trace: every hop of every call, printed as PyTorch prints them.
 
-GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by depth;
-=2 adds each argument's keys, what the thread includes and excludes, and why this kernel. While no trace
-is on nothing of this runs: turning one on puts a wrapper around every kernel of every table.
+GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by
+depth; =2 adds each argument's keys, what the thread includes and excludes, and why this kernel.
+While no trace is on nothing of this runs: turning one on puts a wrapper around every kernel of
+every table.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class _StandardError(trace):
 
 
 def start_from_environment() -> None:
-    """Trace to standard error for the whole process if GPUTENSOR_SHOW_DISPATCH_TRACE asks for it."""
+    """Trace to standard error for the whole process if GPUTENSOR_SHOW_DISPATCH_TRACE asks for
+    it."""
     level = os.environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0")
     if level not in ("", "0"):
         _StandardError(2 if level == "2" else 1).__enter__()
@@ -80,11 +82,15 @@ def _wrap_call(table: Table, key: DispatchKey, kernel: Callable[..., Any]) -> Ca
     return _traced(table, key, kernel, "call")
 
 
-def _wrap_redispatch(table: Table, key: DispatchKey, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_redispatch(
+    table: Table, key: DispatchKey, kernel: Callable[..., Any]
+) -> Callable[..., Any]:
     return _traced(table, key, kernel, "redispatch")
 
 
-def _traced(table: Table, key: DispatchKey, kernel: Callable[..., Any], kind: str) -> Callable[..., Any]:
+def _traced(
+    table: Table, key: DispatchKey, kernel: Callable[..., Any], kind: str
+) -> Callable[..., Any]:
     head = f"[{kind}] op=[{table.operator.qualified_name}], key=[{key.name}]"
 
     def traced(key_set: int, *args: Any) -> Any:

@@ -352,12 +352,17 @@ def _take(capsule: Any) -> Tensor:
     pointer = _pointer_of(described, nbytes)
     owner = _Owner(address)
     if kind == CUDA_DEVICE:
-        # The CPU reads elements anywhere; on a GPU the access fails, and with it the process's context.
+        # The CPU reads elements anywhere; on a GPU the access fails, and with it the process's
+        # context.
         if nbytes and pointer % shape.dtype.itemsize:
-            rule, got = f"begin at a multiple of {shape.dtype.itemsize} bytes", f"address {pointer:#x}"
+            rule, got = (
+                f"begin at a multiple of {shape.dtype.itemsize} bytes",
+                f"address {pointer:#x}",
+            )
             raise _refused(rule, errors.Got(got), "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        # Work on it may still be queued when the last tensor goes; the producer knows nothing of it.
+        # Work on it may still be queued when the last tensor goes; the producer knows nothing of
+        # it.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
         storage = SharedStorage(memory, nbytes, place)
     else:

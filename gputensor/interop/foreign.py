@@ -205,7 +205,9 @@ _torch_dtypes: dict[Any, dtype] = {}
 
 def _of_torch_dtypes(torch: Any) -> dict[Any, dtype]:
     if not _torch_dtypes:
-        _torch_dtypes.update({getattr(torch, d.name): d for d in dtypes.ALL if hasattr(torch, d.name)})
+        _torch_dtypes.update(
+            {getattr(torch, d.name): d for d in dtypes.ALL if hasattr(torch, d.name)}
+        )
     return _torch_dtypes
 
 
@@ -219,7 +221,11 @@ def _of_cuda(op: str, arg: str, x: Any, library: str) -> Seen:
     cuda = runtime.cuda()
     if not _is_our_cuda():
         raise errors.must(
-            op, arg, "be on a device of this process", errors.Got("CUDA memory"), kind=errors.DeviceError
+            op,
+            arg,
+            "be on a device of this process",
+            errors.Got("CUDA memory"),
+            kind=errors.DeviceError,
         )
     found, given = Seen(), cuda_array_interface.read(op, arg, x)
     element = dtypes.from_numpy(given.dtype)
@@ -246,7 +252,8 @@ def _of_cuda(op: str, arg: str, x: Any, library: str) -> Seen:
 
 
 def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
-    """(device index, address) of PyTorch's current stream for a CUDA tensor; None where ours counts."""
+    """(device index, address) of PyTorch's current stream for a CUDA tensor; None where ours
+    counts."""
     if library != "torch" or not x.is_cuda:
         return None
     index = x.device.index
@@ -333,7 +340,13 @@ def as_format(op: str, value: Any) -> memory_format:
     """Our memory format for ours, PyTorch's, or a name."""
     if isinstance(value, memory_format):
         return value
-    name = value if isinstance(value, str) else repr(value) if type(value).__module__ == "torch" else ""
+    name = (
+        value
+        if isinstance(value, str)
+        else repr(value)
+        if type(value).__module__ == "torch"
+        else ""
+    )
     name = name.rpartition(".")[2]
     for form in formats.ALL:
         if form.name == name:

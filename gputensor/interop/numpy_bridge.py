@@ -26,8 +26,8 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
     force: detach, copy from another device and materialise a lazy view, where that is needed.
-    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is lazy,
-    or that requires grad while operations are recorded, unless forced.
+    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is
+    lazy, or that requires grad while operations are recorded, unless forced.
     """
     if force:
         tensor = materialised(calls.detach(tensor).cpu())

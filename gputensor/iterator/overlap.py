@@ -81,11 +81,15 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     begin = a._offset * a._geometry.dtype.itemsize
     if begin + shape.extent * shape.dtype.itemsize > a._get_storage().nbytes:
         return None
-    return a._get_storage().ptr + begin, b._get_storage().ptr + b._offset * b._geometry.dtype.itemsize
+    return (
+        a._get_storage().ptr + begin,
+        b._get_storage().ptr + b._offset * b._geometry.dtype.itemsize,
+    )
 
 
 def check(op: str, out: Any, x: Any, arg: str = "other", shape: Any = None) -> None:
-    """Raise if a tensor `out` shares part of its memory with an input; all of it, in place, passes."""
+    """Raise if a tensor `out` shares part of its memory with an input; all of it, in place,
+    passes."""
     if relation(out, x, shape) == PARTIAL:
         raise errors.partial_overlap(op, arg)
 
@@ -106,7 +110,8 @@ def check_itself(op: str, out: Any, arg: str = "out") -> None:
 
 
 def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
-    """Whether two layouts with gaps have a byte in common; True where that takes long to find out."""
+    """Whether two layouts with gaps have a byte in common; True where that takes long to find
+    out."""
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
     assert begins is not None
@@ -122,6 +127,7 @@ class _Bytes:
 
     def __init__(self, geometry: Any, begin: int) -> None:
         self.__array_interface__ = {
-            "data": (_BASE + begin, True), "shape": geometry.sizes, "strides": geometry.stride_bytes,
+            "data": (_BASE + begin, True), "shape": geometry.sizes,
+            "strides": geometry.stride_bytes,
             "typestr": f"|V{geometry.dtype.itemsize}", "version": 3,
         }  # fmt: skip

@@ -192,9 +192,14 @@ def _dense_walk(
 
 
 def _cast_strides(
-    plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str], has_numbers: bool
+    plan: Plan,
+    outputs: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+    actions: list[str],
+    has_numbers: bool,
 ) -> tuple[int, ...] | None:
-    """Strides of fresh outputs where PyTorch's CPU orders dimensions by copies, None where it does not.
+    """Strides of fresh outputs where PyTorch's CPU orders dimensions by copies, None where it does
+    not.
 
     Before it looks at strides it casts operands of another dtype than the common one, and copies
     of what has gaps or repeats are dense. Other devices follow, so that a result's layout is one on
@@ -267,7 +272,8 @@ def _lay_out_strided(
     known: list[Geometry],
     fresh: tuple[int, ...] | None,
 ) -> None:
-    """Sort the dimensions, derive fresh outputs' strides from their order if not given, coalesce."""
+    """Sort the dimensions, derive fresh outputs' strides from their order if not given,
+    coalesce."""
     sizes = plan.sizes
     seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
     if plan.config.enforce_linear_iteration:

@@ -19,7 +19,16 @@ class Rows:
     stride_bytes, dtypes: of each operand, outputs first.
     """
 
-    __slots__ = ("op", "shape", "stride_bytes", "dtypes", "common_dtype", "numel", "n_outputs", "n_reduced")
+    __slots__ = (
+        "op",
+        "shape",
+        "stride_bytes",
+        "dtypes",
+        "common_dtype",
+        "numel",
+        "n_outputs",
+        "n_reduced",
+    )
 
     def __init__(self, op: str, operands: tuple[Geometry, ...], dim: int, compute: Any) -> None:
         self.op, self.common_dtype = op, compute

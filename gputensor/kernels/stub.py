@@ -1,4 +1,5 @@
-"""From (family, op, device) to what runs: a NumPy loop, a CUDA launch, or a further device's kernel.
+"""From (family, op, device) to what runs: a NumPy loop, a CUDA launch, or a further device's
+kernel.
 
 Nothing is listed anywhere: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found by
 their path, and a further device registers its own `bind`. Native code binds once per plan and calls
@@ -107,7 +108,8 @@ def declare_stub(family: str) -> Stub:
 
 
 def families() -> list[str]:
-    """The families of our operators, which have a file for the CPU and one for CUDA; the declared ones."""
+    """The families of our operators, which have a file for the CPU and one for CUDA; the declared
+    ones."""
     here = os.path.dirname(__file__)  # not pathlib, which costs an import of gputensor 2 ms
     loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
     ours = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))} & loops
@@ -115,16 +117,20 @@ def families() -> list[str]:
 
 
 def ops_of(family: str) -> frozenset[str]:
-    """The ops that native code asks a family of ours for: what its file for the CPU has loops for."""
+    """The ops that native code asks a family of ours for: what its file for the CPU has loops
+    for."""
     module = cpu(family)
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # a function an op
-        ops = [n for n, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__]
+        ops = [
+            n for n, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__
+        ]
     return frozenset(op for op in ops if not op.startswith("_"))
 
 
 def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
-    """Let `bind_op(op, plan)` serve a family, or these ops of it; returns a function that undoes it.
+    """Let `bind_op(op, plan)` serve a family, or these ops of it; returns a function that undoes
+    it.
 
     The plan carries shape and stride bytes, coalesced, and dtypes; never a raw view. The newest
     registration serves; taken back in any order, the newest that is left does.

@@ -28,16 +28,22 @@ class _Entry:
 
     __slots__ = ("plan", "geometry", "run", "axis", "keepdim")
 
-    def __init__(self, op: str, self_: Tensor, out: Tensor | None, axis: int, keepdim: bool) -> None:
+    def __init__(
+        self, op: str, self_: Tensor, out: Tensor | None, axis: int, keepdim: bool
+    ) -> None:
         given, device = self_._geometry, self_._device
         keepdim = arguments.boolean(op, "keepdim", keepdim)
         if given.dtype.category in (BOOL, COMPLEX):
             raise errors.must(op, "self", "be real and not bool", self_, kind=errors.DtypeError)
         dims = (axis,) if given.ndim else ()
         if dims and given.sizes[axis] == 0:
-            raise errors.must(op, "dim", "name a dimension of non-zero size", axis, kind=errors.IndexRangeError)
+            raise errors.must(
+                op, "dim", "name a dimension of non-zero size", axis, kind=errors.IndexRangeError
+            )
         out_spec = None if out is None else (out._geometry, out._device)
-        self.plan = build_reduction(op, (given, device), out_spec, dims, keepdim, given.dtype, dtypes.int64)
+        self.plan = build_reduction(
+            op, (given, device), out_spec, dims, keepdim, given.dtype, dtypes.int64
+        )
         self.geometry, self.axis, self.keepdim = self.plan.outputs[0].geometry, axis, keepdim
         if device is CPU:
             self.run = getattr(stub.cpu("argreduce"), op)
@@ -61,7 +67,9 @@ def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, 
     if dim is not None:
         return self, arguments.dim(op, dim, geometry.ndim), keepdim
     if geometry.numel == 0:
-        raise errors.must(op, "dim", "be given for an empty tensor", dim, kind=errors.IndexRangeError)
+        raise errors.must(
+            op, "dim", "be given for an empty tensor", dim, kind=errors.IndexRangeError
+        )
     return (calls.reshape(self, (geometry.numel,)) if geometry.ndim else self), 0, False
 
 
@@ -85,7 +93,11 @@ def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int | None, keepdim: bool, out: Tensor) -> Tensor:
         x, axis, keeps = _flat(loop, self, dim, keepdim)
         if dim is None and keepdim and self._geometry.ndim:
-            x, axis, keeps = calls.view(x, (1,) * (self._geometry.ndim - 1) + (-1,)), self._geometry.ndim - 1, True
+            x, axis, keeps = (
+                calls.view(x, (1,) * (self._geometry.ndim - 1) + (-1,)),
+                self._geometry.ndim - 1,
+                True,
+            )
         entry = _Entry(loop, x, out, axis, keeps)
         overlap.check_itself(loop, out)
         overlap.check_apart(loop, out, x, "self")

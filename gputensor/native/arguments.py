@@ -26,7 +26,9 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
         if isinstance(value, str) or not hasattr(value, "__iter__"):
             if hasattr(value, "__index__") and not isinstance(value, bool):
                 return (index(value),)
-        raise errors.must(op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError) from None
+        raise errors.must(
+            op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError
+        ) from None
     if bool in map(type, value):
         raise errors.must(op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError)
     return found

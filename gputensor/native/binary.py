@@ -25,19 +25,28 @@ def _no_bool_sub(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     for name, operand in zip(("self", "other"), inputs):
         if _category(operand) == BOOL:
             raise errors.must(
-                op, name, "not be bool", operand, kind=errors.DtypeError, remedy="use != or logical_xor"
+                op,
+                name,
+                "not be bool",
+                operand,
+                kind=errors.DtypeError,
+                remedy="use != or logical_xor",
             )
 
 
 def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category == COMPLEX:
-        raise errors.must(op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError)
+        raise errors.must(
+            op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError
+        )
 
 
 def _real_number(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     _real(op, plan, inputs)
     if plan.common_dtype.category == BOOL:
-        raise errors.must(op, "self", "not be bool", errors.Got("two bools"), kind=errors.DtypeError)
+        raise errors.must(
+            op, "self", "not be bool", errors.Got("two bools"), kind=errors.DtypeError
+        )
 
 
 _RULES = {
@@ -57,12 +66,14 @@ def rule(loop: str) -> Rule:
     return _RULES.get(loop) or Rule("binary", loop, BINARY)
 
 
-# --- the three forms: (on the CPU, on every other device) ------------------------------------------
+# --- the three forms: (on the CPU, on every other device) -----------------------------------------
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     if loop not in _WITH_ALPHA:
-        return pointwise.binary_cpu(operator, rule(loop)), pointwise_device.binary(operator, rule(loop))
+        return pointwise.binary_cpu(operator, rule(loop)), pointwise_device.binary(
+            operator, rule(loop)
+        )
     scaled_cpu = pointwise.functional(operator, rule(loop), loop + "_alpha", n_params=1)
 
     def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:
@@ -117,11 +128,19 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 
 def threshold_functional(operator: Operator, loop: str) -> Kernel:
-    select = pointwise.functional(operator, Rule("binary", loop, BINARY, check=_real, param="threshold"), n_params=1)
+    select = pointwise.functional(
+        operator, Rule("binary", loop, BINARY, check=_real, param="threshold"), n_params=1
+    )
 
     def kernel(key_set: int, grad_output: Tensor, self: Tensor, threshold: Any) -> Tensor:
         if type(threshold) not in pointwise.NUMBERS or type(threshold) is complex:
-            raise errors.must(operator.short_name, "threshold", "be a real number", threshold, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                operator.short_name,
+                "threshold",
+                "be a real number",
+                threshold,
+                kind=errors.ArgumentTypeError,
+            )
         return select(key_set, grad_output, self, threshold)  # type: ignore[no-any-return]
 
     return kernel
@@ -172,7 +191,8 @@ def mode_out(operator: Operator, loop: str) -> Kernel:
 
 
 def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
-    """alpha as a Python number that fits the operands' kind: no float for integers, no complex for reals.
+    """alpha as a Python number that fits the operands' kind: no float for integers, no complex for
+    reals.
 
     Source: ATen/native/BinaryOps.h, alpha_check.
     """

@@ -16,7 +16,9 @@ from .pointwise import Kernel, Rule
 
 def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category == COMPLEX:
-        raise errors.must(op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError)
+        raise errors.must(
+            op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError
+        )
 
 
 def rule(loop: str) -> Rule:

@@ -1,4 +1,5 @@
-"""Views between complex elements and pairs of reals, and views whose elements are turned on reading.
+"""Views between complex elements and pairs of reals, and views whose elements are turned on
+reading.
 
 Source of the semantics: aten/src/ATen/native/ComplexHelper.h and UnaryOps.cpp.
 """
@@ -72,12 +73,18 @@ def view_as_real(key_set: int, self: Tensor) -> Tensor:
 def _as_complex_rule(shape: Geometry) -> Geometry:
     got = errors.Got(f"{errors.describe_layout(shape)} with strides {shape.strides}")
     if shape.dtype not in (dtypes.float32, dtypes.float64):
-        raise errors.must("view_as_complex", "self", "be float32 or float64", got, kind=errors.DtypeError)
+        raise errors.must(
+            "view_as_complex", "self", "be float32 or float64", got, kind=errors.DtypeError
+        )
     if not shape.ndim or shape.sizes[-1] != 2 or shape.strides[-1] != 1:
-        raise errors.must("view_as_complex", "self", "have a last dimension of size 2 and stride 1", got)
+        raise errors.must(
+            "view_as_complex", "self", "have a last dimension of size 2 and stride 1", got
+        )
     if any(s % 2 for s in shape.strides[:-1]):
         raise errors.must("view_as_complex", "self", "have even strides before the last", got)
-    return geometry(shape.sizes[:-1], tuple([s // 2 for s in shape.strides[:-1]]), shape.dtype.to_complex)
+    return geometry(
+        shape.sizes[:-1], tuple([s // 2 for s in shape.strides[:-1]]), shape.dtype.to_complex
+    )
 
 
 def view_as_complex(key_set: int, self: Tensor) -> Tensor:
@@ -86,7 +93,9 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
     if wanted is None:
         wanted = remember(shape, "view_as_complex", (), _as_complex_rule)
     if self._offset % 2:
-        raise errors.must("view_as_complex", "self", "begin at an even offset", f"offset {self._offset}")
+        raise errors.must(
+            "view_as_complex", "self", "begin at an even offset", f"offset {self._offset}"
+        )
     return view_of(self, wanted, self._offset // 2)  # type: ignore[arg-type]
 
 

@@ -42,10 +42,17 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     key = (to, source, self._device, src._device)
     run = table.plans.get(key)
     if run is None:
-        plan = build("copy_", COPY, ((to, self._device),), ((source, src._device),), default_dtype=None)
+        plan = build(
+            "copy_", COPY, ((to, self._device),), ((source, src._device),), default_dtype=None
+        )
         run = table.remember(key, _runner(plan, self, src))
     mine, other = self._storage, src._storage
-    if mine is not None and (mine is other or mine.is_shared) or other is not None and other.is_shared:
+    if (
+        mine is not None
+        and (mine is other or mine.is_shared)
+        or other is not None
+        and other.is_shared
+    ):
         if mine is other and to is source and self._offset == src._offset:
             return self
         is_host = self._device is CPU and src._device is CPU and mine is not other
@@ -106,7 +113,7 @@ class _OnDevice:
         self.launch(to._device.index, (to._address(), src._address()))
 
 
-# --- copies that a further device takes part in -----------------------------------------------------
+# --- copies that a further device takes part in ---------------------------------------------------
 
 
 def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
@@ -116,7 +123,8 @@ def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _copy_from(key_set: int, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy self into dst, where one of them is on a further device; `gt.backend.register` binds it."""
+    """Copy self into dst, where one of them is on a further device; `gt.backend.register` binds
+    it."""
     if self._device is not dst._device:
         _across(dst, self, non_blocking)
     elif _is_straight(dst._geometry, self._geometry):
@@ -149,7 +157,7 @@ def _lays_out(tensor: Tensor) -> bool:
     return stub.serves("copy", "copy", tensor._device.type)
 
 
-# --- copies between devices -------------------------------------------------------------------------
+# --- copies between devices -----------------------------------------------------------------------
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
@@ -161,7 +169,11 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     if not _lays_out(src):
         src = transfer.on_host(src)
     if not _lays_out(to):
-        landed = allocate(to._geometry, CPU) if to._geometry.is_non_overlapping_and_dense else transfer.on_host(to)
+        landed = (
+            allocate(to._geometry, CPU)
+            if to._geometry.is_non_overlapping_and_dense
+            else transfer.on_host(to)
+        )
         copy_(to._keys, landed, src)
         transfer.from_host(to, landed)
         return
@@ -189,7 +201,11 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     else:
         # src's device changes the layout, so that what crosses over is what `to` holds.
         wanted = to._geometry
-        strides = wanted.strides if wanted.is_non_overlapping_and_dense else contiguous_strides(wanted.sizes)
+        strides = (
+            wanted.strides
+            if wanted.is_non_overlapping_and_dense
+            else contiguous_strides(wanted.sizes)
+        )
         crossing = geometry(wanted.sizes, strides, source.dtype)
         if source is not crossing:
             src = _copy_fresh(src._keys, allocate(crossing, src._device), src, non_blocking)
@@ -208,7 +224,8 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
-    # The calls of empty_like and copy_ written out (bench/overhead.py): every layout copy is a clone.
+    # The calls of empty_like and copy_ written out (bench/overhead.py): every layout copy is a
+    # clone.
     include, keep = _state.get()
     keys = (self._keys | include) & keep
     made = operators.empty_like.table[keys](keys, self, None, None, None, None, memory_format)
@@ -217,7 +234,8 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
 
 
 def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    """copy_ into a tensor that nobody has seen yet: below ADInplaceOrView, so its version stays 0."""
+    """copy_ into a tensor that nobody has seen yet: below ADInplaceOrView, so its version stays
+    0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)  # type: ignore[no-any-return]
 
@@ -230,17 +248,24 @@ def resolve_neg(key_set: int, self: Tensor) -> Tensor:
     return calls.clone(self) if self._keys & NEGATIVE else self
 
 
-def contiguous(key_set: int, self: Tensor, memory_format: memory_format = formats.contiguous_format) -> Tensor:
+def contiguous(
+    key_set: int, self: Tensor, memory_format: memory_format = formats.contiguous_format
+) -> Tensor:
     if memory_format is formats.contiguous_format:
         if self._geometry.is_contiguous:
             return self
     elif self.is_contiguous(memory_format):
         return self
     elif memory_format is formats.preserve_format:
-        raise errors.must("contiguous", "memory_format", "name an order of dimensions", memory_format)
+        raise errors.must(
+            "contiguous", "memory_format", "name an order of dimensions", memory_format
+        )
     elif memory_format.rank != self._geometry.ndim:
         raise errors.must(
-            "contiguous", "memory_format", f"fit the {self._geometry.ndim} dimensions of self", memory_format
+            "contiguous",
+            "memory_format",
+            f"fit the {self._geometry.ndim} dimensions of self",
+            memory_format,
         )
     # The call of clone written out (0.97x, bench/overhead.py).
     include, keep = _state.get()
@@ -252,7 +277,12 @@ def contiguous(key_set: int, self: Tensor, memory_format: memory_format = format
 
 
 def _to(
-    self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool, form: memory_format | None
+    self: Tensor,
+    element: Any,
+    place: Any,
+    non_blocking: bool,
+    copy: bool,
+    form: memory_format | None,
 ) -> Tensor:
     """The tensor itself if it is what was asked for and `copy` is False, else a copy.
 
@@ -265,13 +295,21 @@ def _to(
     if element is None:
         element = shape.dtype
     elif not isinstance(element, dtype) or element is dtypes.complex32:
-        raise errors.must("to", "dtype", "be a gputensor dtype that has kernels", element, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "to",
+            "dtype",
+            "be a gputensor dtype that has kernels",
+            element,
+            kind=errors.ArgumentTypeError,
+        )
     if place is None:
         place = self._device
     elif place is not self._device:
         place = resolve(device(place))
     if form is not None and not isinstance(form, memory_format):
-        raise errors.must("to", "memory_format", "be a memory format", form, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "to", "memory_format", "be a memory format", form, kind=errors.ArgumentTypeError
+        )
     stays = (
         not copy and element is shape.dtype and place is self._device
         and (form is None or form is formats.preserve_format or form is suggest_memory_format(self))
@@ -283,7 +321,8 @@ def _to(
 
 def to_dtype_layout(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None,
+    pin_memory: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     if pin_memory:
         raise errors.must("to", "pin_memory", "be False", pin_memory)
@@ -291,7 +330,8 @@ def to_dtype_layout(
 
 
 def to_device(
-    key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False, copy: bool = False,
+    key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False,
+    copy: bool = False,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     return _to(self, dtype, device, non_blocking, copy, memory_format)
@@ -342,7 +382,8 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """A copy with some dimensions reversed. On a device, a copy whose source strides are negative."""
+    """A copy with some dimensions reversed. On a device, a copy whose source strides are
+    negative."""
     shape = self._geometry
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
     if not _lays_out(self):

@@ -39,11 +39,23 @@ def _options(op: str, element: Any, form: Any, pin_memory: Any) -> dtype:
         kind = errors.ArgumentError if isinstance(form, layout) else errors.ArgumentTypeError
         raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
     if pin_memory:
-        raise errors.must(op, "pin_memory", "be False", pin_memory, remedy="transfers pin their own staging memory")
+        raise errors.must(
+            op,
+            "pin_memory",
+            "be False",
+            pin_memory,
+            remedy="transfers pin their own staging memory",
+        )
     if element is None:
         return defaults.get_default_dtype()
     if not isinstance(element, dtype) or element is dtypes.complex32:
-        raise errors.must(op, "dtype", "be a gputensor dtype that has kernels", element, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            op,
+            "dtype",
+            "be a gputensor dtype that has kernels",
+            element,
+            kind=errors.ArgumentTypeError,
+        )
     return element
 
 
@@ -78,7 +90,8 @@ def empty(
     return allocate(wanted, resolve(device))
 
 
-# (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty` finds.
+# (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty`
+# finds.
 _EMPTY: dict[Any, Geometry] = {}
 
 
@@ -104,7 +117,9 @@ def empty_strided(
     sizes = arguments.sizes("empty_strided", size)
     strides = arguments.sizes("empty_strided", stride, "stride")
     if len(sizes) != len(strides):
-        raise errors.must("empty_strided", "stride", f"have {len(sizes)} entries, as size has", strides)
+        raise errors.must(
+            "empty_strided", "stride", f"have {len(sizes)} entries, as size has", strides
+        )
     return allocate(geometry(sizes, strides, element), resolve(device))
 
 
@@ -115,7 +130,9 @@ def empty_permuted(
     sizes = arguments.sizes("empty_permuted", size)
     order = arguments.dims("empty_permuted", physical_layout, len(sizes), "physical_layout")
     if len(order) != len(sizes):
-        raise errors.must("empty_permuted", "physical_layout", f"name each of the {len(sizes)} dimensions", order)
+        raise errors.must(
+            "empty_permuted", "physical_layout", f"name each of the {len(sizes)} dimensions", order
+        )
     strides = [0] * len(sizes)
     running = 1
     for d in reversed(order):
@@ -149,12 +166,15 @@ def empty_like(
 
 
 def new_empty(
-    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     element = self._geometry.dtype if dtype is None else dtype
     place = self._device if device is None else device
-    return calls.empty_memory_format(arguments.sizes("new_empty", size), element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
+    return calls.empty_memory_format(
+        arguments.sizes("new_empty", size), element, layout, place, pin_memory, None
+    )  # type: ignore[no-any-return]
 
 
 def new_empty_strided(
@@ -166,7 +186,7 @@ def new_empty_strided(
     return calls.empty_strided(size, stride, element, layout, place, pin_memory)  # type: ignore[no-any-return]
 
 
-# --- filled: below ADInplaceOrView, so that the version of what is made stays 0 --------------------
+# --- filled: below ADInplaceOrView, so that the version of what is made stays 0 -------------------
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
@@ -194,11 +214,14 @@ def _tuple(op: str, size: Any) -> tuple[int, ...]:
 
 
 def full(
-    key_set: int, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    key_set: int, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     element = dtype_of_number(fill_value) if dtype is None else dtype
-    made = calls.empty_memory_format(_tuple("full", size), element, layout, device, pin_memory, None)
+    made = calls.empty_memory_format(
+        _tuple("full", size), element, layout, device, pin_memory, None
+    )
     return _fill(key_set, made, fill_value)
 
 
@@ -249,14 +272,16 @@ def new_full(
 
 
 def new_zeros(
-    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     return _zero(key_set, calls.new_empty(self, size, dtype, layout, device, pin_memory))
 
 
 def new_ones(
-    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     return new_full(key_set, self, size, 1, dtype, layout, device, pin_memory)

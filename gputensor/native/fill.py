@@ -19,7 +19,9 @@ from . import pointwise
 
 def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
-        raise errors.must("fill_", "value", "be a number or a 0-d tensor", value, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            "fill_", "value", "be a number or a 0-d tensor", value, kind=errors.ArgumentTypeError
+        )
     geometry = self._geometry
     # What every dtype holds is told by comparisons, which are False for NaN too.
     if type(value) is complex or not (
@@ -57,9 +59,16 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
 def zero_(key_set: int, self: Tensor) -> Tensor:
     geometry = self._geometry
     place = self._device
-    if place is not CPU and place.type != "meta" and geometry.is_non_overlapping_and_dense and geometry.numel:
+    if (
+        place is not CPU
+        and place.type != "meta"
+        and geometry.is_non_overlapping_and_dense
+        and geometry.numel
+    ):
         device, index = runtime.of(place.type), place.index
         if hasattr(device, "memset_async"):
-            device.memset_async(self._address(), 0, geometry.nbytes, index, device.current_stream(index))
+            device.memset_async(
+                self._address(), 0, geometry.nbytes, index, device.current_stream(index)
+            )
             return self
     return fill_(key_set, self, False if geometry.dtype.category == 0 else 0)

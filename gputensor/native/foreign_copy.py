@@ -165,7 +165,9 @@ def _move(op: str, dst: Seen, src: Seen) -> None:
     key = (*shapes, dst.place, addresses[0] & 15, addresses[1] & 15)
     launch = _launches.get(key)
     if launch is None:
-        plan = build(op, COPY, ((shapes[0], dst.place),), ((shapes[1], src.place),), default_dtype=None)
+        plan = build(
+            op, COPY, ((shapes[0], dst.place),), ((shapes[1], src.place),), default_dtype=None
+        )
         launch = _remember(key, stub.bind("copy", "copy", dst.place.type, plan))
     _run(dst, src, launch, lambda: addresses)
 
@@ -200,7 +202,9 @@ def _run(dst: Seen, src: Seen, launch: Any, operands: Callable[[], tuple[Any, ..
 
 def _check_writable(op: str, dst: Seen) -> None:
     if dst.is_readonly or dst.array is not None and not dst.array.flags.writeable:
-        raise errors.must(op, "dst", "be writable", errors.Got(f"a read-only {type(dst.owner).__name__}"))
+        raise errors.must(
+            op, "dst", "be writable", errors.Got(f"a read-only {type(dst.owner).__name__}")
+        )
 
 
 def _check_overlap(op: str, dst: Seen, src: Seen) -> None:
@@ -229,7 +233,12 @@ def _factors(
     if len(src.sizes) < 3:
         remedy = "use x[None] for one channel" if len(src.sizes) == 2 else ""
         raise errors.must(
-            op, "x", "have dimensions (N, C, …) or (C, H, W)", src, kind=errors.ShapeError, remedy=remedy
+            op,
+            "x",
+            "have dimensions (N, C, …) or (C, H, W)",
+            src,
+            kind=errors.ShapeError,
+            remedy=remedy,
         )
     if src.dtype.is_complex or dst.dtype.is_complex:
         raise errors.must(op, "x", "be real, and dtype too", src, kind=errors.DtypeError)
@@ -279,12 +288,15 @@ class _Scaled:
 
 
 def _tables(dst: Seen, *tables: np.ndarray) -> Iterator[Any]:
-    """Each as numbers, or as the address of f32 on the device; that goes with the current stream."""
+    """Each as numbers, or as the address of f32 on the device; that goes with the current
+    stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:
             yield tuple(values.tolist())
         else:
-            table = from_array(values.astype(np.float32), contiguous_geometry(values.shape, float32))
+            table = from_array(
+                values.astype(np.float32), contiguous_geometry(values.shape, float32)
+            )
             dst.keeper = (dst.keeper, table := calls.to_device(table, dst.place, float32))
             yield table._address()
 
@@ -303,7 +315,9 @@ def _per_channel(op: str, arg: str, given: Any, src: Seen, default: float) -> np
         return np.broadcast_to(values, channels)
     remedy = ""
     if values.size == src.sizes[-1]:  # pixels, most likely
-        order = ", ".join(map(str, (*range(dim), len(src.sizes) - 1, *range(dim, len(src.sizes) - 1))))
+        order = ", ".join(
+            map(str, (*range(dim), len(src.sizes) - 1, *range(dim, len(src.sizes) - 1)))
+        )
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"
         remedy = f"channels are dimension {dim}: use x.{method}({order}) for pixels"
     raise errors.must(

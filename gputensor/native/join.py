@@ -26,7 +26,9 @@ def _tensors(op: str, tensors: Any) -> list[Tensor]:
         raise errors.must(op, "tensors", "not be empty", tensors)
     for number, x in enumerate(found):
         if not isinstance(x, Tensor):
-            raise errors.must(op, f"tensors[{number}]", "be a tensor", x, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                op, f"tensors[{number}]", "be a tensor", x, kind=errors.ArgumentTypeError
+            )
         if x._device is not found[0]._device:
             raise errors.mixed_devices(op, found[0], "tensors[0]", x, f"tensors[{number}]")
     return found
@@ -46,12 +48,16 @@ def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int
     ndim = first._geometry.ndim
     for number, x in enumerate(tensors):
         if x._geometry.ndim == 0:
-            raise errors.must(op, f"tensors[{number}]", "have a dimension", x, kind=errors.ShapeError)
+            raise errors.must(
+                op, f"tensors[{number}]", "have a dimension", x, kind=errors.ShapeError
+            )
     d = arguments.dim(op, dim, ndim)
     total = 0
     for number, x in shaped:
         sizes = x._geometry.sizes
-        if len(sizes) != ndim or any(a != b for k, (a, b) in enumerate(zip(sizes, first._geometry.sizes)) if k != d):
+        if len(sizes) != ndim or any(
+            a != b for k, (a, b) in enumerate(zip(sizes, first._geometry.sizes)) if k != d
+        ):
             rule = f"have the sizes of tensors[{first_number}], {list(first._geometry.sizes)}, except at dimension {d}"
             raise errors.must(op, f"tensors[{number}]", rule, x, kind=errors.ShapeError)
         total += sizes[d]
@@ -109,7 +115,9 @@ def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     d, sizes = _cat_sizes("cat", found, dim)
     element = _common_dtype(found)
     if not promotion.can_cast(element, out._geometry.dtype):
-        raise errors.must("cat", "out", f"have a dtype that {element.short} casts to", out, kind=errors.DtypeError)
+        raise errors.must(
+            "cat", "out", f"have a dtype that {element.short} casts to", out, kind=errors.DtypeError
+        )
     if out._device is not found[0]._device:
         raise errors.mixed_devices("cat", found[0], "tensors[0]", out, "out")
     shape = None
@@ -148,7 +156,9 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     # PyTorch joins along d and then splits it, so that the format of what is joined stays.
     element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
     split = (*sizes[:d], count, *sizes[d:])
-    strides = view_strides(geometry(joined, formats.strides_for("stack", joined, form), element), split)
+    strides = view_strides(
+        geometry(joined, formats.strides_for("stack", joined, form), element), split
+    )
     assert strides is not None, (joined, split)
     shape = geometry(split, strides, element)
     return _join(allocate(shape, found[0]._device), parts, d)
@@ -164,10 +174,17 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     counts = arguments.sizes("repeat", repeats, "repeats")
     extra = len(counts) - self._geometry.ndim
     if extra < 0:
-        raise errors.must("repeat", "repeats", f"have at least {self._geometry.ndim} entries", counts)
+        raise errors.must(
+            "repeat", "repeats", f"have at least {self._geometry.ndim} entries", counts
+        )
     sizes = (1,) * extra + self._geometry.sizes
     made = calls.empty_memory_format(
-        tuple([n * s for n, s in zip(counts, sizes)]), self._geometry.dtype, None, self._device, None, None
+        tuple([n * s for n, s in zip(counts, sizes)]),
+        self._geometry.dtype,
+        None,
+        self._device,
+        None,
+        None,
     )
     # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])

@@ -26,7 +26,7 @@ NONE, MEAN, SUM = range(3)
 IGNORE_INDEX = -100
 
 
-# --- nll_loss: what a stub gets -----------------------------------------------------------------------
+# --- nll_loss: what a stub gets -------------------------------------------------------------------
 
 
 class Targets:
@@ -41,12 +41,19 @@ class Targets:
     """
 
     __slots__ = (
-        "op", "rows", "classes", "reduction", "dtypes", "stride_bytes", "common_dtype", "numel", "n_outputs",
+        "op", "rows", "classes", "reduction", "dtypes", "stride_bytes", "common_dtype", "numel",
+        "n_outputs",
         "grad_stride_bytes",
     )  # fmt: skip
 
     def __init__(
-        self, op: str, self_: Tensor, target: Tensor, weight: Tensor | None, reduction: int, grad: Tensor | None
+        self,
+        op: str,
+        self_: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        reduction: int,
+        grad: Tensor | None,
     ) -> None:
         x, t = self_._geometry, target._geometry
         self.op, self.reduction = op, reduction
@@ -54,7 +61,11 @@ class Targets:
         self.dtypes = (x.dtype, t.dtype, None if weight is None else weight._geometry.dtype)
         walk = x.stride_bytes if x.ndim == 2 else (0, x.stride_bytes[0])
         along = t.stride_bytes[0] if t.ndim else 0
-        self.stride_bytes = (walk, (along,), None if weight is None else weight._geometry.stride_bytes)
+        self.stride_bytes = (
+            walk,
+            (along,),
+            None if weight is None else weight._geometry.stride_bytes,
+        )
         self.grad_stride_bytes = 0
         if grad is not None and grad._geometry.ndim:
             self.grad_stride_bytes = grad._geometry.stride_bytes[0]
@@ -62,7 +73,12 @@ class Targets:
 
 
 def nll_loss_forward(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+    key_set: int,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
 ) -> tuple[Tensor, Tensor]:
     _check("nll_loss", self, target, weight, reduction)
     arguments.int64("nll_loss", "ignore_index", ignore_index)
@@ -87,7 +103,8 @@ def nll_loss_forward(
 
 
 def nll_loss_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
+    reduction: int,
     ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
     op = "nll_loss_backward"
@@ -99,7 +116,9 @@ def nll_loss_backward(
         if x._device is not self._device:
             raise errors.mixed_devices(op, self, "self", x, arg)
         if x._geometry.sizes != sizes or x._geometry.dtype is not given.dtype:
-            raise errors.must(op, arg, f"be {errors.describe_layout(contiguous_geometry(sizes, given.dtype))}", x)
+            raise errors.must(
+                op, arg, f"be {errors.describe_layout(contiguous_geometry(sizes, given.dtype))}", x
+            )
     made = allocate(contiguous_geometry(given.sizes, given.dtype), self._device)
     if self._device is CPU:
         run(
@@ -111,16 +130,24 @@ def nll_loss_backward(
         launch = _bound(op, self, target, weight, reduction, grad_output)
         launch(
             self._device.index,
-            (made._address(), grad_output._address(), _start(target), _start(weight), total_weight._address()),
+            (made._address(), grad_output._address(), _start(target), _start(weight),
+            total_weight._address()),
             (ignore_index,),
         )  # fmt: skip
     return made
 
 
 def _bound(
-    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, grad: Tensor | None
+    op: str,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    grad: Tensor | None,
 ) -> Any:
-    return stub.bind("loss", op, self._device.type, Targets(op, self, target, weight, reduction, grad))
+    return stub.bind(
+        "loss", op, self._device.type, Targets(op, self, target, weight, reduction, grad)
+    )
 
 
 def _start(x: Tensor | None) -> int:
@@ -134,7 +161,9 @@ def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reducti
     if x.ndim not in (1, 2):
         raise errors.must(op, "self", "have one or two dimensions", self, kind=errors.ShapeError)
     if t.dtype not in (dtypes.int64, dtypes.uint8):
-        raise errors.must(op, "target", "hold classes as int64 or uint8", target, kind=errors.DtypeError)
+        raise errors.must(
+            op, "target", "hold classes as int64 or uint8", target, kind=errors.DtypeError
+        )
     if t.sizes != x.sizes[:-1] and not (x.ndim == 1 and t.sizes == (1,)):
         rule = f"have a class for each row, sizes {list(x.sizes[:-1])}"
         raise errors.must(op, "target", rule, target, kind=errors.ShapeError)
@@ -148,10 +177,16 @@ def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reducti
             rule = f"be {errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))}, a number for each class"
             raise errors.must(op, "weight", rule, weight, kind=errors.ShapeError)
     if reduction not in (NONE, MEAN, SUM):
-        raise errors.must(op, "reduction", "be 0 (none), 1 (mean) or 2 (sum)", reduction, kind=errors.ArgumentValueError)
+        raise errors.must(
+            op,
+            "reduction",
+            "be 0 (none), 1 (mean) or 2 (sum)",
+            reduction,
+            kind=errors.ArgumentValueError,
+        )
 
 
-# --- made of other operators ----------------------------------------------------------------------------
+# --- made of other operators ----------------------------------------------------------------------
 
 
 def nll_loss(
@@ -173,8 +208,12 @@ def nll_loss_nd(
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
         raise errors.must("nll_loss", "target", rule, target, kind=errors.ShapeError)
-    flat = calls.reshape(calls.movedim_int(self, 1, -1), (-1, sizes[1]) if self._geometry.numel else (0, sizes[1]))
-    found = calls.nll_loss(flat, calls.reshape(target, (target._geometry.numel,)), weight, reduction, ignore_index)
+    flat = calls.reshape(
+        calls.movedim_int(self, 1, -1), (-1, sizes[1]) if self._geometry.numel else (0, sizes[1])
+    )
+    found = calls.nll_loss(
+        flat, calls.reshape(target, (target._geometry.numel,)), weight, reduction, ignore_index
+    )
     return calls.reshape(found, wanted) if reduction == NONE else found  # type: ignore[no-any-return]
 
 
@@ -186,7 +225,9 @@ def cross_entropy_loss(
         raise errors.must("cross_entropy", "label_smoothing", "be in [0, 1]", label_smoothing)
     dim = 0 if self._geometry.ndim == 1 else 1
     if not self._geometry.ndim:
-        raise errors.must("cross_entropy", "self", "have a dimension of classes", self, kind=errors.ShapeError)
+        raise errors.must(
+            "cross_entropy", "self", "have a dimension of classes", self, kind=errors.ShapeError
+        )
     logs = calls.log_softmax_int(self, dim)
     if self._geometry.sizes == target._geometry.sizes:
         return _of_probabilities(
@@ -216,10 +257,16 @@ def _of_probabilities(
     smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     if target._geometry.dtype.category < FLOATING:
-        raise errors.must("cross_entropy", "target", "be floating where it holds probabilities", target,
+        raise errors.must("cross_entropy", "target", "be floating where it holds probabilities",
+        target,
                           kind=errors.DtypeError)  # fmt: skip
     if ignore_index >= 0:
-        raise errors.must("cross_entropy", "ignore_index", "be left out where target holds probabilities", ignore_index)
+        raise errors.must(
+            "cross_entropy",
+            "ignore_index",
+            "be left out where target holds probabilities",
+            ignore_index,
+        )
     classes = logs._geometry.sizes[dim]
     if smoothing:
         target = target * (1 - smoothing) + _share(smoothing, classes)
@@ -234,7 +281,8 @@ def _of_probabilities(
 
 
 def _smoothed(
-    logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
+    logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: int,
     smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     """A part of the loss of each target, and the mean loss of all classes for the rest."""

@@ -34,9 +34,17 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[i
     if self._device is not mat2._device:
         raise errors.mixed_devices(op, self, first, mat2, "mat2")
     if a.dtype is not b.dtype:
-        raise errors.must(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2, kind=errors.DtypeError)
+        raise errors.must(
+            op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2, kind=errors.DtypeError
+        )
     if a.sizes[1] != b.sizes[0]:
-        raise errors.must(op, "mat2", f"have {a.sizes[1]} rows, as {first} has columns", mat2, kind=errors.ShapeError)
+        raise errors.must(
+            op,
+            "mat2",
+            f"have {a.sizes[1]} rows, as {first} has columns",
+            mat2,
+            kind=errors.ShapeError,
+        )
     return a.sizes[0], b.sizes[1], a.dtype
 
 
@@ -72,7 +80,8 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
     from ..kernels.cuda import binding
 
     binding.matmul(out._geometry.dtype)(
-        out._device.index, out._address(), self._address() if k else 0, mat2._address() if k else 0, m, n, k,
+        out._device.index, out._address(), self._address() if k else 0,
+        mat2._address() if k else 0, m, n, k,
         self._geometry.strides, mat2._geometry.strides, out._geometry.strides,
     )  # fmt: skip
     return out
@@ -81,7 +90,9 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
         rows, columns, element = _result(loop, self, mat2)
-        return _product(allocate(contiguous_geometry((rows, columns), element), self._device), self, mat2)
+        return _product(
+            allocate(contiguous_geometry((rows, columns), element), self._device), self, mat2
+        )
 
     return kernel
 
@@ -92,7 +103,9 @@ def out(operator: Operator, loop: str) -> Kernel:
         if out._device is not self._device:
             raise errors.mixed_devices(loop, self, "self", out, "out")
         if out._geometry.dtype is not element:
-            raise errors.must(loop, "out", f"have the result's dtype {element.short}", out, kind=errors.DtypeError)
+            raise errors.must(
+                loop, "out", f"have the result's dtype {element.short}", out, kind=errors.DtypeError
+            )
         wanted = contiguous_geometry((rows, columns), element)
         shape = wanted if out._geometry.sizes != wanted.sizes else None
         overlap.check_itself(loop, out)
@@ -111,7 +124,9 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
         return calls.mm(self, other)  # type: ignore[no-any-return]
     for name, operand in (("self", self), ("other", other)):
         if operand._geometry.ndim not in (1, 2):
-            raise errors.must("matmul", name, "be a matrix or a vector", operand, kind=errors.ShapeError)
+            raise errors.must(
+                "matmul", name, "be a matrix or a vector", operand, kind=errors.ShapeError
+            )
     if 1 in (rows, columns) and self._geometry.sizes[-1] != other._geometry.sizes[0]:
         rule = f"have {self._geometry.sizes[-1]} rows, as self has columns"
         raise errors.must("matmul", "other", rule, other, kind=errors.ShapeError)
@@ -132,12 +147,16 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
     if self._device is not mat1._device:
         raise errors.mixed_devices("addmm", self, "self", mat1, "mat1")
     if given.dtype is not element:
-        raise errors.must("addmm", "self", f"have mat1's dtype {element.short}", self, kind=errors.DtypeError)
+        raise errors.must(
+            "addmm", "self", f"have mat1's dtype {element.short}", self, kind=errors.DtypeError
+        )
     if element.category == BOOL:
         raise errors.must("addmm", "self", "not be bool", self, kind=errors.DtypeError)
     sizes = (1, 1, *given.sizes)[-2:]
     if given.ndim > 2 or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
-        raise errors.must("addmm", "self", f"broadcast to [{rows},{columns}]", self, kind=errors.ShapeError)
+        raise errors.must(
+            "addmm", "self", f"broadcast to [{rows},{columns}]", self, kind=errors.ShapeError
+        )
     for arg, x in (("beta", beta), ("alpha", alpha)):
         if type(x) not in NUMBERS:
             raise errors.must("addmm", arg, "be a number", x, kind=errors.ArgumentTypeError)
@@ -148,7 +167,9 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
     return contiguous_geometry((rows, columns), element)
 
 
-def _addmm_into(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+def _addmm_into(
+    out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any
+) -> Tensor:
     shape = out._geometry
     if shape.numel == 0 or out._device.type == "meta":
         return out
@@ -158,7 +179,15 @@ def _addmm_into(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any
         added = array if out is self or shares else self._get_array()
         if shares and out is not self:
             added = self._get_array().copy()
-        run(stub.cpu("matmul").addmm, added, mat1._get_array(), mat2._get_array(), beta, alpha, array)
+        run(
+            stub.cpu("matmul").addmm,
+            added,
+            mat1._get_array(),
+            mat2._get_array(),
+            beta,
+            alpha,
+            array,
+        )
         return out
     if out._device.type != "cuda":  # a device that brings mm and pointwise operators brings this
         product = calls.mm(mat1, mat2)
@@ -171,7 +200,8 @@ def _addmm_into(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any
     given = self._geometry
     strides = [0 if size == 1 else by for size, by in zip(given.sizes, given.strides)]
     binding.addmm(shape.dtype)(
-        out._device.index, out._address(), mat1._address() if k else 0, mat2._address() if k else 0, m, n, k,
+        out._device.index, out._address(), mat1._address() if k else 0,
+        mat2._address() if k else 0, m, n, k,
         mat1._geometry.strides, mat2._geometry.strides, shape.strides,
         self._address(), (0, 0, *strides)[-2:], beta, alpha,
     )  # fmt: skip
@@ -179,7 +209,9 @@ def _addmm_into(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any
 
 
 def added_functional(operator: Operator, loop: str) -> Kernel:
-    def kernel(key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    def kernel(
+        key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1
+    ) -> Tensor:
         made = allocate(_addmm_result(self, mat1, mat2, beta, alpha), mat1._device)
         return _addmm_into(made, self, mat1, mat2, beta, alpha)
 
@@ -187,10 +219,18 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def added_inplace(operator: Operator, loop: str) -> Kernel:
-    def kernel(key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    def kernel(
+        key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1
+    ) -> Tensor:
         wanted = _addmm_result(self, mat1, mat2, beta, alpha)
         if self._geometry.sizes != wanted.sizes:
-            raise errors.must("addmm_", "self", f"have the result's sizes {list(wanted.sizes)}", self, kind=errors.ShapeError)
+            raise errors.must(
+                "addmm_",
+                "self",
+                f"have the result's sizes {list(wanted.sizes)}",
+                self,
+                kind=errors.ShapeError,
+            )
         _check_written(self, self, mat1, mat2)
         return _addmm_into(self, self, mat1, mat2, beta, alpha)
 
@@ -198,7 +238,9 @@ def added_inplace(operator: Operator, loop: str) -> Kernel:
 
 
 def added_out(operator: Operator, loop: str) -> Kernel:
-    def kernel(key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor) -> Tensor:
+    def kernel(
+        key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor
+    ) -> Tensor:
         wanted = _addmm_result(self, mat1, mat2, beta, alpha)
         if out._device is not mat1._device:
             raise errors.mixed_devices("addmm", mat1, "mat1", out, "out")
@@ -214,7 +256,9 @@ def added_out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-def _check_written(out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape: Geometry | None = None) -> None:
+def _check_written(
+    out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape: Geometry | None = None
+) -> None:
     """`shape` is what `out` is about to have, where that is another geometry than its own."""
     overlap.check_itself("addmm", out)
     overlap.check_apart("addmm", out, mat1, "mat1", shape)
@@ -242,9 +286,13 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
     """addmm where input is a matrix and there is a bias; PyTorch's rows of any dimensions."""
     given = input._geometry
     if weight._geometry.ndim not in (1, 2):
-        raise errors.must("linear", "weight", "be a matrix or a vector", weight, kind=errors.ShapeError)
+        raise errors.must(
+            "linear", "weight", "be a matrix or a vector", weight, kind=errors.ShapeError
+        )
     if not given.ndim:
-        raise errors.must("linear", "input", "have a dimension of features", input, kind=errors.ShapeError)
+        raise errors.must(
+            "linear", "input", "have a dimension of features", input, kind=errors.ShapeError
+        )
     if weight._geometry.ndim == 1:  # one feature, whose dimension the result does not have
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)

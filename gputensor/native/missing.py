@@ -2,7 +2,8 @@
 
 Operators such as `copy_` and `arange` are composed for every device, so a further device has them
 whatever it registered; what they end in may be missing. Then the device's own kernel of a smaller
-operator is asked, or the device's fallback, and where there is neither the error names what to write.
+operator is asked, or the device's fallback, and where there is neither the error names what to
+write.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Any:
-    """Call `operator` on out's keys, below the version counter; its table or a fallback serves it."""
+    """Call `operator` on out's keys, below the version counter; its table or a fallback serves
+    it."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     return operator.redispatch_table[key_set](key_set, *args)
 

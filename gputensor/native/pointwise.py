@@ -47,12 +47,22 @@ class Rule:
     result of another dtype is laid out as `empty_like` of the input, by PyTorch's own code.
     """
 
-    __slots__ = ("family", "loop", "config", "check", "out_dtype", "param", "like_input", "takes_scalars")
+    __slots__ = (
+        "family",
+        "loop",
+        "config",
+        "check",
+        "out_dtype",
+        "param",
+        "like_input",
+        "takes_scalars",
+    )
 
     def __init__(
         self, family: str, loop: str, config: Any,
         check: Callable[[str, Plan, tuple[Any, ...]], None] | None = None,
-        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha", like_input: bool = False,
+        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha",
+        like_input: bool = False,
     ) -> None:  # fmt: skip
         self.family, self.loop, self.config, self.param = family, loop, config, param
         self.takes_scalars = family == "binary" and loop.partition("_")[0] in ("mul", "div")
@@ -91,7 +101,9 @@ class CpuEntry:
             else:
                 run(self.loop, *arrays, *params, out._get_array())
         except OverflowError as error:
-            raise too_large(error, self.plan.op.removesuffix("_"), self.plan.common_dtype, inputs) from None
+            raise too_large(
+                error, self.plan.op.removesuffix("_"), self.plan.common_dtype, inputs
+            ) from None
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
@@ -109,7 +121,9 @@ def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
     return element
 
 
-def too_large(error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]) -> OverflowError:
+def too_large(
+    error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]
+) -> OverflowError:
     """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
     if isinstance(error, errors.GpuTensorError):
         return error
@@ -161,7 +175,11 @@ def find_entry(
     operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> CpuEntry | DeviceEntry:
     """The entry of these operands from the operator's table, made when it is not there yet."""
-    key = (loop, None if out is None else _key(out), *[True if x is out else _key(x) for x in inputs])
+    key = (
+        loop,
+        None if out is None else _key(out),
+        *[True if x is out else _key(x) for x in inputs],
+    )
     entry = operator.table.plans.get(key)
     if entry is None:
         entry = make_entry(operator, rule, loop, out, inputs, key)
@@ -191,7 +209,9 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
     out_spec = None
     if out is not None:
         # An output that is an input must be the same pair: the iterator knows it by identity.
-        out_spec = next((s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device))
+        out_spec = next(
+            (s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device)
+        )
     default = defaults.get_default_dtype()
     # Of an operator with a result dtype of its own, `out` is looked at once that is known.
     first_out = out_spec if rule.out_dtype is None else None
@@ -215,8 +235,11 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
 # --- forms, for any device ------------------------------------------------------------------------
 
 
-def functional(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
-    """Kernel(key_set, *inputs, *params) -> a new tensor. Params are scalars that shape no layout."""
+def functional(
+    operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0
+) -> Kernel:
+    """Kernel(key_set, *inputs, *params) -> a new tensor. Params are scalars that shape no
+    layout."""
     name = loop or rule.loop
 
     def kernel(key_set: int, *args: Any) -> Tensor:
@@ -379,7 +402,12 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = N
             array = self._get_array()
         if not is_number:
             mine, theirs = self._storage, other._storage
-            if mine is not None and (mine is theirs or mine.is_shared) or theirs is not None and theirs.is_shared:
+            if (
+                mine is not None
+                and (mine is theirs or mine.is_shared)
+                or theirs is not None
+                and theirs.is_shared
+            ):
                 # NumPy's look at the bounds is a tenth of ours.
                 if mine is theirs or may_share_memory(array, other._get_array()):
                     check_overlap(operator.short_name, rule, self, (self, other))

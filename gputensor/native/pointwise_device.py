@@ -44,11 +44,14 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def binary(
-    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None
+    operator: Operator,
+    rule: Rule,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None,
 ) -> Kernel:
     """The functional form of a binary operator on every device but the CPU.
 
-    check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not fit.
+    check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not
+    fit.
     """
     loop = rule.loop
     general = pointwise.functional(operator, rule)
@@ -91,7 +94,9 @@ def binary(
 
 
 def binary_inplace(
-    operator: Operator, rule: Rule, check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None
+    operator: Operator,
+    rule: Rule,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None,
 ) -> Kernel:
     """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
     loop = rule.loop

@@ -58,7 +58,9 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise errors.must("manual_seed", "seed", "be an int", seed, kind=errors.ArgumentTypeError)
+            raise errors.must(
+                "manual_seed", "seed", "be an int", seed, kind=errors.ArgumentTypeError
+            )
         self._seed, self._position = seed & (_SEEDS - 1), 0
         return self
 
@@ -127,14 +129,17 @@ def initial_seed() -> int:
 
 
 def _check_generator(generator: Any, device_type: str) -> None:
-    """Raises unless it is a generator for such devices. Source: ATen/core/Generator.h, check_generator."""
+    """Raises unless it is a generator for such devices. Source: ATen/core/Generator.h,
+    check_generator."""
     if not isinstance(generator, Generator):
         rule = "be a gputensor.Generator"
         raise errors.must("uniform_", "generator", rule, generator, kind=errors.ArgumentTypeError)
     if generator.device.type != device_type:
         rule, got = f"be of a device of type {device_type}", errors.Got(str(generator.device))
         remedy = f"make it with Generator(device='{device_type}')"
-        raise errors.must("uniform_", "generator", rule, got, kind=errors.DeviceError, remedy=remedy)
+        raise errors.must(
+            "uniform_", "generator", rule, got, kind=errors.DeviceError, remedy=remedy
+        )
 
 
 def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
@@ -142,7 +147,11 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
     element = out._geometry.dtype
     if element.category < FLOATING:
         raise errors.must(
-            "rand", "dtype", "be floating or complex", errors.Got(element.short), kind=errors.DtypeError
+            "rand",
+            "dtype",
+            "be floating or complex",
+            errors.Got(element.short),
+            kind=errors.DtypeError,
         )
     if generator is not None:
         _check_generator(generator, out._device.type)
@@ -154,7 +163,9 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
         run(stub.cpu("random").uniform, out._get_array(), seed, first)
         return out
     if not out._geometry.is_contiguous:
-        flat = calls.empty_memory_format(out._geometry.sizes, element, None, out._device, None, None)
+        flat = calls.empty_memory_format(
+            out._geometry.sizes, element, None, out._device, None, None
+        )
         _launch(flat, seed, first)
         return calls.copy_(out, flat, False)  # type: ignore[no-any-return]
     return _launch(out, seed, first)
@@ -192,7 +203,9 @@ def rand_like(
     return _fresh_uniform(made)
 
 
-def uniform_(key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None) -> Tensor:
+def uniform_(
+    key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None
+) -> Tensor:
     if not from_ <= to:
         raise errors.must("uniform_", "from", "not be above to", (from_, to))
     first, width = float(from_), float(to - from_)

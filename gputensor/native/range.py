@@ -43,7 +43,8 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 
 
 def _has_none(made: Tensor, loop: str) -> bool:
-    """Whether made's device lacks a loop of family range, so that its `out` operator must be asked."""
+    """Whether made's device lacks a loop of family range, so that its `out` operator must be
+    asked."""
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
 
@@ -62,8 +63,6 @@ def _real(op: str, **values: Any) -> list[Any]:
     return [v.real if type(v) is complex else v for v in values.values()]
 
 
-
-
 # --- arange ---------------------------------------------------------------------------------------
 
 
@@ -74,7 +73,9 @@ def _arange_length(start: Any, end: Any, step: Any) -> int:
         if not math.isfinite(value):
             raise errors.must("arange", name, "be finite", value)
     if (end - start) * (1 if step > 0 else -1) < 0:
-        raise errors.must("arange", "end", "lie from start in the direction of step", (start, end, step))
+        raise errors.must(
+            "arange", "end", "lie from start in the direction of step", (start, end, step)
+        )
     if all(isinstance(v, int) for v in (start, end, step)):
         return -((end - start) // -step)  # type: ignore[no-any-return]
     return math.ceil((end - start) / step)
@@ -98,7 +99,8 @@ def arange_start_step(
 
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
-    """(length, start, step): of an integer dtype both are cut, in int64 before the length is counted.
+    """(length, start, step): of an integer dtype both are cut, in int64 before the length is
+    counted.
 
     Source: aten/src/ATen/native/RangeFactories.cpp, arange_out.
     """
@@ -107,7 +109,9 @@ def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, 
     if element.category != INTEGER:
         return length, start, step
     for name, value in (("start", start), ("end", end), ("step", step)):
-        number_range.check("arange", name, value, element if element is dtypes.uint64 else dtypes.int64)
+        number_range.check(
+            "arange", name, value, element if element is dtypes.uint64 else dtypes.int64
+        )
     start, step = int(start), int(step)
     if element is not dtypes.int64:
         return length, start, step
@@ -138,9 +142,13 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     elif out._geometry.is_contiguous:
         write(calls.view(out, sizes))
     else:
-        flat = write(calls.empty_memory_format(sizes, out._geometry.dtype, None, out._device, None, None))
+        flat = write(
+            calls.empty_memory_format(sizes, out._geometry.dtype, None, out._device, None, None)
+        )
         key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write to `out`
-        operators.copy_.redispatch_table[key_set](key_set, out, calls.view(flat, out._geometry.sizes), False)
+        operators.copy_.redispatch_table[key_set](
+            key_set, out, calls.view(flat, out._geometry.sizes), False
+        )
     return out
 
 
@@ -155,7 +163,8 @@ def _steps(steps: Any) -> int:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """start and end as elements, as far as `length` elements have them; integers are cut and wrap."""
+    """start and end as elements, as far as `length` elements have them; integers are cut and
+    wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []
@@ -195,7 +204,9 @@ def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) ->
     overlap.check_itself("linspace", out)
     if out._geometry.numel != length:
         resize_output("linspace", out, contiguous_geometry((length,), out._geometry.dtype))
-    return _into(out, (length,), lambda flat: _launch("linspace", "linspace", flat, (start, end, length)))
+    return _into(
+        out, (length,), lambda flat: _launch("linspace", "linspace", flat, (start, end, length))
+    )
 
 
 def _eye_sizes(n: Any, m: Any) -> tuple[int, int]:

@@ -39,7 +39,8 @@ def _mean_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dt
     wanted = given if wanted is None else wanted
     if wanted.category < FLOATING:
         raise errors.must(
-            op, "dtype" if wanted is not given else "self", "be floating or complex", errors.Got(wanted.short),
+            op, "dtype" if wanted is not given else "self", "be floating or complex",
+            errors.Got(wanted.short),
             kind=errors.DtypeError, remedy="use .float() or dtype=",
         )  # fmt: skip
     return wanted, wanted
@@ -96,7 +97,11 @@ def _make_entry(
     loop_name = op
     if op == "sum" and compute is dtypes.bool_:
         loop_name, compute = "any", given.dtype  # elements are made bool before they are added
-    if out is not None and op in _EMPTY_MEANS_NONE and out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
+    if (
+        out is not None
+        and op in _EMPTY_MEANS_NONE
+        and out._geometry.dtype in (dtypes.bool_, dtypes.uint8)
+    ):
         result = out._geometry.dtype
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
@@ -112,7 +117,9 @@ def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:
     if wanted is None:
         return None if out is None else out._geometry.dtype
     if not isinstance(wanted, dtype) or wanted is dtypes.complex32:
-        raise errors.must(op, "dtype", "be a gputensor dtype", wanted, kind=errors.ArgumentTypeError)
+        raise errors.must(
+            op, "dtype", "be a gputensor dtype", wanted, kind=errors.ArgumentTypeError
+        )
     return wanted
 
 
@@ -132,13 +139,17 @@ def _check_not_empty(op: str, sizes: tuple[int, ...], dims: tuple[int, ...], dim
         raise errors.must(op, "dim", "be given for an empty tensor", dim)
     for d in dims:
         if sizes[d] == 0:
-            raise errors.must(op, "dim", "name dimensions of non-zero size", dim, kind=errors.IndexRangeError)
+            raise errors.must(
+                op, "dim", "name dimensions of non-zero size", dim, kind=errors.IndexRangeError
+            )
 
 
 # --- kernels --------------------------------------------------------------------------------------
 
 
-def _reduce(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any) -> Tensor:
+def _reduce(
+    operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any
+) -> Tensor:
     if type(dim) is list:
         dim = tuple(dim)
     plans = operator.table.plans
@@ -151,7 +162,9 @@ def _reduce(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, 
     return made
 
 
-def _reduce_into(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any, out: Tensor) -> Tensor:
+def _reduce_into(
+    operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any, out: Tensor
+) -> Tensor:
     entry = _make_entry(op, self, out, dim, keepdim, wanted)
     overlap.check_itself(op, out)
     overlap.check_apart(op, out, self, "self")
@@ -164,7 +177,9 @@ def _reduce_into(operator: Operator, op: str, self: Tensor, dim: Any, keepdim: b
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
     """Which of dim, keepdim and dtype an overload has, read from its schema's text."""
-    return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in operator.definition.text])
+    return tuple(
+        [name for name in ("dim", "keepdim", "dtype") if f" {name}" in operator.definition.text]
+    )
 
 
 def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
@@ -176,7 +191,9 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
 
         return _over_all_cpu(operator, loop), over_all
 
-    def over_dims(key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    def over_dims(
+        key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
+    ) -> Tensor:
         return _reduce(operator, loop, self, dim, keepdim, dtype)
 
     return over_dims
@@ -209,7 +226,13 @@ def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
         given = dict(zip(has, rest))
         return _reduce_into(
-            operator, loop, self, given.get("dim"), given.get("keepdim", False), given.get("dtype"), rest[-1]
+            operator,
+            loop,
+            self,
+            given.get("dim"),
+            given.get("keepdim", False),
+            given.get("dtype"),
+            rest[-1],
         )
 
     return kernel

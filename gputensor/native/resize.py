@@ -25,7 +25,8 @@ def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
 
 
 def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
-    """Put another geometry on a tensor; its storage grows where it is too small, and is kept else."""
+    """Put another geometry on a tensor; its storage grows where it is too small, and is kept
+    else."""
     needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
     if needed > tensor._get_storage().nbytes:
         tensor._storage.resize(needed, transfer.copy_bytes)  # no local: resize counts who holds it
@@ -33,7 +34,9 @@ def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
     tensor._array = None
 
 
-def resize_(key_set: int, self: Tensor, size: Any, memory_format: memory_format | None = None) -> Tensor:
+def resize_(
+    key_set: int, self: Tensor, size: Any, memory_format: memory_format | None = None
+) -> Tensor:
     sizes = arguments.sizes("resize_", size)
     form = memory_format or formats.contiguous_format
     if sizes != self._geometry.sizes or memory_format is not None:
@@ -42,7 +45,9 @@ def resize_(key_set: int, self: Tensor, size: Any, memory_format: memory_format 
     return self
 
 
-def resize_as_(key_set: int, self: Tensor, the_template: Tensor, memory_format: memory_format | None = None) -> Tensor:
+def resize_as_(
+    key_set: int, self: Tensor, the_template: Tensor, memory_format: memory_format | None = None
+) -> Tensor:
     form = memory_format
     if form is formats.preserve_format:
         form = suggest_memory_format(the_template)
@@ -61,7 +66,9 @@ def set_storage_offset_(
     strides = arguments.ints("set_", "stride", stride) or formats.contiguous_strides(sizes)
     if len(strides) != len(sizes):
         raise errors.must("set_", "stride", f"have {len(sizes)} entries, as size has", strides)
-    return _set("set_", self, source, storage_offset, geometry(sizes, strides, self._geometry.dtype))
+    return _set(
+        "set_", self, source, storage_offset, geometry(sizes, strides, self._geometry.dtype)
+    )
 
 
 def set_tensor_(key_set: int, self: Tensor, source: Tensor) -> Tensor:
@@ -77,7 +84,9 @@ def set_(key_set: int, self: Tensor) -> Tensor:
 
 def _set(op: str, self: Tensor, storage: Storage, offset: int, wanted: Geometry) -> Tensor:
     if storage.device is not self._device:
-        raise errors.must(op, "source", f"be on {self._device}", errors.Got(f"a storage on {storage.device}"))
+        raise errors.must(
+            op, "source", f"be on {self._device}", errors.Got(f"a storage on {storage.device}")
+        )
     arguments.check_bounds(op, storage, offset, wanted)
     self._storage, self._offset, self._geometry = storage, offset, wanted
     self._array = None

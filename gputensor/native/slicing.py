@@ -19,9 +19,13 @@ from .view_kernel import MEMO_BOUND, like, view_kernel
 
 def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
     if shape.ndim == 0:
-        raise errors.must("select", "self", "have a dimension", errors.Got("0-d"), kind=errors.IndexRangeError)
+        raise errors.must(
+            "select", "self", "have a dimension", errors.Got("0-d"), kind=errors.IndexRangeError
+        )
     d = arguments.dim("select", dim, shape.ndim)
-    rest = like(shape, shape.sizes[:d] + shape.sizes[d + 1 :], shape.strides[:d] + shape.strides[d + 1 :])
+    rest = like(
+        shape, shape.sizes[:d] + shape.sizes[d + 1 :], shape.strides[:d] + shape.strides[d + 1 :]
+    )
     return rest, shape.sizes[d], shape.strides[d]
 
 
@@ -32,12 +36,19 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
         found = shape.views["select", dim] = _select_rule(shape, dim)
     wanted, size, stride = found  # type: ignore[misc]
     if not -size <= index < size:
-        raise errors.must("select", "index", f"be in [{-size}, {size - 1}]", index, kind=errors.IndexRangeError)
+        raise errors.must(
+            "select", "index", f"be in [{-size}, {size - 1}]", index, kind=errors.IndexRangeError
+        )
     return view_of(self, wanted, self._offset + (index + size if index < 0 else index) * stride)
 
 
 def slice(
-    key_set: int, self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    key_set: int,
+    self: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> Tensor:
     shape = self._geometry
     if type(dim) is int and 0 <= dim < shape.ndim:
@@ -88,7 +99,9 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     if arguments.integer("narrow", "length", length) < 0:
         raise errors.must("narrow", "length", "not be negative", length)
     if not -size <= first <= size:
-        raise errors.must("narrow", "start", f"be in [{-size}, {size}]", start, kind=errors.IndexRangeError)
+        raise errors.must(
+            "narrow", "start", f"be in [{-size}, {size}]", start, kind=errors.IndexRangeError
+        )
     first = first + size if first < 0 else first
     if first + length > size:
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))
@@ -118,7 +131,10 @@ def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: i
 def _unfold_rule(shape: Geometry, dimension: Any, size: Any, step: Any) -> Geometry:
     d = arguments.dim("unfold", dimension, shape.ndim, "dimension")
     length = shape.sizes[d] if shape.ndim else 1
-    window, hop = arguments.integer("unfold", "size", size), arguments.integer("unfold", "step", step)
+    window, hop = (
+        arguments.integer("unfold", "size", size),
+        arguments.integer("unfold", "step", step),
+    )
     if not 0 <= window <= length:
         raise errors.must("unfold", "size", f"be in [0, {length}]", size)
     if hop <= 0:
@@ -134,12 +150,20 @@ def _unfold_rule(shape: Geometry, dimension: Any, size: Any, step: Any) -> Geome
 unfold = view_kernel("unfold", _unfold_rule)
 
 
-def as_strided(key_set: int, self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+def as_strided(
+    key_set: int, self: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
     sizes = arguments.sizes("as_strided", size)
     strides = arguments.ints("as_strided", "stride", stride)
     if len(sizes) != len(strides):
-        raise errors.must("as_strided", "stride", f"have {len(sizes)} entries, as size has", strides)
-    begin = self._offset if storage_offset is None else arguments.integer("as_strided", "storage_offset", storage_offset)
+        raise errors.must(
+            "as_strided", "stride", f"have {len(sizes)} entries, as size has", strides
+        )
+    begin = (
+        self._offset
+        if storage_offset is None
+        else arguments.integer("as_strided", "storage_offset", storage_offset)
+    )
     wanted = like(self._geometry, sizes, strides)
     arguments.check_bounds("as_strided", self._get_storage(), begin, wanted)
     return view_of(self, wanted, begin)
@@ -159,12 +183,16 @@ def unbind(key_set: int, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
 
 
-def split_with_sizes(key_set: int, self: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(
+    key_set: int, self: Tensor, split_sizes: Any, dim: int = 0
+) -> tuple[Tensor, ...]:
     shape = self._geometry
     d = arguments.dim("split_with_sizes", dim, shape.ndim)
     sizes = arguments.sizes("split_with_sizes", split_sizes, "split_sizes")
     if shape.ndim == 0 or sum(sizes) != shape.sizes[d]:
-        raise errors.must("split_with_sizes", "split_sizes", f"add up to size {shape.sizes[d:d+1]}", sizes)
+        raise errors.must(
+            "split_with_sizes", "split_sizes", f"add up to size {shape.sizes[d : d + 1]}", sizes
+        )
     parts, begin = [], 0
     for n in sizes:
         parts.append(slice(key_set, self, d, begin, begin + n, 1))
@@ -205,7 +233,9 @@ def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor
 # --- in place -------------------------------------------------------------------------------------
 
 
-def as_strided_(key_set: int, self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+def as_strided_(
+    key_set: int, self: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
     view = as_strided(key_set, self, size, stride, storage_offset)
     self._geometry, self._offset, self._array = view._geometry, view._offset, None
     return self

@@ -48,9 +48,17 @@ class _Entry:
         return out
 
 
-def _entry(operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, out: Tensor | None = None) -> _Entry:
+def _entry(
+    operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, out: Tensor | None = None
+) -> _Entry:
     first = inputs[0]
-    key = (op, *[x._geometry for x in inputs], first._device, dim, None if out is None else out._geometry)
+    key = (
+        op,
+        *[x._geometry for x in inputs],
+        first._device,
+        dim,
+        None if out is None else out._geometry,
+    )
     found = operator.table.plans.get(key)
     if found is None:
         geometry = first._geometry
@@ -65,7 +73,9 @@ def _entry(operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, ou
 
 def _check(op: str, x: Tensor, arg: str) -> None:
     if x._geometry.dtype.category != FLOATING:
-        raise errors.must(op, arg, "be floating", x, kind=errors.DtypeError, remedy="give dtype=, or use .float()")
+        raise errors.must(
+            op, arg, "be floating", x, kind=errors.DtypeError, remedy="give dtype=, or use .float()"
+        )
 
 
 def _check_input(op: str, self: Tensor, half_to_float: Any) -> None:
@@ -107,7 +117,9 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def backward_functional(operator: Operator, loop: str) -> Kernel:
-    def kernel(key_set: int, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype) -> Tensor:
+    def kernel(
+        key_set: int, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype
+    ) -> Tensor:
         _check(loop, grad_output, "grad_output")
         if output._device is not grad_output._device:
             raise errors.mixed_devices(loop, grad_output, "grad_output", output, "output")
@@ -116,14 +128,16 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
             rule = f"have grad_output's sizes and dtype, {errors.describe(grad_output)}"
             raise errors.must(loop, "output", rule, output, kind=errors.ShapeError)
         if input_dtype is not given.dtype:
-            raise errors.must(loop, "input_dtype", f"be {given.dtype.short}", input_dtype, kind=errors.DtypeError)
+            raise errors.must(
+                loop, "input_dtype", f"be {given.dtype.short}", input_dtype, kind=errors.DtypeError
+            )
         entry = _entry(operator, loop, (grad_output, output), dim)
         return entry.write(allocate(entry.geometry, grad_output._device), (grad_output, output))
 
     return kernel
 
 
-# --- what users call --------------------------------------------------------------------------------
+# --- what users call ------------------------------------------------------------------------------
 
 
 def softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:

@@ -29,7 +29,9 @@ def copy_within(to: Tensor, source: Tensor) -> None:
     """Copy the bytes of a dense tensor into one of the same geometry on the same device."""
     device, index = runtime.of(to._device.type), to._device.index
     stream = device.current_stream(index)
-    device.copy_async(to._address(), index, source._address(), index, source._geometry.nbytes, stream)
+    device.copy_async(
+        to._address(), index, source._address(), index, source._geometry.nbytes, stream
+    )
 
 
 # Up to this size a host-to-device copy goes through pinned memory, so that the host need not wait.
@@ -80,7 +82,9 @@ def _to_host(to: Tensor, source: Tensor) -> None:
     device = runtime.of(source._device.type)
     stream = device.current_stream(index)
     host = _host_bytes(to)
-    device.copy_async(host.__array_interface__["data"][0], -1, source._address(), index, host.size, stream)
+    device.copy_async(
+        host.__array_interface__["data"][0], -1, source._address(), index, host.size, stream
+    )
     stream.synchronize()
 
 
@@ -94,7 +98,9 @@ def _from_host(to: Tensor, source: Tensor) -> None:
         pinned.array[: host.size] = host
         device.copy_async(to._address(), index, pinned.ptr, -1, host.size, stream)
     else:
-        device.copy_async(to._address(), index, host.__array_interface__["data"][0], -1, host.size, stream)
+        device.copy_async(
+            to._address(), index, host.__array_interface__["data"][0], -1, host.size, stream
+        )
         stream.synchronize()
 
 
@@ -116,10 +122,13 @@ def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
 
 
 def land_on_host(source: Tensor) -> Tensor:
-    """A dense tensor of a device on the host, in pinned memory where there is some; waits for it."""
+    """A dense tensor of a device on the host, in pinned memory where there is some; waits for
+    it."""
     landed = _pinned(source)
     if landed is None:
-        landed = from_storage(allocate_storage(source._geometry.nbytes, CPU), 0, source._geometry, CPU_KEYS)
+        landed = from_storage(
+            allocate_storage(source._geometry.nbytes, CPU), 0, source._geometry, CPU_KEYS
+        )
     _to_host(landed, source)
     return landed
 

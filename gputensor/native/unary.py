@@ -23,14 +23,23 @@ from .pointwise import Kernel, Rule
 def _not_bool(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category == BOOL:
         raise errors.must(
-            op, "self", "not be bool", errors.Got("bool"), kind=errors.DtypeError, remedy="use logical_not"
+            op,
+            "self",
+            "not be bool",
+            errors.Got("bool"),
+            kind=errors.DtypeError,
+            remedy="use logical_not",
         )
 
 
 def _numeric_real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     if plan.common_dtype.category in (BOOL, COMPLEX):
         raise errors.must(
-            op, "self", "be real and not bool", errors.Got(plan.common_dtype.short), kind=errors.DtypeError
+            op,
+            "self",
+            "be real and not bool",
+            errors.Got(plan.common_dtype.short),
+            kind=errors.DtypeError,
         )
 
 

@@ -92,7 +92,9 @@ def _reshape_alias_rule(shape: Geometry, size: Any, stride: Any) -> Geometry:
     sizes = arguments.sizes("_reshape_alias", size)
     strides = arguments.ints("_reshape_alias", "stride", stride)
     if len(strides) != len(sizes):
-        raise errors.must("_reshape_alias", "stride", f"have {len(sizes)} entries, as size has", strides)
+        raise errors.must(
+            "_reshape_alias", "stride", f"have {len(sizes)} entries, as size has", strides
+        )
     return like(shape, sizes, strides)
 
 
@@ -161,7 +163,9 @@ def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
     if old == new:
         return geometry(shape.sizes, shape.strides, target)
     if shape.ndim == 0:
-        raise errors.must("view", "self", "have a dimension where the item size changes", errors.Got("0-d"))
+        raise errors.must(
+            "view", "self", "have a dimension where the item size changes", errors.Got("0-d")
+        )
     if old > new:
         ratio = old // new
         if shape.strides[-1] != 1:
@@ -169,9 +173,14 @@ def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
         sizes = (*shape.sizes[:-1], shape.sizes[-1] * ratio)
         return geometry(sizes, (*(s * ratio for s in shape.strides[:-1]), 1), target)
     ratio = new // old
-    if shape.sizes[-1] % ratio or shape.strides[-1] != 1 or any(s % ratio for s in shape.strides[:-1]):
+    if (
+        shape.sizes[-1] % ratio
+        or shape.strides[-1] != 1
+        or any(s % ratio for s in shape.strides[:-1])
+    ):
         raise errors.must(
-            "view", "self", f"have a last dimension of stride 1 and size, other strides and offset divisible by {ratio}",
+            "view", "self", f"have a last dimension of stride 1 and size, other strides and offset "
+                            f"divisible by {ratio}",
             errors.Got(f"size {shape.sizes}, stride {shape.strides}"),
         )  # fmt: skip
     sizes = (*shape.sizes[:-1], shape.sizes[-1] // ratio)
@@ -184,7 +193,12 @@ def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
         wanted = remember(self._geometry, "view_dtype", (target,), _view_dtype_rule)
     offset_bytes = self._offset * self._geometry.dtype.itemsize
     if offset_bytes % target.itemsize:
-        raise errors.must("view", "self", f"begin at a multiple of {target.itemsize} bytes", f"{offset_bytes} bytes")
+        raise errors.must(
+            "view",
+            "self",
+            f"begin at a multiple of {target.itemsize} bytes",
+            f"{offset_bytes} bytes",
+        )
     return view_of(self, wanted, offset_bytes // target.itemsize)  # type: ignore[arg-type]
 
 
@@ -192,10 +206,16 @@ def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
 
 
 def _permute_rule(shape: Geometry, dims: Any) -> Geometry:
-    order = arguments.dims("permute", dims, shape.ndim, "dims") if shape.ndim else arguments.ints("permute", "dims", dims)
+    order = (
+        arguments.dims("permute", dims, shape.ndim, "dims")
+        if shape.ndim
+        else arguments.ints("permute", "dims", dims)
+    )
     if len(order) != shape.ndim:
         raise errors.must("permute", "dims", f"name each of the {shape.ndim} dimensions", order)
-    return like(shape, tuple([shape.sizes[d] for d in order]), tuple([shape.strides[d] for d in order]))
+    return like(
+        shape, tuple([shape.sizes[d] for d in order]), tuple([shape.strides[d] for d in order])
+    )
 
 
 permute = view_kernel("permute", _permute_rule)
@@ -216,7 +236,9 @@ transpose = view_kernel("transpose", _transpose_rule)
 
 def _t_rule(shape: Geometry) -> Geometry:
     if shape.ndim > 2:
-        raise errors.must("t", "self", "have at most 2 dimensions", errors.Got(errors.describe_layout(shape)))
+        raise errors.must(
+            "t", "self", "have at most 2 dimensions", errors.Got(errors.describe_layout(shape))
+        )
     return _transpose_rule(shape, 0, 1 if shape.ndim == 2 else 0, "t")
 
 
@@ -233,7 +255,10 @@ def mT(key_set: int, self: Tensor) -> Tensor:  # noqa: N802
 
 def swapaxes(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
     ndim = self._geometry.ndim
-    first, second = arguments.dim("swapaxes", axis0, ndim, "axis0"), arguments.dim("swapaxes", axis1, ndim, "axis1")
+    first, second = (
+        arguments.dim("swapaxes", axis0, ndim, "axis0"),
+        arguments.dim("swapaxes", axis1, ndim, "axis1"),
+    )
     return calls.transpose_int(self, first, second)  # type: ignore[no-any-return]
 
 
@@ -242,7 +267,9 @@ def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor
     origins = arguments.dims("movedim", source, ndim, "source")
     targets = arguments.dims("movedim", destination, ndim, "destination")
     if len(origins) != len(targets):
-        raise errors.must("movedim", "destination", f"have {len(origins)} entries, as source has", tuple(targets))
+        raise errors.must(
+            "movedim", "destination", f"have {len(origins)} entries, as source has", tuple(targets)
+        )
     if ndim == 0:
         return calls.alias(self)  # type: ignore[no-any-return]
     order = [-1] * ndim
@@ -269,7 +296,9 @@ def _squeeze_dims_rule(shape: Geometry, dim: Any) -> Geometry:
 
 def _squeeze_where(shape: Geometry, dims: Any) -> Geometry:
     kept = [d for d in range(shape.ndim) if shape.sizes[d] != 1 or d not in dims]
-    return like(shape, tuple([shape.sizes[d] for d in kept]), tuple([shape.strides[d] for d in kept]))
+    return like(
+        shape, tuple([shape.sizes[d] for d in kept]), tuple([shape.strides[d] for d in kept])
+    )
 
 
 squeeze = view_kernel("squeeze", _squeeze_rule)
@@ -306,16 +335,21 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
         wanted = sizes[d]
         if wanted == -1:
             if d < extra:
-                raise errors.must("expand", "size", "give a number for each new leading dimension", sizes)
+                raise errors.must(
+                    "expand", "size", "give a number for each new leading dimension", sizes
+                )
             wanted = old
         if wanted < 0:
             raise errors.must("expand", "size", "hold no negative number but -1", sizes)
         if d < extra and wanted != 1 or old != wanted:
             if old != 1:
-                raise errors.must("expand", "size", f"match self's size {old} at dimension {d}", sizes)
+                raise errors.must(
+                    "expand", "size", f"match self's size {old} at dimension {d}", sizes
+                )
             stride = 0
         elif d < extra and not is_0d:
-            # Source: ATen/ExpandUtils.cpp: what is expanded from 0-d has stride 0 everywhere; else a new dimension takes the stride that keeps the view dense.
+            # Source: ATen/ExpandUtils.cpp: what is expanded from 0-d has stride 0 everywhere; else
+            # a new dimension takes the stride that keeps the view dense.
             stride = out_sizes[d + 1] * strides[d + 1] if d + 1 < len(sizes) else 1
         out_sizes[d], strides[d] = wanted, stride
     return like(shape, tuple(out_sizes), tuple(strides))

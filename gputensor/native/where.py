@@ -39,7 +39,8 @@ def _check_numbers(entry: Any, self: Any, other: Any) -> None:
 
 
 def _with_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers as tensors on the condition's device. Source: ATen/native/TensorCompare.cpp, where."""
+    """Numbers as tensors on the condition's device. Source: ATen/native/TensorCompare.cpp,
+    where."""
     operands = inputs[1:3]
     if not any([type(x) in NUMBERS for x in operands]):
         return inputs
@@ -47,8 +48,7 @@ def _with_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     specs = tuple([type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in operands])
     of = result_type("where", specs, defaults.get_default_dtype())
     made = [
-        calls.scalar_tensor(x, of, None, place, None) if type(x) in NUMBERS else x
-        for x in operands
+        calls.scalar_tensor(x, of, None, place, None) if type(x) in NUMBERS else x for x in operands
     ]
     return (inputs[0], *made, *inputs[3:])
 

@@ -1,4 +1,5 @@
-"""`gt.nn`: the functions of `torch.nn.functional` that training needs. There are no modules here."""
+"""`gt.nn`: the functions of `torch.nn.functional` that training needs. There are no modules
+here."""
 
 from . import functional
 

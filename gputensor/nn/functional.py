@@ -1,8 +1,8 @@
 """`gt.nn.functional`: operators under the signatures of `torch.nn.functional`.
 
 Names instead of numbers for `reduction`, and PyTorch's order of arguments; what is computed is the
-operators' business. `size_average` and `reduce`, which PyTorch has deprecated, keep their places and
-must be left out.
+operators' business. `size_average` and `reduce`, which PyTorch has deprecated, keep their places
+and must be left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """exp of each element over the sum of them along dim. Raises: ArgumentTypeError without a dim."""
+    """exp of each element over the sum of them along dim. Raises: ArgumentTypeError without a
+    dim."""
     _tensors("softmax", input=input)
     return calls.softmax_int(input, _given("softmax", dim), dtype)  # type: ignore[no-any-return]
 
@@ -91,7 +92,12 @@ def cross_entropy(
     _tensors("cross_entropy", input=input, target=target, weight=weight)
     number = _reduction("cross_entropy", reduction, size_average, reduce)
     return calls.cross_entropy_loss(  # type: ignore[no-any-return]
-        input, target, weight, number, ignore_index, real("cross_entropy", "label_smoothing", label_smoothing)
+        input,
+        target,
+        weight,
+        number,
+        ignore_index,
+        real("cross_entropy", "label_smoothing", label_smoothing),
     )
 
 
@@ -99,7 +105,8 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Squared differences; their mean, sum, or each. weight: a factor for each, and the mean by it."""
+    """Squared differences; their mean, sum, or each. weight: a factor for each, and the mean by
+    it."""
     _tensors("mse_loss", input=input, target=target, weight=weight)
     number = _reduction("mse_loss", reduction, size_average, reduce)
     x, y = input, target
@@ -123,7 +130,9 @@ _NEEDED = {"linear": ("input", "weight")}
 
 def _tensors(op: str, **operands: Any) -> None:
     for arg, x in operands.items():
-        if not isinstance(x, Tensor) and (x is not None or arg in _NEEDED.get(op, ("input", "target"))):
+        if not isinstance(x, Tensor) and (
+            x is not None or arg in _NEEDED.get(op, ("input", "target"))
+        ):
             raise errors.not_a_tensor(op, arg, "a Tensor", x)
 
 

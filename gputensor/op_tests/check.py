@@ -68,7 +68,7 @@ def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[O
             yield outcome
 
 
-# --- who served a call ------------------------------------------------------------------------------
+# --- who served a call ----------------------------------------------------------------------------
 
 
 class _Watch:
@@ -101,7 +101,7 @@ class _Watch:
         return noted
 
 
-# --- calls ------------------------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------------
 
 
 class _Case:
@@ -144,7 +144,9 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                     yield _Case(row, sample, of, layout)
         else:
             # Sizes that do not share a factor, so that every dtype meets every layout in the end.
-            yield _Case(row, sample, row.dtypes[number % len(row.dtypes)], layouts[number % len(layouts)])
+            yield _Case(
+                row, sample, row.dtypes[number % len(row.dtypes)], layouts[number % len(layouts)]
+            )
 
 
 def _shown(x: Any) -> str:
@@ -169,7 +171,9 @@ def _main_form(name: str) -> Callable[..., Any]:
     return found or getattr(ops.aten, name)
 
 
-def _run(case: _Case, form: Callable[..., Any], place: device, watch: _Watch, outcome: Outcome) -> None:
+def _run(
+    case: _Case, form: Callable[..., Any], place: device, watch: _Watch, outcome: Outcome
+) -> None:
     expected, _, wanted = _call(case, form, device("cpu"))
     if isinstance(expected, errors.GpuTensorError) and form is not _main_form(case.row.name):
         return  # the in-place form does not take these operands
@@ -197,7 +201,9 @@ def _run(case: _Case, form: Callable[..., Any], place: device, watch: _Watch, ou
         outcome.served_elsewhere |= served_elsewhere
 
 
-def _call(case: _Case, form: Callable[..., Any], place: device) -> tuple[Any, Exception | None, list[Tensor]]:
+def _call(
+    case: _Case, form: Callable[..., Any], place: device
+) -> tuple[Any, Exception | None, list[Tensor]]:
     args, kwargs, tensors = case.build(place)
     manual_seed(7)
     try:
@@ -206,7 +212,7 @@ def _call(case: _Case, form: Callable[..., Any], place: device) -> tuple[Any, Ex
         return error, error, tensors
 
 
-# --- comparison -------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 
 
 class _Differs(Exception):
@@ -229,12 +235,18 @@ def _compare(found: Any, expected: Any, case: _Case, place: device) -> None:
         wanted = place.type if goes_there else expected.device.type
         for what, x, y in (
             ("device", found.device.type, wanted), ("dtype", found.dtype, expected.dtype),
-            ("sizes", tuple(found.shape), tuple(expected.shape)), ("strides", found.stride(), expected.stride()),
+            ("sizes", tuple(found.shape), tuple(expected.shape)), ("strides", found.stride(),
+            expected.stride()),
         ):  # fmt: skip
             if x != y:
                 raise _Differs(f"{what} {x}, wanted {y}")
         if case.row.has_values:
-            _compare_values(materialised(found.cpu())._get_array(), materialised(expected)._get_array(), expected.dtype, case.row.device_ulp)
+            _compare_values(
+                materialised(found.cpu())._get_array(),
+                materialised(expected)._get_array(),
+                expected.dtype,
+                case.row.device_ulp,
+            )
 
 
 def _names_the_cpu(case: _Case) -> bool:
@@ -252,4 +264,7 @@ def _compare_values(found: Any, expected: Any, of: dtype, ulp: float) -> None:
             equal = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= ulp * unit)
     if not np.all(equal):
         index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(equal))[0])
-        raise _Differs(f"got {np.atleast_1d(found)[index]!r} at {index}, wanted {np.atleast_1d(expected)[index]!r}")
+        raise _Differs(
+            f"got {np.atleast_1d(found)[index]!r} at {index}, wanted "
+            f"{np.atleast_1d(expected)[index]!r}"
+        )

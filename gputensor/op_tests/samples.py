@@ -27,8 +27,8 @@ class Fill:
 class Samples:
     """All calls of one operator that a row asks for.
 
-    samples: (args, kwargs). dtypes: that it takes. has_values: False where the elements of the result
-    are nobody's business (`empty`). device_ulp: how far devices may be apart.
+    samples: (args, kwargs). dtypes: that it takes. has_values: False where the elements of the
+    result are nobody's business (`empty`). device_ulp: how far devices may be apart.
     """
 
     __slots__ = ("name", "samples", "dtypes", "has_values", "device_ulp", "refuses_expanded")
@@ -102,7 +102,8 @@ def _in(x: Any) -> Any:
         of = x.get("dtype")
         return T(
             *x["T"], values=x.get("values", "exact"), layout=x.get("layout"),
-            dtype=None if of is None else getattr(dtypes, _python_name(of)), as_storage=x.get("as_storage", False),
+            dtype=None if of is None else getattr(dtypes, _python_name(of)),
+            as_storage=x.get("as_storage", False),
         )  # fmt: skip
     ((kind, value),) = x.items()
     return _KINDS[kind](value)

@@ -1,10 +1,11 @@
 """`gt.library.opcheck`: is what was registered for an operator what it does?
 
-Four tests on sample arguments: that memory is written and shared as the schema says (memory.py); that
-a derivative is registered where autograd looks for it; that the Meta kernel says the shapes that come
-(fake.py); that the derivative is that of the function (derivative.py). It works on copies, on any
-device. PyTorch's first three tests go by the same names; `test_gradcheck` stands in for its fourth,
-which compiles. Source: torch/testing/_internal/optests, torch/_subclasses/schema_check_mode.py.
+Four tests on sample arguments: that memory is written and shared as the schema says (memory.py);
+that a derivative is registered where autograd looks for it; that the Meta kernel says the shapes
+that come (fake.py); that the derivative is that of the function (derivative.py). It works on
+copies, on any device. PyTorch's first three tests go by the same names; `test_gradcheck` stands in
+for its fourth, which compiles. Source: torch/testing/_internal/optests,
+torch/_subclasses/schema_check_mode.py.
 """
 
 from __future__ import annotations
@@ -34,12 +35,17 @@ def _fake(call: Call, rtol: float | None, atol: float | None) -> None:
 
 
 def _autograd_registration(call: Call, rtol: float | None, atol: float | None) -> None:
-    """A result that requires grad although no autograd key has a kernel was recorded below autograd."""
+    """A result that requires grad although no autograd key has a kernel was recorded below
+    autograd."""
     operator = call.operator
     backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
     if not call.requires_grad() or any(
         key in operator.kernels
-        for key in (keys.Autograd, keys.CompositeImplicitAutograd, *(keys.key(f"Autograd{b}") for b in backends))
+        for key in (
+            keys.Autograd,
+            keys.CompositeImplicitAutograd,
+            *(keys.key(f"Autograd{b}") for b in backends),
+        )
     ):
         return
     before = autograd_fallback_mode()
@@ -52,7 +58,8 @@ def _autograd_registration(call: Call, rtol: float | None, atol: float | None) -
     given = copied.tensors()
     if any(x.requires_grad and not any(x is y for y in given) for x in tensors_of(result)):
         raise errors.opcheck_found(
-            operator, "a result requires grad, and no autograd key has a kernel, so it was recorded below autograd",
+            operator, "a result requires grad, and no autograd key has a kernel, so it was "
+                      "recorded below autograd",
             "give the derivative to register_autograd, or the kernel to CompositeImplicitAutograd",
         )  # fmt: skip
 
@@ -97,7 +104,11 @@ def opcheck(
     for name in names:
         if name not in TESTS:
             raise errors.must(
-                "opcheck", "test_utils", f"be some of {', '.join(TESTS)}", name, kind=errors.ArgumentValueError
+                "opcheck",
+                "test_utils",
+                f"be some of {', '.join(TESTS)}",
+                name,
+                kind=errors.ArgumentValueError,
             )
     call = Call.of(operator, tuple(args), kwargs or {})
     found: dict[str, Any] = {}
@@ -119,12 +130,15 @@ def _operator(op: Any) -> Operator:
         return op._opoverload
     if isinstance(op, Operator):
         return op
-    if hasattr(op, "overloads") and hasattr(op, "qualified_name"):  # a packet of gt.ops, a floor above
+    if hasattr(op, "overloads") and hasattr(
+        op, "qualified_name"
+    ):  # a packet of gt.ops, a floor above
         names = op.overloads()
         if len(names) == 1:
             return dispatcher.find(f"{op.qualified_name}.{names[0]}")
         raise errors.must(
-            "opcheck", "op", f"be one overload, {' or '.join(names)}", errors.Got(op.qualified_name),
+            "opcheck", "op", f"be one overload, {' or '.join(names)}",
+            errors.Got(op.qualified_name),
             kind=errors.ArgumentValueError,
         )  # fmt: skip
     raise errors.not_an_operator("opcheck", op)

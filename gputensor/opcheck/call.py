@@ -28,7 +28,9 @@ class Call:
 
     def run(self) -> Any:
         signature = self.operator.table.signature
-        return self.operator(*self.values[: signature.n_positional], **signature.keywords_of(self.values))
+        return self.operator(
+            *self.values[: signature.n_positional], **signature.keywords_of(self.values)
+        )
 
     def results(self, result: Any) -> tuple[Any, ...]:
         """A value for each return of the schema."""
@@ -52,7 +54,8 @@ class Call:
         return any(x.requires_grad for x in self.tensors())
 
     def mapped(self, change: Callable[[Any], Any]) -> Call:
-        """The call with other tensors, the same for the same; `change` sees all other values too."""
+        """The call with other tensors, the same for the same; `change` sees all other values
+        too."""
         known: dict[int, Any] = {}
 
         def once(value: Any) -> Any:

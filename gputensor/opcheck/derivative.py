@@ -55,8 +55,14 @@ def _backward(call: Call) -> bool:
         return False
     recorded = [y for y in outputs if y.requires_grad]
     kernels = call.operator.kernels
-    has_kernel = any(str(key).startswith("Autograd") for key in kernels) or keys.CompositeImplicitAutograd in kernels
-    if any(isinstance(y.grad_fn, OperatorNode) and y.grad_fn.formula is None for y in recorded) or not has_kernel:
+    has_kernel = (
+        any(str(key).startswith("Autograd") for key in kernels)
+        or keys.CompositeImplicitAutograd in kernels
+    )
+    if (
+        any(isinstance(y.grad_fn, OperatorNode) and y.grad_fn.formula is None for y in recorded)
+        or not has_kernel
+    ):
         raise errors.opcheck_found(
             call.operator, "an argument requires grad, and no derivative is registered",
             "use register_autograd, or check with arguments that do not require grad",
@@ -73,13 +79,16 @@ def _backward(call: Call) -> bool:
         raise errors.opcheck_raises(call.operator, "backward", error, remedy) from error
     if any(not np.array_equal(a, _array(g), equal_nan=True) for a, g in zip(before, grads)):
         raise errors.opcheck_found(
-            call.operator, "its backward writes to the gradient that it is given", "write to a clone of it"
+            call.operator,
+            "its backward writes to the gradient that it is given",
+            "write to a clone of it",
         )
     return True
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """The call in double precision, 8; where the kernel does not compute in it, also as it is, 4."""
+    """The call in double precision, 8; where the kernel does not compute in it, also as it is,
+    4."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -114,7 +123,8 @@ def _nudged(value: Any, by: float = 1e-9) -> Any:
 
 
 def _looks_single(y: Tensor) -> bool:
-    """True if single precision holds the values, whatever the dtype says: the kernel may compute in it."""
+    """True if single precision holds the values, whatever the dtype says: the kernel may compute in
+    it."""
     values = _array(y)
     single = values.astype(np.complex64 if y.is_complex() else np.float32)
     return np.array_equal(values, single, equal_nan=True)
@@ -127,7 +137,8 @@ class _NoDifference(Exception):
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Where differences say nothing any derivative would do, so it is compared close by, on both sides.
+    """Where differences say nothing any derivative would do, so it is compared close by, on both
+    sides.
 
     One element at a jump or a corner would else hide all others. An operator that jumps wherever it
     is asked, as rounding to a fine grid does, is not accused.
@@ -144,7 +155,9 @@ def _compare_here_or_beside(
             break
 
 
-def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None) -> None:
+def _compare(
+    call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
+) -> None:
     eps, own_atol, own_rtol, rounding = precision
     atol, rtol = own_atol if atol is None else atol, own_rtol if rtol is None else rtol
     random = np.random.default_rng(1)
@@ -165,7 +178,8 @@ def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol:
     here, size = value(call)
     if value(call)[0] != here and not np.isnan(here):
         raise errors.opcheck_found(
-            call.operator, "two calls with the same arguments give different results, so differences say nothing",
+            call.operator, "two calls with the same arguments give different results, so "
+                           "differences say nothing",
             "leave test_gradcheck out of test_utils",
         )  # fmt: skip
     names: dict[int, str] = {}
@@ -174,7 +188,8 @@ def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol:
     for x, grad in zip(inputs, grads):
         direction = _draw(random, x)
         up, down, near_up, near_down = (
-            value(_moved(call, made, x, step * eps * direction))[0] for step in (1, -1, 1 / 8, -1 / 8)
+            value(_moved(call, made, x, step * eps * direction))[0]
+            for step in (1, -1, 1 / 8, -1 / 8)
         )
         far, near = (up - here, here - down), (near_up - here, here - near_down)
         if not _is_smooth(far, near, (atol + rounding * size) * eps):
@@ -186,7 +201,8 @@ def _compare(call: Call, precision: tuple[float, ...], rtol: float | None, atol:
         sides = sorted(step / eps for step in far)
         if not sides[0] - allowed <= analytical <= sides[1] + allowed:
             raise errors.opcheck_found(
-                call.operator, f"its derivative with respect to {names[id(x)]} is not that of the function (along one "
+                call.operator, f"its derivative with respect to {names[id(x)]} is not that of the "
+                               f"function (along one "
                 f"direction {analytical:.6g}, by differences {numerical:.6g})",
                 "correct the backward that register_autograd was given",
             )  # fmt: skip
@@ -219,7 +235,7 @@ def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
     return call.mapped(move)
 
 
-# --- arrays and tensors --------------------------------------------------------------------------------
+# --- arrays and tensors ---------------------------------------------------------------------------
 
 
 def _inputs(call: Call) -> list[Tensor]:
@@ -246,4 +262,8 @@ def _tensor(values: Array, like: Tensor) -> Tensor:
     if not like.numel():  # NumPy's empty arrays have strides of their own
         return calls.zeros_like(like.detach())  # type: ignore[no-any-return, no-untyped-call]
     with no_grad():
-        return from_numpy(np.ascontiguousarray(values).reshape(like.shape)).to(like.dtype).to(like.device)
+        return (
+            from_numpy(np.ascontiguousarray(values).reshape(like.shape))
+            .to(like.dtype)
+            .to(like.device)
+        )

@@ -57,7 +57,9 @@ def _on_meta(call: Call) -> Call:
             return storage(value)
         if not isinstance(value, Tensor):
             return value
-        return from_storage(storage(value._get_storage()), value._offset, value._geometry, TENSOR_KEYS["meta"])
+        return from_storage(
+            storage(value._get_storage()), value._offset, value._geometry, TENSOR_KEYS["meta"]
+        )
 
     return call.mapped(change)
 
@@ -85,7 +87,8 @@ def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
 def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:
     if not meta.is_meta:
         raise errors.opcheck_found(
-            call.operator, f"the Meta kernel returns result {number} on {meta.device}, where its arguments are on meta",
+            call.operator, f"the Meta kernel returns result {number} on {meta.device}, where its "
+                           f"arguments are on meta",
             "make it with new_empty or empty_like of an argument",
         )  # fmt: skip
     for what, mine, other in (

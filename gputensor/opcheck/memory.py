@@ -1,4 +1,5 @@
-"""What an operator does to memory, against its schema: what it writes to, and what its results share."""
+"""What an operator does to memory, against its schema: what it writes to, and what its results
+share."""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ class _Before:
     def __init__(self, argument: Any, what: str, tensor: Tensor) -> None:
         self.argument, self.what, self.tensor = argument, what, tensor
         self.storage: Storage = tensor._get_storage()
-        self.geometry, self.offset, self.version = tensor._geometry, tensor._offset, self.storage.version
+        self.geometry, self.offset, self.version = (
+            tensor._geometry,
+            tensor._offset,
+            self.storage.version,
+        )
 
     def reach(self, nbytes: int) -> Bytes:
         """True at each byte of the storage that the tensor looks at."""
@@ -51,7 +56,9 @@ class _Before:
         shape, size = self.geometry, self.geometry.dtype.itemsize
         if shape.numel:
             part = mask[self.offset * size :]
-            np.lib.stride_tricks.as_strided(part, (*shape.sizes, size), (*shape.stride_bytes, 1))[...] = True
+            np.lib.stride_tricks.as_strided(part, (*shape.sizes, size), (*shape.stride_bytes, 1))[
+                ...
+            ] = True
         return mask
 
 
@@ -69,7 +76,8 @@ def _check_shapes(call: Call, before: list[_Before]) -> None:
         is_same = shapes[0] == shapes[1] and x._offset == b.offset and x._get_storage() is b.storage
         if not is_same and not b.argument.is_write:
             raise errors.opcheck_found(
-                call.operator, f"it changes the sizes, strides or memory of {b.what}, which its schema does not say",
+                call.operator, f"it changes the sizes, strides or memory of {b.what}, which its "
+                               f"schema does not say",
                 "work on a view or a clone of it",
             )  # fmt: skip
 
@@ -86,7 +94,8 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
             is_counted = b.storage.version > b.version or not b.tensor._keys & AD_INPLACE_OR_VIEW
             if not is_counted and (changed & reach).any():
                 raise errors.opcheck_found(
-                    call.operator, f"it writes to {b.what} and does not count that, so autograd will not notice",
+                    call.operator, f"it writes to {b.what} and does not count that, so autograd "
+                                   f"will not notice",
                     "define it with custom_op, or bump the version in a kernel at ADInplaceOrView",
                 )  # fmt: skip
     changed &= ~allowed
@@ -99,12 +108,13 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
                 f"name '{b.argument.name}' in mutates_args, or write to a clone of it",
             )  # fmt: skip
     raise errors.opcheck_found(
-        call.operator, f"it writes to the memory of {here[0].what} outside of what that tensor looks at",
+        call.operator, f"it writes to the memory of {here[0].what} outside of what that tensor "
+                       f"looks at",
         "heed its strides and its storage_offset()",
     )  # fmt: skip
 
 
-# --- results -------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def check_results(call: Call, result: Any, whose: str = "result") -> None:

@@ -24,7 +24,8 @@ INTERFACE = (
     "exchange_device device_name capability limits mem_get_info can_access_peer allocate "
     "memory_allocated memory_reserved memory_stats memory_snapshot reset_peak_memory_stats "
     "empty_cache set_memory_limit record_stream Stream Event current_stream default_stream "
-    "set_stream external_stream copy_async memset_async pinned_allocate synchronize arch compile load "
+    "set_stream external_stream copy_async memset_async pinned_allocate synchronize arch compile "
+    "load "
     "prefer_shared launch "
     "reset_after_fork"
 ).split()
@@ -41,7 +42,9 @@ FORKED = (
 REQUIRED = (
     "device_count current_device exchange_device allocate copy_async current_stream synchronize"
 ).split()
-OPTIONAL = "memset_async pinned_allocate Stream Event default_stream set_stream record_stream".split()
+OPTIONAL = (
+    "memset_async pinned_allocate Stream Event default_stream set_stream record_stream".split()
+)
 
 _chosen: ModuleType | None = None
 _further: Registry[str, Any] = Registry()

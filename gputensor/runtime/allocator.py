@@ -153,9 +153,7 @@ class Allocator:
             block.used_on = {}
         block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
-    def borrow(
-        self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]
-    ) -> Memory:
+    def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
         """Memory of another library; `give_back` is called once it is dropped and not worked on.
 
         That is at once where nothing is queued, else in a later call of this allocator.
@@ -267,7 +265,9 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            except IndexError:  # not asked before: a finaliser may run between the question and this
+            except (
+                IndexError
+            ):  # not asked before: a finaliser may run between the question and this
                 break
             if block.used_on:
                 self._await(block)
@@ -410,7 +410,8 @@ class Allocator:
         return block
 
     def _climb(self, rung: int, size: int) -> int:
-        """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at the end."""
+        """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at the
+        end."""
         ladder = (self._release, self._collect, self.backend.release)
         if rung == len(ladder):
             with self._lock:

@@ -4,8 +4,8 @@
 GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py) text, headers, defines,
 options and architecture decide; the version of NVRTC does not, since the machine that loads may
 have another one, or none: whoever sets the variable takes cubins of the NVRTC that the labels name.
-`used()` says which did take part, and benchmark records repeat it. A folder that others may write is
-not used, as for the cache. Nothing here writes to the folder but `keep`.
+`used()` says which did take part, and benchmark records repeat it. A folder that others may write
+is not used, as for the cache. Nothing here writes to the folder but `keep`.
 """
 
 from __future__ import annotations

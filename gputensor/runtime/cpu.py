@@ -103,7 +103,8 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
 
 
 def share(count: int, threads: int, make: Callable[[], Callable[[int], object]]) -> None:
-    """Do pieces 0 to count - 1 on up to `threads` threads, each taking the next one when it is free.
+    """Do pieces 0 to count - 1 on up to `threads` threads, each taking the next one when it is
+    free.
 
     make: called once in each thread that takes part, gives the function of a piece. Where pieces
     are small this loses nothing on a machine whose other CPUs are busy: a thread of the pool that

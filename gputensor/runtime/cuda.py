@@ -60,7 +60,9 @@ _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 _lock = threading.Lock()
 _local = threading.local()
 _allocators: list[Allocator] = []
-_streams: dict[int, tuple[Any, Stream]] = {}  # by device: the CuPy stream seen last, and ours for it
+_streams: dict[
+    int, tuple[Any, Stream]
+] = {}  # by device: the CuPy stream seen last, and ours for it
 _stream_pools: dict[tuple[int, int], deque[Any]] = {}  # by device and priority, CuPy's
 _thread_keys = itertools.count(-1, -1)
 _peers: set[tuple[int, int]] = set()
@@ -499,7 +501,8 @@ def set_stream(stream: Stream) -> Stream:
 
 
 class _External:
-    """A stream of another library, as CuPy takes one (`ExternalStream` is deprecated in CuPy 14)."""
+    """A stream of another library, as CuPy takes one (`ExternalStream` is deprecated in CuPy
+    14)."""
 
     __slots__ = ("owner", "ptr")
 
@@ -726,7 +729,8 @@ def _prefer_shared(ptr: int, percent: int) -> None:
 
 
 def _give_context() -> None:
-    """The current device's context for this thread: the driver's own calls make none by themselves."""
+    """The current device's context for this thread: the driver's own calls make none by
+    themselves."""
     _runtime.memGetInfo()
 
 

@@ -41,7 +41,10 @@ def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: 
     title = title_of(text)
     name = kernel_cache.key(text, options, version(binding))
     return kernel_cache.fetch(
-        name, ".cubin", lambda: _build(binding, text, title, options, defines), _label(title, options)
+        name,
+        ".cubin",
+        lambda: _build(binding, text, title, options, defines),
+        _label(title, options),
     )[0]
 
 

@@ -133,7 +133,9 @@ def cuda_headers() -> tuple[str, ...]:
 def _major(folder: str) -> int | None:
     """The major version of the CUDA whose headers a folder holds; None where it does not say."""
     try:
-        with open(os.path.join(folder, "cuda_runtime_api.h"), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(folder, "cuda_runtime_api.h"), encoding="utf-8", errors="replace"
+        ) as file:
             found = _CUDART_VERSION.search(file.read())
     except OSError:
         return None

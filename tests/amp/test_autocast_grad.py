@@ -44,8 +44,8 @@ def leaf_sum(w: gt.Tensor) -> gt.Tensor:
 
 
 def test_gradients_of_several_uses_are_summed_in_float32() -> None:
-    """1 + 2**-9 is no bfloat16: summed at the cast, as PyTorch does, the small part would be lost.
-    """
+    """1 + 2**-9 is no bfloat16: summed at the cast, as PyTorch does, the small part would be
+    lost."""
     w = gt.ones(1, 1, requires_grad=True)
     with gt.autocast("cpu"):
         y = w.mm(gt.ones(1, 1)).float() + w.mm(gt.full((1, 1), 2.0**-9)).float()

@@ -174,7 +174,9 @@ def test_wrong_gradients_are_named() -> None:
         def backward(ctx, g):
             return gt.ones(7)
 
-    with pytest.raises(RuntimeError, match=r"WrongBackward returned an invalid gradient at index 0 - got f32\[7\]"):
+    with pytest.raises(
+        RuntimeError, match=r"WrongBackward returned an invalid gradient at index 0 - got f32\[7\]"
+    ):
         Wrong.apply(leaf(1, 2)).sum().backward()
 
 
@@ -210,7 +212,8 @@ def test_nothing_is_recorded_by_backward_itself() -> None:
 
 
 def test_backward_within_backward_may_nest_as_deeply_as_it_likes() -> None:
-    """PyTorch goes on in another thread too; state of the thread and interrupts of the user's are as before."""
+    """PyTorch goes on in another thread too; state of the thread and interrupts of the user's are
+    as before."""
     seen = []
 
     class Nested(gt.autograd.Function):

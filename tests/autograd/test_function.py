@@ -157,7 +157,10 @@ def test_wrong_numbers_of_gradients() -> None:
         def backward(ctx, g):
             return g
 
-    with pytest.raises(RuntimeError, match=r"FewBackward returned an incorrect number of gradients \(expected 2, got 1"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"FewBackward returned an incorrect number of gradients \(expected 2, got 1",
+    ):
         Few.apply(leaf(1), leaf(1)).sum().backward()
 
 
@@ -206,7 +209,7 @@ def test_once_differentiable() -> None:
         g.sum().backward()
 
 
-# --- gradcheck ----------------------------------------------------------------------------------------
+# --- gradcheck ------------------------------------------------------------------------------------
 
 
 def test_gradcheck_finds_what_is_wrong() -> None:
@@ -240,8 +243,10 @@ def test_gradcheck_of_complex_numbers() -> None:
     z = gt.tensor([1 + 2j, -0.5 + 0.3j], dtype=gt.complex128, requires_grad=True)
     x = leaf(0.3, 0.9)
     for function in (
-        lambda z, x: z * z * x, lambda z, x: z.abs(), lambda z, x: z.real * z.imag, lambda z, x: z.exp() / x,
-        lambda z, x: z.conj() * x, lambda z, x: x.to(gt.complex128) * z, lambda z, x: z.to(gt.float64),
+        lambda z, x: z * z * x, lambda z, x: z.abs(), lambda z, x: z.real * z.imag, lambda z,
+        x: z.exp() / x,
+        lambda z, x: z.conj() * x, lambda z, x: x.to(gt.complex128) * z, lambda z,
+        x: z.to(gt.float64),
         lambda z, x: z.add(x, alpha=2j), lambda z, x: z.view(2, 1) @ z.view(1, 2),
     ):  # fmt: skip
         assert gradcheck(function, (z, x)) and gradgradcheck(function, (z, x))
@@ -263,6 +268,7 @@ def test_an_operator_without_derivative_warns_in_backward() -> None:
 
 def test_gradients_that_are_none() -> None:
     for returned in (1.5, "a", [gt.ones(3)]):
+
         class Wrong(gt.autograd.Function):
             @staticmethod
             def forward(ctx, x):

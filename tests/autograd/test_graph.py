@@ -46,7 +46,10 @@ def test_what_is_saved_goes_through_the_hooks() -> None:
 
 def test_derivatives_of_derivatives_reach_what_was_saved() -> None:
     found = []
-    for hooks in (graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x), gt.enable_grad()):
+    for hooks in (
+        graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x),
+        gt.enable_grad(),
+    ):
         x = gt.full((3,), 2.0, requires_grad=True)
         with hooks:
             y = cube(x)
@@ -69,7 +72,9 @@ def test_a_function_saves_through_the_hooks() -> None:
 
     log: list[Any] = []
     x = gt.full((1,), 3.0, requires_grad=True)
-    with graph.saved_tensors_hooks(lambda x: log.append(x.item()) or x, lambda x: log.append("back") or x):
+    with graph.saved_tensors_hooks(
+        lambda x: log.append(x.item()) or x, lambda x: log.append("back") or x
+    ):
         Square.apply(x).backward()
     assert log == [3.0, "back"] and x.grad.tolist() == [6.0]
 
@@ -97,7 +102,10 @@ def test_what_hooks_must_not_do() -> None:
     for hook in ("pack_hook", "unpack_hook"):
         with pytest.raises(TypeError, match=f"'{hook}' must be callable"):
             graph.saved_tensors_hooks(**{"pack_hook": print, "unpack_hook": print, hook: 3})
-    with graph.saved_tensors_hooks(lambda x: x.add_(1), lambda x: x), pytest.raises(RuntimeError, match="in place"):
+    with (
+        graph.saved_tensors_hooks(lambda x: x.add_(1), lambda x: x),
+        pytest.raises(RuntimeError, match="in place"),
+    ):
         (x * 1).exp()
     with graph.saved_tensors_hooks(lambda x: x, lambda x: 3):
         y = x * x
@@ -108,7 +116,10 @@ def test_what_hooks_must_not_do() -> None:
             pass
         with gt.inference_mode():
             inferred = gt.ones(1)
-    with graph.save_on_cpu(), pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+    with (
+        graph.save_on_cpu(),
+        pytest.raises(RuntimeError, match="Inference tensors cannot be saved"),
+    ):
         inferred * x  # noqa: B018
 
 
@@ -132,7 +143,7 @@ def _copied(op: str, plan: Any) -> Any:
     return lambda index, operands, scalars=(): None
 
 
-# --- x.data = y ---------------------------------------------------------------------------------------
+# --- x.data = y -----------------------------------------------------------------------------------
 
 
 def test_the_elements_of_another_tensor() -> None:

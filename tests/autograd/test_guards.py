@@ -1,4 +1,5 @@
-"""Every guard alike: as a block, as a decorator of each kind of function, left out of order, interrupted."""
+"""Every guard alike: as a block, as a decorator of each kind of function, left out of order,
+interrupted."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def further() -> Iterator[Any]:
 
 
 class Mode(gt.DispatchMode):
-    def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __gputensor_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return op(*args, **(kwargs or {}))
 
 
@@ -87,7 +90,8 @@ def _ours() -> dict[str, Callable[[], Any]]:
 
 GUARDS = _ours()
 # These bring back the mode that they found, in whatever order they are left; so do PyTorch's.
-BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "inference_mode(False)", "InferenceMode",
+BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
+"inference_mode(False)", "InferenceMode",
               "device(guarded)", "stream(guarded)", "autocast", "autocast(False)", "detect_anomaly",
               "disable_saved_tensors_hooks"}  # fmt: skip
 
@@ -95,9 +99,12 @@ BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "i
 def state() -> tuple[Any, ...]:
     """All that a guard may change in a thread."""
     return (
-        tls.state.get(), modes.grad_mode.get(), dispatch_modes.current_modes(), backend_select.default_device(),
-        gt.get_autocast_dtype("cpu"), gt.is_autocast_cache_enabled(), casting.current_block.get() is None,
-        (anomaly.is_on, len(node.saved_hooks.get()), graph._forbidden.get()), gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
+        tls.state.get(), modes.grad_mode.get(), dispatch_modes.current_modes(),
+        backend_select.default_device(),
+        gt.get_autocast_dtype("cpu"), gt.is_autocast_cache_enabled(),
+        casting.current_block.get() is None,
+        (anomaly.is_on, len(node.saved_hooks.get()), graph._forbidden.get()),
+        gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
     )  # fmt: skip
 
 
@@ -223,7 +230,11 @@ def test_one_object_may_be_entered_again(guard: Callable[[], Any]) -> None:
 
 
 # but the two that refuse each other
-PAIRS = [(a, b) for a, b in itertools.product(GUARDS, GUARDS) if a == b or not ("saved_" in a and "saved_" in b)]
+PAIRS = [
+    (a, b)
+    for a, b in itertools.product(GUARDS, GUARDS)
+    if a == b or not ("saved_" in a and "saved_" in b)
+]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda name: name)
@@ -259,7 +270,7 @@ def _restore(before: tuple[Any, ...]) -> None:
     tls.inference_blocks.clear()
 
 
-# --- interrupts ---------------------------------------------------------------------------------------
+# --- interrupts -----------------------------------------------------------------------------------
 
 
 class Interrupt(BaseException):
@@ -267,7 +278,8 @@ class Interrupt(BaseException):
 
 
 def interrupted(work: Callable[[], Any], number: int) -> bool:
-    """Run `work` with an interrupt at its `number`-th entry of a Python function or return of a C function.
+    """Run `work` with an interrupt at its `number`-th entry of a Python function or return of a C
+    function.
 
     These are the points at which Python looks for signals. False if there are fewer.
     """
@@ -343,8 +355,10 @@ def _programs() -> dict[str, Callable[[], Any]]:
 
     return {
         **{name: guarded(make) for name, make in GUARDS.items()},
-        "operator": lambda: w * w, "in place": lambda: (w * 1).mul_(w), "view": lambda: w.view(3, 1).t(),
-        "regenerated": lambda: view.is_leaf, "Function": lambda: Twice.apply(w).sum(), "mode": modal,
+        "operator": lambda: w * w, "in place": lambda: (w * 1).mul_(w), "view": lambda: w.view(3,
+        1).t(),
+        "regenerated": lambda: view.is_leaf, "Function": lambda: Twice.apply(w).sum(),
+        "mode": modal,
         "cast": cast, "backward": backward, "hooks": hooked, "generator": generator,
     }  # fmt: skip
 
@@ -352,7 +366,8 @@ def _programs() -> dict[str, Callable[[], Any]]:
 # a generator that is dropped cannot hand on what interrupts it
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", list(GUARDS) + [
-    "operator", "in place", "view", "regenerated", "Function", "mode", "cast", "backward", "hooks", "generator",
+    "operator", "in place", "view", "regenerated", "Function", "mode", "cast", "backward", "hooks",
+    "generator",
 ])  # fmt: skip
 def test_an_interrupt_leaves_nothing_behind(name: str) -> None:
     work = _programs()[name]

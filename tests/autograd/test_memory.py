@@ -51,7 +51,9 @@ def _programs() -> dict[str, object]:
         "several results": lambda x: gt.stack((x * 2).unbind()),
         "a custom function": lambda x: Square.apply(x * 1),
         "reductions": lambda x: x * (x * 2).amax(),
-        "a second derivative": lambda x: gt.autograd.grad((x * x * x).sum(), x, create_graph=True)[0],
+        "a second derivative": lambda x: gt.autograd.grad((x * x * x).sum(), x, create_graph=True)[
+            0
+        ],
     }
 
 
@@ -136,15 +138,21 @@ def test_training_does_not_grow() -> None:
     assert len(gc.get_objects()) - before < 20
 
 
-# --- training: a perceptron with the optimizers ------------------------------------------------------------
+# --- training: a perceptron with the optimizers ---------------------------------------------------
 
 
 def _training(device: str, optimizer: str) -> tuple[Any, Any, Any]:
     """(a function that makes a step and returns its loss, the parameters, the optimizer)."""
-    parameters = [(gt.rand(n) - 0.5).to(device).requires_grad_() for n in ((16, 8), (16,), (4, 16), (4,))]
+    parameters = [
+        (gt.rand(n) - 0.5).to(device).requires_grad_() for n in ((16, 8), (16,), (4, 16), (4,))
+    ]
     w1, b1, w2, b2 = parameters
     x, y = gt.rand(32, 8).to(device), (gt.rand(32) * 4).to(gt.int64).to(device)
-    steps = gt.optim.SGD(parameters, lr=0.1, momentum=0.9) if optimizer == "SGD" else gt.optim.Adam(parameters)
+    steps = (
+        gt.optim.SGD(parameters, lr=0.1, momentum=0.9)
+        if optimizer == "SGD"
+        else gt.optim.Adam(parameters)
+    )
 
     def step() -> Any:
         steps.zero_grad()
@@ -209,15 +217,19 @@ def test_device_memory_is_flat(optimizer: str, without_gc: None) -> None:
     assert [gt.cuda.memory_stats()[name] for name in names] == before
 
 
-# --- anomaly mode -----------------------------------------------------------------------------------
+# --- anomaly mode ---------------------------------------------------------------------------------
 
 
 def test_anomaly_mode_names_the_line_of_the_forward_call() -> None:
     with gt.autograd.detect_anomaly():
         x = gt.tensor([0.0, 1.0], requires_grad=True)
         y = x / x  # the culprit
-        with pytest.warns(AnomalyWarning, match="DivBackward0.*\n(.*\n)*.*test_memory.py.*\n.*the culprit"):
-            with pytest.raises(RuntimeError, match="'DivBackward0' returned nan values in its 1th output"):
+        with pytest.warns(
+            AnomalyWarning, match="DivBackward0.*\n(.*\n)*.*test_memory.py.*\n.*the culprit"
+        ):
+            with pytest.raises(
+                RuntimeError, match="'DivBackward0' returned nan values in its 1th output"
+            ):
                 y.sum().backward()
     assert not gt.autograd.is_anomaly_enabled()
 
@@ -229,7 +241,10 @@ def test_anomaly_mode_without_the_check_for_nan() -> None:
         y = x * 1
         z = y * y
         y.add_(1)
-        with pytest.warns(AnomalyWarning, match="MulBackward0"), pytest.raises(RuntimeError, match="inplace"):
+        with (
+            pytest.warns(AnomalyWarning, match="MulBackward0"),
+            pytest.raises(RuntimeError, match="inplace"),
+        ):
             z.sum().backward()
     with gt.autograd.set_detect_anomaly(False):
         assert not gt.autograd.is_anomaly_enabled()

@@ -113,8 +113,20 @@ def test_no_grad_does_not_touch_the_key_sets() -> None:
 def test_tensors_made_in_inference_mode() -> None:
     outside = gt.ones(3)
     with gt.inference_mode():
-        made = [gt.ones(3), gt.ones(3) + 1, gt.empty_like(outside), outside * 2, gt.from_numpy(outside.numpy().copy())]
-        made += [gt.cat([outside, outside]), outside.clone(), gt.arange(3), outside.double(), outside.sum()]
+        made = [
+            gt.ones(3),
+            gt.ones(3) + 1,
+            gt.empty_like(outside),
+            outside * 2,
+            gt.from_numpy(outside.numpy().copy()),
+        ]
+        made += [
+            gt.cat([outside, outside]),
+            outside.clone(),
+            gt.arange(3),
+            outside.double(),
+            outside.sum(),
+        ]
         assert all([x.is_inference() for x in made])
         assert not outside.is_inference() and not outside.view(3).is_inference()
         made[0].add_(1)

@@ -80,7 +80,8 @@ def test_results_are_not_deepcopied() -> None:
     for y in (w * 2, w.t()):
         with pytest.raises(
             RuntimeError,
-            match=r"^Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy protocol at the moment\.",
+            match=r"^Only Tensors created explicitly by the user \(graph leaves\) support the "
+            r"deepcopy protocol at the moment\.",
         ):
             copy.deepcopy({"y": y})
 

@@ -1,7 +1,8 @@
-"""Backward on devices with streams: a node runs on the stream of its forward call, and streams wait.
+"""Backward on devices with streams: a node runs on the stream of its forward call, and streams
+wait.
 
-On CUDA a fresh process for each order in which the emulator may run its queues; and a further device
-whose queues run when somebody waits for them. On both a missing wait shows.
+On CUDA a fresh process for each order in which the emulator may run its queues; and a further
+device whose queues run when somebody waits for them. On both a missing wait shows.
 """
 
 from __future__ import annotations
@@ -159,7 +160,10 @@ def run_program(seed: int, place: str | None) -> list[list[float]]:
         op = r.choice(("mul", "mul", "add", "abs", "write", "view"))
         stream = streams[n]
         if stream is not None:
-            for source in (on[a] or gt.openreg.default_stream(0), on[b] or gt.openreg.default_stream(0)):
+            for source in (
+                on[a] or gt.openreg.default_stream(0),
+                on[b] or gt.openreg.default_stream(0),
+            ):
                 stream.wait_event(source.record_event())
         with gt.openreg.stream(stream) if place else gt.enable_grad():
             x, y = pool[a], pool[b]

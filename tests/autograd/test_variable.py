@@ -1,4 +1,5 @@
-"""What a tensor says of its history: requires_grad, grad, grad_fn, is_leaf; and how it is copied."""
+"""What a tensor says of its history: requires_grad, grad, grad_fn, is_leaf; and how it is
+copied."""
 
 from __future__ import annotations
 
@@ -158,7 +159,10 @@ def test_an_operand_without_a_derivative_is_refused_and_not_taken_for_a_constant
     """PyTorch's words; a silent zero would be a wrong gradient."""
     scores, target = gt.zeros(2, 3), gt.tensor([0, 1])
     weight = gt.ones(3, requires_grad=True)
-    with pytest.raises(RuntimeError, match="'nll_loss_forward' is not differentiable with respect to argument 'weight'"):
+    with pytest.raises(
+        RuntimeError,
+        match="'nll_loss_forward' is not differentiable with respect to argument 'weight'",
+    ):
         gt.nn.functional.nll_loss(scores, target, weight)
     with gt.no_grad():
         gt.nn.functional.nll_loss(scores, target, weight)

@@ -52,7 +52,10 @@ def test_a_plain_tensor_gets_a_history_by_a_write() -> None:
     assert w.grad.tolist() == [1, 1, 0]
     b2 = gt.zeros(3)
     b2[0] = leaf(1)[0]
-    assert [n and type(n).__name__ for n, _ in b2.grad_fn.next_functions] == [None, "SelectBackward0"]
+    assert [n and type(n).__name__ for n, _ in b2.grad_fn.next_functions] == [
+        None,
+        "SelectBackward0",
+    ]
 
 
 def test_leaves_are_not_written_to() -> None:
@@ -73,7 +76,10 @@ def test_saved_tensors_are_not_written_to() -> None:
     y = x * 1
     z = y * y
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation: .* is at version 1; expected version 0"):
+    with pytest.raises(
+        RuntimeError,
+        match="modified by an inplace operation: .* is at version 1; expected version 0",
+    ):
         z.sum().backward()
     y = x.exp()
     y[0] = 1.0
@@ -149,7 +155,11 @@ def test_lazy_and_reinterpreting_views_are_made_again_from_their_base() -> None:
 
 def test_a_write_of_a_fresh_copy_counts_for_nobody() -> None:
     x = leaf(2, 3)
-    assert x.clone()._version == 0 and gt.cat([x, x])._version == 0 and x.t().contiguous()._version == 0
+    assert (
+        x.clone()._version == 0
+        and gt.cat([x, x])._version == 0
+        and x.t().contiguous()._version == 0
+    )
 
 
 def test_detach() -> None:

@@ -57,7 +57,9 @@ class Runtime:
         self.log.append(f"allocate {nbytes} on {index}")
         return Memory(nbytes)
 
-    def copy_async(self, to: int, to_index: int, source: int, index: int, nbytes: int, stream: Any) -> None:
+    def copy_async(
+        self, to: int, to_index: int, source: int, index: int, nbytes: int, stream: Any
+    ) -> None:
         self.log.append(f"copy {nbytes} from {index} to {to_index}")
         ctypes.memmove(to, source, nbytes)
 

@@ -19,7 +19,8 @@ UFUNCS = {"mul": np.multiply, "add": np.add}
 
 @contextmanager
 def late() -> Iterator[Any]:
-    """`gt.openreg` in the block; what it has no kernel for runs on the CPU, and waits for its stream."""
+    """`gt.openreg` in the block; what it has no kernel for runs on the CPU, and waits for its
+    stream."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         from gputensor_openreg import bring_up, kernels, runtime
@@ -32,7 +33,9 @@ def late() -> Iterator[Any]:
                 a if plan.stride_bytes[n] is None else kernels.operand(plan, n, a, index)
                 for n, a in enumerate(operands)
             ]
-            runtime.current_stream(index).submit(lambda: UFUNCS[op](x, y, out=out, casting="unsafe"))
+            runtime.current_stream(index).submit(
+                lambda: UFUNCS[op](x, y, out=out, casting="unsafe")
+            )
 
         return launch
 

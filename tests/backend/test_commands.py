@@ -35,7 +35,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, An
     return status, json.loads(capsys.readouterr().out)
 
 
-# --- new --------------------------------------------------------------------------------------------
+# --- new ------------------------------------------------------------------------------------------
 
 
 def test_openreg_is_what_new_writes() -> None:
@@ -51,9 +51,16 @@ def test_what_new_writes_passes_its_own_tests_and_the_check(
     status, found = answer(capsys, "new", "toy", "--key", key, "--into", str(folder))
     assert status == 0 and len(found["files"]) == 7 and found["key"] == key
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for command in (["pytest", "-q"], ["gputensor", "backend", "check", "./", "--op", "abs", "--op", "add"]):
+    for command in (
+        ["pytest", "-q"],
+        ["gputensor", "backend", "check", "./", "--op", "abs", "--op", "add"],
+    ):
         done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert "1 native, 1 fallback, 0 missing, 0 failed" in done.stdout
@@ -86,7 +93,7 @@ def test_a_device_that_is_not_there(command: list[str], capsys: pytest.CaptureFi
     assert "nobody: no device" in capsys.readouterr().err
 
 
-# --- check ------------------------------------------------------------------------------------------
+# --- check ----------------------------------------------------------------------------------------
 
 
 def test_the_samples_are_the_rows() -> None:
@@ -103,7 +110,9 @@ def test_nothing_executed_is_a_failure(acme: Any, capsys: pytest.CaptureFixture[
     assert "nothing was executed" in shown and "next to write: exp" in shown
 
 
-def test_missing_operators_fail_only_a_strict_check(acme: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_operators_fail_only_a_strict_check(
+    acme: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, found = answer(capsys, "check", "acme", "--op", "exp", "--op", "view")
     assert status == 0 and found["missing"] == found["native"] == 1
     assert answer(capsys, "check", "acme", "--op", "exp", "--op", "view", "--strict")[0] == 1
@@ -115,7 +124,9 @@ def test_missing_operators_fail_only_a_strict_check(acme: Any, capsys: pytest.Ca
     (lambda op, out, x: 1 / 0, "ZeroDivisionError"),
     (lambda op, out, x: (np.absolute(x, out=out), x.fill(0)), "wanted"),  # writes to its input
 ])  # fmt: skip
-def test_a_wrong_kernel_fails(acme: Any, work: Any, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_kernel_fails(
+    acme: Any, work: Any, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     acme.register_stub("unary", runs(work), "abs")
     status, found = answer(capsys, "check", "acme", "--op", "abs")
     (row,) = found["operators"]
@@ -126,7 +137,9 @@ def test_a_wrong_kernel_fails(acme: Any, work: Any, what: str, capsys: pytest.Ca
 
 def test_a_kernel_that_ignores_strides_fails(acme: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def bind(op: str, plan: Any) -> Any:
-        plan.stride_bytes = tuple(tuple(4 * i + 4 for i, _ in enumerate(s)) for s in plan.stride_bytes)
+        plan.stride_bytes = tuple(
+            tuple(4 * i + 4 for i, _ in enumerate(s)) for s in plan.stride_bytes
+        )
         return runs(lambda op, out, x: np.absolute(x, out=out))(op, plan)
 
     acme.register_stub("unary", bind, "abs")
@@ -137,16 +150,19 @@ def test_a_kernel_that_ignores_strides_fails(acme: Any, capsys: pytest.CaptureFi
 def test_who_served_is_told_apart(acme: Any) -> None:
     acme.register_stub("unary", runs(lambda op, out, x: np.absolute(x, out=out)), "abs")
     acme.fall_back_to_cpu(deny=["exp"])
-    rows = [r for r in samples.load() if r.name in ("abs", "add", "exp", "flip", "contiguous", "view")]
+    rows = [
+        r for r in samples.load() if r.name in ("abs", "add", "exp", "flip", "contiguous", "view")
+    ]
     found = {o.name: o for o in check.check(rows, gt.device("acme"))}
     assert {n: o.status for n, o in found.items()} == {
-        "abs": "native", "add": "fallback", "exp": "missing", "flip": "fallback", "contiguous": "fallback", "view": "native",
+        "abs": "native", "add": "fallback", "exp": "missing", "flip": "fallback",
+        "contiguous": "fallback", "view": "native",
     }  # fmt: skip
     assert found["add"].served_elsewhere == {"aten::add.Tensor", "aten::add_.Tensor"}
     assert found["contiguous"].served_elsewhere == {"aten::copy_"}
 
 
-# --- missing ----------------------------------------------------------------------------------------
+# --- missing --------------------------------------------------------------------------------------
 
 SCRIPT = """
 import sys
@@ -158,22 +174,38 @@ print(x.sum(), sys.argv[1:])
 """
 
 
-def test_missing_ranks_by_calls_and_bytes(acme: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_ranks_by_calls_and_bytes(
+    acme: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     acme.register_stub("unary", lambda op, plan: None, "abs")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     status, found = answer(capsys, "missing", "acme", str(script), "one")
     rows = {r["operator"]: r for r in found["operators"]}
     assert status == 0 and list(rows)[:2] == ["aten::abs", "aten::mul.Tensor"]
-    assert rows["aten::mul.Tensor"] == {"operator": "aten::mul.Tensor", "status": "missing", "calls": 5, "bytes": 320}
-    assert rows["aten::abs"]["status"] == "native" and rows["aten::arange.start_out"]["status"] == "missing"
+    assert rows["aten::mul.Tensor"] == {
+        "operator": "aten::mul.Tensor",
+        "status": "missing",
+        "calls": 5,
+        "bytes": 320,
+    }
+    assert (
+        rows["aten::abs"]["status"] == "native"
+        and rows["aten::arange.start_out"]["status"] == "missing"
+    )
     assert rows["aten::copy_"]["status"] == "missing"
     assert main(["backend", "missing", "acme", str(script)]) == 0
     captured = capsys.readouterr()
-    assert "aten::abs" not in captured.out and "aten::sum" in captured.out and "tensor(" in captured.err
+    assert (
+        "aten::abs" not in captured.out
+        and "aten::sum" in captured.out
+        and "tensor(" in captured.err
+    )
 
 
-def test_a_script_that_fails_or_calls_nothing(acme: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_fails_or_calls_nothing(
+    acme: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "script.py"
     script.write_text("1 / 0")
     assert main(["backend", "missing", "acme", str(script)]) == 2
@@ -183,9 +215,12 @@ def test_a_script_that_fails_or_calls_nothing(acme: Any, tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("operator, call", [
-    ("aten::arange", lambda d: gt.arange(3, device=d)), ("aten::arange.start", lambda d: gt.arange(1, 3, device=d)),
-    ("aten::linspace", lambda d: gt.linspace(0, 1, 3, device=d)), ("aten::eye", lambda d: gt.eye(3, device=d)),
-    ("aten::eye.m", lambda d: gt.eye(3, 2, device=d)), ("aten::rand", lambda d: gt.rand(3, device=d)),
+    ("aten::arange", lambda d: gt.arange(3, device=d)), ("aten::arange.start",
+    lambda d: gt.arange(1, 3, device=d)),
+    ("aten::linspace", lambda d: gt.linspace(0, 1, 3, device=d)), ("aten::eye", lambda d: gt.eye(3,
+    device=d)),
+    ("aten::eye.m", lambda d: gt.eye(3, 2, device=d)), ("aten::rand", lambda d: gt.rand(3,
+    device=d)),
     ("aten::rand_like", lambda d: gt.rand_like(gt.empty(3, device=d))),
 ])  # fmt: skip
 def test_composites_ask_for_what_the_table_says(acme: Any, operator: str, call: Any) -> None:
@@ -194,4 +229,6 @@ def test_composites_ask_for_what_the_table_says(acme: Any, operator: str, call: 
     assert backend_missing.ASKS[operator] in needs
     with pytest.raises(GpuTensorError) as raised:
         call("acme")
-    assert str(raised.value).startswith(backend_missing.ASKS[operator].removeprefix("aten::").partition(".")[0])
+    assert str(raised.value).startswith(
+        backend_missing.ASKS[operator].removeprefix("aten::").partition(".")[0]
+    )

@@ -24,10 +24,14 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "openreg"
 
 
-def python(*arguments: str, path: Path | None = None, cwd: Path = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
+def python(
+    *arguments: str, path: Path | None = None, cwd: Path = ROOT, **settings: str
+) -> subprocess.CompletedProcess[str]:
     paths = [str(ROOT), *([str(path)] if path else [])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | settings
-    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
 
 
 @pytest.fixture
@@ -59,21 +63,33 @@ def test_the_op_tests_pass_on_it(openreg: Any) -> None:
     assert not wrong, "\n".join(wrong)
     status = {outcome.name: outcome.status for outcome in outcomes}
     assert "missing" not in status.values() and sum(o.executed for o in outcomes) > 1000
-    assert {status[name] for name in ("abs", "view", "contiguous", "cat", "to", "copy_", "item")} == {"native"}
+    assert {
+        status[name] for name in ("abs", "view", "contiguous", "cat", "to", "copy_", "item")
+    } == {"native"}
     assert {status[name] for name in ("add", "sum", "mm", "exp")} == {"fallback"}
 
 
 @pytest.mark.filterwarnings("ignore::gputensor.core.errors.FallbackWarning")
-def test_the_demo_runs_on_it(openreg: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_runs_on_it(
+    openreg: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     image = pytest.importorskip("PIL.Image", reason="the demonstration reads images with Pillow")
     image.new("RGB", (48, 37), (3, 200, 77)).save(tmp_path / "picture.png")
-    arguments = [str(tmp_path / "picture.png"), "--device", "openreg:1", "--batch", "2", "--peers", "numpy"]
+    arguments = [
+        str(tmp_path / "picture.png"),
+        "--device",
+        "openreg:1",
+        "--batch",
+        "2",
+        "--peers",
+        "numpy",
+    ]
     assert main(["demo", *arguments, "--json", "--output", str(tmp_path / "out.png")]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["all_equal"] and report["device"] == "openreg:1"
 
 
-# --- loading by name --------------------------------------------------------------------------------
+# --- loading by name ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -81,27 +97,33 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that the package was installed into."""
     for tool in ("pip", "setuptools"):
         if find_spec(tool) is None:
-            pytest.skip(f"{tool} is not installed, so the package cannot be installed without a network")
+            pytest.skip(
+                f"{tool} is not installed, so the package cannot be installed without a network"
+            )
     source = tmp_path_factory.mktemp("source")
-    for path in ("pyproject.toml", "README.md", "gputensor_openreg/__init__.py", "gputensor_openreg/runtime.py",
+    for path in ("pyproject.toml", "README.md", "gputensor_openreg/__init__.py",
+    "gputensor_openreg/runtime.py",
                  "gputensor_openreg/kernels.py", "gputensor_openreg/operators.py"):  # fmt: skip
         (source / path).parent.mkdir(exist_ok=True)
         (source / path).write_text((EXAMPLE / path).read_text())
     site = tmp_path_factory.mktemp("site")
-    done = python("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+    done = python("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
+    "--no-index",
                   "--disable-pip-version-check", "--target", str(site), str(source))  # fmt: skip
     assert done.returncode == 0, done.stderr
     return site
 
 
 @pytest.mark.parametrize("use", [
-    "gt.device('openreg')", "gt.empty(2, device='openreg:1')", "gt.ones(2).to('openreg')", "gt.openreg",
+    "gt.device('openreg')", "gt.empty(2, device='openreg:1')", "gt.ones(2).to('openreg')",
+    "gt.openreg",
     "gt.backend.get('openreg')",
 ])  # fmt: skip
 def test_the_first_use_of_its_name_loads_it(installed: Path, use: str) -> None:
     code = (
         "import sys, gputensor as gt; x = gt.ones(2, device='cpu').to('meta')\n"
-        "assert not any('openreg' in m for m in sys.modules) and not hasattr(gt.Tensor, 'openreg')\n"
+        "assert not any('openreg' in m for m in sys.modules) and not hasattr(gt.Tensor, "
+        "'openreg')\n"
         f"{use}\n"
         "assert gt.ones(2).openreg().is_openreg and gt.openreg.device_count() == 2\n"
     )
@@ -112,7 +134,9 @@ def test_the_first_use_of_its_name_loads_it(installed: Path, use: str) -> None:
 def test_its_own_tests_pass_on_the_installed_package(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "test_openreg.py").write_text((EXAMPLE / "tests" / "test_openreg.py").read_text())
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", path=installed, cwd=tmp_path)
-    assert done.returncode == 0 and re.match(r"\.+ .*\d\d passed", done.stdout, re.DOTALL), done.stdout + done.stderr
+    assert done.returncode == 0 and re.match(r"\.+ .*\d\d passed", done.stdout, re.DOTALL), (
+        done.stdout + done.stderr
+    )
 
 
 def test_what_was_removed_stays_away(installed: Path) -> None:
@@ -130,7 +154,12 @@ def test_what_was_removed_stays_away(installed: Path) -> None:
 
 
 def test_loading_can_be_switched_off(installed: Path) -> None:
-    done = python("-c", "import gputensor as gt; gt.device('openreg')", path=installed, GPUTENSOR_BACKEND_AUTOLOAD="0")
+    done = python(
+        "-c",
+        "import gputensor as gt; gt.device('openreg')",
+        path=installed,
+        GPUTENSOR_BACKEND_AUTOLOAD="0",
+    )
     assert done.returncode == 1 and "'type' must be one of cpu, cuda" in done.stderr
 
 
@@ -141,13 +170,18 @@ def test_a_package_that_fails_is_named(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[gputensor.backends]\nbroken = broken:bring_up\n")
     done = python("-c", "import gputensor as gt; gt.empty(1, device='broken')", path=tmp_path)
-    assert "device 'broken': its package did not load from the entry point broken:bring_up (OSError: no driver)" in done.stderr
+    assert (
+        "device 'broken': its package did not load from the entry point broken:bring_up (OSError: "
+        "no driver)" in done.stderr
+    )
 
 
 def test_a_name_that_nobody_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     scans = []
     scan = importlib.metadata.entry_points
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **of: scans.append(of) or scan(**of))
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda **of: scans.append(of) or scan(**of)
+    )
     monkeypatch.syspath_prepend(".")  # a path of its own: nothing is remembered of it
     assert not hasattr(gt, "nobody") and not hasattr(gt, "nobody_else")
     assert len(scans) == 1, "packages are scanned once, not once for each unknown name"

@@ -1,4 +1,5 @@
-"""gt.backend.register: what a runtime suffices for, what is refused, and that nothing stays behind."""
+"""gt.backend.register: what a runtime suffices for, what is refused, and that nothing stays
+behind."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def acme(runtime: Runtime) -> Iterator[Any]:
 
 def test_generators_of_the_device() -> None:
     with gt.backend.register("acme", runtime=Runtime()) as device:
-        device.register_stub("random", runs(lambda op, out, seed, first: out.fill(seed + first)), "uniform")
+        device.register_stub(
+            "random", runs(lambda op, out, seed, first: out.fill(seed + first)), "uniform"
+        )
         made = gt.Generator(device="acme")
         assert str(made.device) == "acme:0" and made.manual_seed(7).initial_seed() == 7
         x = gt.empty(4, device="acme")
@@ -48,7 +51,9 @@ def test_generators_of_the_device() -> None:
         assert gt.acme.initial_seed() == 30 and gt.rand(1, device="acme").item() == 30
         gt.acme.manual_seed_all(50)
         assert [gt.rand(1, device=f"acme:{n}").item() for n in (0, 1)] == [50, 50]
-        with pytest.raises(errors.DeviceError, match="'generator' must be of a device of type acme .got cpu"):
+        with pytest.raises(
+            errors.DeviceError, match="'generator' must be of a device of type acme .got cpu"
+        ):
             x.uniform_(generator=gt.Generator())
         assert x.cpu().tolist() == [9] * 4
     gt.manual_seed(3)
@@ -59,7 +64,7 @@ def matrix(device: str = "acme") -> Any:
     return gt.arange(6).reshape(2, 3).float().to(device)
 
 
-# --- what a runtime suffices for --------------------------------------------------------------------
+# --- what a runtime suffices for ------------------------------------------------------------------
 
 
 def test_the_minimal_operators_follow_from_the_runtime(acme: Any) -> None:
@@ -70,7 +75,9 @@ def test_the_minimal_operators_follow_from_the_runtime(acme: Any) -> None:
 
 def test_tensors_carry_the_keys_of_their_backend(acme: Any) -> None:
     x = matrix()
-    assert "PrivateUse2" in gt.dispatch.key_set(x) and "AutogradPrivateUse2" in gt.dispatch.key_set(x)
+    assert "PrivateUse2" in gt.dispatch.key_set(x) and "AutogradPrivateUse2" in gt.dispatch.key_set(
+        x
+    )
     assert gt.device("acme:1") is gt.device("privateusetwo:1") is gt.device("acme", 1)
     assert repr(x).endswith("device='acme:0')")
 
@@ -93,7 +100,8 @@ def test_devices_of_one_type_wait_for_each_other(acme: Any, runtime: Runtime) ->
     runtime.log.clear()
     y = x.to("acme:1")
     assert runtime.log == [
-        "allocate 24 on 1", "record_event", "wait_event", "copy 24 from 0 to 1", "record_event", "wait_event",
+        "allocate 24 on 1", "record_event", "wait_event", "copy 24 from 0 to 1", "record_event",
+        "wait_event",
     ]  # fmt: skip
     assert y.tolist() == x.tolist()
 
@@ -166,7 +174,7 @@ def test_optional_parts_of_the_runtime_are_used(acme: Any, runtime: Runtime) -> 
     assert seen == [(0, 12, 1)]
 
 
-# --- errors that say what to write ------------------------------------------------------------------
+# --- errors that say what to write ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call, operator, advice", [
@@ -178,12 +186,17 @@ def test_optional_parts_of_the_runtime_are_used(acme: Any, runtime: Runtime) -> 
     (lambda x: x.flip(0), "flip", "bring a stub of family 'copy' for 'copy'"),
     (lambda x: x.fill_(1), "fill_", "bring a stub of family 'fill' for 'fill'"),
     (lambda x: gt.ones(2, device=x.device), "fill_", "bring a stub of family 'fill' for 'fill'"),
-    (lambda x: gt.arange(3, device=x.device), "arange", "bring a stub of family 'range' for 'arange'"),
-    (lambda x: gt.linspace(0, 1, 3, device=x.device), "linspace", "bring a stub of family 'range' for 'linspace'"),
+    (lambda x: gt.arange(3, device=x.device), "arange", "bring a stub of family 'range' for "
+                                                        "'arange'"),
+    (lambda x: gt.linspace(0, 1, 3, device=x.device), "linspace", "bring a stub of family 'range' "
+                                                                  "for 'linspace'"),
     (lambda x: gt.eye(3, device=x.device), "eye", "bring a stub of family 'range' for 'eye'"),
-    (lambda x: gt.rand(3, device=x.device), "uniform_", "bring a stub of family 'random' for 'uniform'"),
+    (lambda x: gt.rand(3, device=x.device), "uniform_", "bring a stub of family 'random' for "
+                                                        "'uniform'"),
 ])  # fmt: skip
-def test_a_missing_kernel_names_the_next_one_to_write(acme: Any, call: Any, operator: str, advice: str) -> None:
+def test_a_missing_kernel_names_the_next_one_to_write(
+    acme: Any, call: Any, operator: str, advice: str
+) -> None:
     with pytest.raises(errors.DispatchError) as raised:
         call(matrix())
     first = str(raised.value).splitlines()[0]
@@ -191,14 +204,19 @@ def test_a_missing_kernel_names_the_next_one_to_write(acme: Any, call: Any, oper
     assert advice in first and first.endswith("or cpu_fallback=True")
 
 
-@pytest.mark.parametrize("name", ["cpu", "cuda", "add", "Acme", "a-b", "class", "", 3, "float", "backend", "t"])
+@pytest.mark.parametrize(
+    "name", ["cpu", "cuda", "add", "Acme", "a-b", "class", "", 3, "float", "backend", "t"]
+)
 def test_a_name_must_be_free_and_an_identifier(name: Any, runtime: Runtime) -> None:
     with pytest.raises(errors.GpuTensorError, match="'name' must"):
         gt.backend.register(name, runtime=runtime)
 
 
 def test_a_key_serves_one_device_at_a_time(acme: Any, runtime: Runtime) -> None:
-    with pytest.raises(errors.RegistrationError, match=r"PrivateUse2 must be free for 'emca' \(got 'acme', registered at .*test_register.py"):
+    with pytest.raises(
+        errors.RegistrationError,
+        match=r"PrivateUse2 must be free for 'emca' \(got 'acme', registered at .*test_register.py",
+    ):
         gt.backend.register("emca", "PrivateUse2", runtime=runtime)
     with pytest.raises(errors.GpuTensorError, match="'name' must"):
         gt.backend.register("acme", "PrivateUse3", runtime=runtime)
@@ -212,7 +230,10 @@ def test_a_runtime_that_lacks_something_is_refused_and_nothing_stays() -> None:
             return 1
 
     before = state()
-    with pytest.raises(errors.RegistrationError, match="partial: the runtime must have current_device, exchange_device, allocate"):
+    with pytest.raises(
+        errors.RegistrationError,
+        match="partial: the runtime must have current_device, exchange_device, allocate",
+    ):
         gt.backend.register("partial", runtime=Half())
     assert state() == before
 
@@ -222,15 +243,18 @@ def test_an_index_that_is_not_there_is_refused(acme: Any) -> None:
         gt.empty(1, device="acme:2")
 
 
-# --- removal ----------------------------------------------------------------------------------------
+# --- removal --------------------------------------------------------------------------------------
 
 
 def state() -> Any:
     """Everything that a registration may change."""
     return (
-        {o.qualified_name: {k.name: len(s) for k, s in o.kernels.items()} for o in dispatcher.operators()},
-        dict(backend_select.BACKEND_OF_TYPE), dict(backend_select.TENSOR_KEYS), dict(backend_select._current_index),
-        dict(backend_select.remedies), set(devices._TYPES), dict(devices._ALIASES), dict(stub._registered),
+        {o.qualified_name: {k.name: len(s) for k,
+        s in o.kernels.items()} for o in dispatcher.operators()},
+        dict(backend_select.BACKEND_OF_TYPE), dict(backend_select.TENSOR_KEYS),
+        dict(backend_select._current_index),
+        dict(backend_select.remedies), set(devices._TYPES), dict(devices._ALIASES),
+        dict(stub._registered),
         dict(runtimes._further), set(vars(gt.Tensor)), set(vars(gt.Storage)),
         set(dispatcher.fallbacks()), [b.name for b in gt.backend.registered()],
     )  # fmt: skip
@@ -245,7 +269,12 @@ def test_removal_leaves_nothing_behind(runtime: Runtime) -> None:
     device.remove()
     device.remove()
     assert state() == before and not hasattr(gt, "acme")
-    for call in (lambda: x + 1, lambda: x.cpu(), lambda: gt.empty(1, device=x.device), lambda: x.clone()):
+    for call in (
+        lambda: x + 1,
+        lambda: x.cpu(),
+        lambda: gt.empty(1, device=x.device),
+        lambda: x.clone(),
+    ):
         with pytest.raises(errors.GpuTensorError):
             call()
     with pytest.raises(errors.RegistrationError, match="be registered, but was removed"):

@@ -41,7 +41,8 @@ def test_a_kernel_receives_the_coalesced_plan(acme: Any) -> None:
     a, b = gt.arange(120).reshape(2, 3, 4, 5).float(), gt.arange(5).float()
     y = to(a).permute(0, 2, 3, 1) * to(b).view(5, 1)
     ((op, plan),) = log
-    # sizes (2, 4, 5, 3), walked as a lies in memory: the 5 of both, then the rest as one, where b stays
+    # sizes (2, 4, 5, 3), walked as a lies in memory: the 5 of both, then the rest as one, where b
+    # stays
     assert (op, plan.shape) == ("mul", (5, 24))
     assert plan.stride_bytes == ((4, 20), (4, 20), (4, 0))
     assert [d.short for d in plan.dtypes] == ["f32"] * 3 and plan.common_dtype is gt.float32
@@ -64,7 +65,12 @@ def test_numbers_stay_numbers_and_scalars_follow(acme: Any) -> None:
     assert (to(x) + 2).tolist() == [2, 3, 4, 5]
     assert gt.add(to(x), to(x), alpha=3).tolist() == [0, 4, 8, 12]
     assert to(x).add_(to(x)[1:2], alpha=2).tolist() == [2, 3, 4, 5]
-    assert (to(x) * gt.tensor(3)).tolist() == [0, 3, 6, 9]  # a CPU scalar beside the device's operand
+    assert (to(x) * gt.tensor(3)).tolist() == [
+        0,
+        3,
+        6,
+        9,
+    ]  # a CPU scalar beside the device's operand
     out = gt.empty(0, dtype=gt.int64, device="acme")
     assert gt.sub(to(x), 1, out=out) is out and out.tolist() == [-1, 0, 1, 2]
 
@@ -97,7 +103,8 @@ def test_a_plan_is_bound_once_for_a_layout(acme: Any) -> None:
     ("where", "where", lambda op, out, c, a, b: np.copyto(out, np.where(c, a, b)),
      None),
     ("fill", "fill", lambda op, out, value: out.fill(value), lambda x: x.t().fill_(7)),
-    ("copy", "copy", lambda op, out, x: np.copyto(out, x, casting="unsafe"), lambda x: x.t().contiguous().flip(1).double()),
+    ("copy", "copy", lambda op, out, x: np.copyto(out, x, casting="unsafe"),
+    lambda x: x.t().contiguous().flip(1).double()),
     ("reduce", "sum", lambda op, out, x: np.copyto(out, x.sum()), lambda x: x.sum()),
 ])  # fmt: skip
 def test_families(acme: Any, family: str, op: str, work: Any, call: Any) -> None:
@@ -113,7 +120,11 @@ def test_families(acme: Any, family: str, op: str, work: Any, call: Any) -> None
         found, expected = gt.where(to(mask), to(x), -1.0), gt.where(mask, x, -1.0)
     else:
         found, expected = call(to(x)), call(x)
-    assert found.device.type == "acme" and found.dtype is expected.dtype and found.tolist() == expected.tolist()
+    assert (
+        found.device.type == "acme"
+        and found.dtype is expected.dtype
+        and found.tolist() == expected.tolist()
+    )
 
 
 def test_matmul_receives_strides_and_no_copy(acme: Any) -> None:
@@ -150,7 +161,7 @@ def test_generators(acme: Any) -> None:
     assert gt.rand(2, device="acme").tolist() == [0.5, 0.5]
 
 
-# --- registration -----------------------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------
 
 
 def test_a_stub_for_some_ops_leaves_the_others(acme: Any) -> None:
@@ -204,7 +215,9 @@ def test_an_authors_copy_from_serves_all_copies(acme: Any) -> None:
 
 
 def test_a_family_that_is_not_there_is_refused() -> None:
-    with pytest.raises(errors.GpuTensorError, match="'family' must be one of argreduce, binary, comparison, copy"):
+    with pytest.raises(
+        errors.GpuTensorError, match="'family' must be one of argreduce, binary, comparison, copy"
+    ):
         gt.backend.register_stub("acme", "unarry", lambda op, plan: stub.nothing)
 
 
@@ -212,7 +225,9 @@ def test_a_family_that_is_not_there_is_refused() -> None:
 def test_an_op_that_is_not_there_is_refused(acme: Any, family: str) -> None:
     """Else a misspelt one would be registered and never asked for."""
     for register in (acme.register_stub, partial(gt.backend.register_stub, "acme")):
-        with pytest.raises(errors.GpuTensorError, match=f"'ops' must be of family '{family}', which has "):
+        with pytest.raises(
+            errors.GpuTensorError, match=f"'ops' must be of family '{family}', which has "
+        ):
             register(family, lambda op, plan: stub.nothing, "nosuch")
     for op in stub.ops_of(family):
         acme.register_stub(family, lambda op, plan: stub.nothing, op).remove()
@@ -240,7 +255,9 @@ def test_what_binds_must_be_a_function_and_return_one(acme: Any) -> None:
 
     acme.register_stub("unary", forgot, "abs")
     x = to(gt.ones(2))
-    with pytest.raises(errors.DispatchError, match="abs: the stub '.*forgot' .* must return a function .got None"):
+    with pytest.raises(
+        errors.DispatchError, match="abs: the stub '.*forgot' .* must return a function .got None"
+    ):
         x.abs()
 
 

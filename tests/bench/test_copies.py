@@ -148,7 +148,7 @@ def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
     assert len(compiled) == 12
 
 
-# --- what a case says -------------------------------------------------------------------------------
+# --- what a case says -----------------------------------------------------------------------------
 
 
 def test_which_of_our_kernels_does_a_case():
@@ -227,7 +227,7 @@ def test_a_build_that_is_told_apart_from_itself_fails(capsys):
     assert [compare.most_told_apart(n) for n in (1, 38, 100, 101)] == [1, 1, 1, 2]
 
 
-# --- the GPU's state --------------------------------------------------------------------------------
+# --- the GPU's state ------------------------------------------------------------------------------
 
 
 class FakeNvml:
@@ -279,7 +279,8 @@ def test_a_round_on_slow_clocks_is_told_and_kept_in_the_record():
     assert [watch.is_fair() for _ in range(3)] == [True, False, True]
     assert library.bus_id == b"0000:41:00.0"
     assert watch.state() == {
-        "sm_clock_mhz": [1980, 1200, 1900], "memory_clock_mhz": [2619] * 3, "temperature_c": [41] * 3,
+        "sm_clock_mhz": [1980, 1200, 1900], "memory_clock_mhz": [2619] * 3,
+        "temperature_c": [41] * 3,
         "power_w": [312.5] * 3, "default_sm_clock_mhz": 1980, "slow_rounds": 1, "is_slow": False,
         "throttle_reasons": ["software power cap", "software thermal slowdown"],
     }  # fmt: skip

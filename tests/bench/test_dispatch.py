@@ -54,7 +54,8 @@ def test_a_call_that_returns_something_else_is_no_figure() -> None:
 def test_budgets(measured: Any) -> None:
     two = {"name": dispatch.TWO, "ns": {"gputensor": 501.0}, "ratio": {"torch": 1.5}}
     assert dispatch.failures({"cases": [two]}) == [
-        "a call with two tensors takes 501 ns, above 500", "PyTorch takes 1.50 times as long, below 2",
+        "a call with two tensors takes 501 ns, above 500", "PyTorch takes 1.50 times as long, "
+                                                           "below 2",
     ]  # fmt: skip
     two |= {"ns": {"gputensor": 400.0}, "ratio": {}}
     assert dispatch.failures({"cases": [two]}) == []

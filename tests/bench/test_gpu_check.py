@@ -1,7 +1,8 @@
-"""bench/gpu_check.sh without a GPU: limits, steps that fail, hang or die, and what is left whenever it ends.
+"""bench/gpu_check.sh without a GPU: limits, steps that fail, hang or die, and what is left whenever
+it ends.
 
-Steps of our own stand for the real ones where only the running is looked at; one real step is killed
-half-way, and `.ci/run` runs all of both modes on the emulator.
+Steps of our own stand for the real ones where only the running is looked at; one real step is
+killed half-way, and `.ci/run` runs all of both modes on the emulator.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def python(code: str) -> list[str]:
 
 
 def until(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait for something that another process does; a fault ends the test then, and does not hold it."""
+    """Wait for something that another process does; a fault ends the test then, and does not hold
+    it."""
     end = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < end, "it did not come to that"
@@ -72,7 +74,8 @@ def test_the_limits_add_up_to_less_than_nine_minutes(tmp_path: Path, mode: str) 
 def test_what_is_right_is_asked_of_all_that_can_be_wrong(tmp_path: Path) -> None:
     names = [step.name for step in steps.of("correct", tmp_path, is_dry=False)]
     assert names == [
-        "doctor", "environment", "kernels", "runtime", "streams", "allocator", "copies", "operators",
+        "doctor", "environment", "kernels", "runtime", "streams", "allocator", "copies",
+        "operators",
         "transfers", "examples", "interop", "sanitizer",
     ]  # fmt: skip
     for step in steps.of("correct", tmp_path, is_dry=False):
@@ -132,7 +135,8 @@ def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch
         patch.setattr(command.subprocess, "run", lambda words, check: called.append(words) or done)
         assert command.main(["prepare"]) == 0
     assert called[0][1:] == [
-        "-m", "gputensor", "cache", "warm", "--all", "--arch", "sm_90", "--to", str(tmp_path / "cubins"),
+        "-m", "gputensor", "cache", "warm", "--all", "--arch", "sm_90", "--to",
+        str(tmp_path / "cubins"),
     ]  # fmt: skip
     assert json.loads(checkout.NOTE.read_text())["hash"] == "f" * 40
     assert "carry the folder" in capsys.readouterr().out
@@ -142,7 +146,8 @@ def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch
     with_yaml = os.environ | command.settings(False)
     read = "import yaml; print(yaml.__file__, yaml.safe_load('a: [1]'))"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {with_yaml['PYTHONPATH'].split(':')}; {read}"],
+        [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = "
+                                     f"{with_yaml['PYTHONPATH'].split(':')}; {read}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith(str(tmp_path / "python")) and "{'a': [1]}" in done.stdout
@@ -166,7 +171,8 @@ def test_a_step_that_fails_hangs_or_dies_costs_only_itself(tmp_path, monkeypatch
         Step("fails", 30, python("raise SystemExit(3)")),
         Step("hangs", 0.4, python(_HANGS)),
         Step("dies", 30, python("import os; os.kill(os.getpid(), 9)")),
-        Step("stubborn", 0.4, python(f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {_HANGS}")),
+        Step("stubborn", 0.4, python(f"import signal; signal.signal(signal.SIGTERM, "
+                                     f"signal.SIG_IGN); {_HANGS}")),
         Step("skipped", 30, python(f"raise SystemExit({steps.SKIPPED})")),
         Step("absent", 30, ["/nowhere/python"]),
         Step("last", 30, python("print('still here')")),
@@ -229,7 +235,8 @@ sys.exit(run.Run("measure", steps, place / "work", place / "out", 60.0, {"GPUTEN
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
 def test_what_was_done_is_there_when_the_whole_command_is_killed(tmp_path, number):
     process = subprocess.Popen(
-        [sys.executable, "-c", _RUN, str(tmp_path)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", _RUN, str(tmp_path)], cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     archive = tmp_path / "out" / "gpu_check-measure.tar.gz"
@@ -314,12 +321,14 @@ def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_pat
     tests.write_text(_TESTS)
     step = [sys.executable, "-m", "bench.gpu_check.suite", str(results), str(tests)]
     done = subprocess.run(
-        [*step, "--rootdir", str(tmp_path)], cwd=ROOT, env=os.environ | EMULATED | {"PYTHONPATH": str(ROOT)},
+        [*step, "--rootdir", str(tmp_path)], cwd=ROOT,
+        env=os.environ | EMULATED | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     found = {name.partition("::")[2]: line for name, line in lines.read(results).items()}
     assert {name: line["outcome"] for name, line in found.items()} == {
-        "test_first": "passed", "test_wild": "died", "test_sticky": "failed", "test_plain": "failed",
+        "test_first": "passed", "test_wild": "died", "test_sticky": "failed",
+        "test_plain": "failed",
         "test_skipped": "skipped", "test_last": "passed",
     }, done.stdout[-3000:]  # fmt: skip
     assert (
@@ -353,7 +362,8 @@ def test_a_seed_that_fails_costs_no_other(tmp_path, monkeypatch, capsys):
     for folder in (fake, fake.parent):
         (folder / "__init__.py").write_text("")
     (fake / "test_copy_kernels.py").write_text(
-        "import sys; print('3 copies equal NumPy' if sys.argv[2] != '8' else 'wrong'); sys.exit(sys.argv[2] == '8')"
+        "import sys; print('3 copies equal NumPy' if sys.argv[2] != '8' else 'wrong'); "
+        "sys.exit(sys.argv[2] == '8')"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -392,7 +402,8 @@ def case(number: int, share: float, torch: float, kind: str = "tile") -> dict[st
     return {
         "number": number, "name": f"{number}", "kind": kind, "sizes": [1], "bytes": 1, "again": 1.0,
         "ns": {"gputensor": 1.0}, "quartiles_ns": {"gputensor": [1.0, 1.0]}, "verified": True,
-        "share_of_memcpy": share, "share_of_sectors": share, "ratio": {"torch": torch, "cupy": torch},
+        "share_of_memcpy": share, "share_of_sectors": share, "ratio": {"torch": torch,
+        "cupy": torch},
         "above_roofline": [],
     }  # fmt: skip
 

@@ -53,7 +53,8 @@ def test_every_block_is_what_its_record_gives(page):
     text = page.read_text(encoding="utf-8")
     for match in readme._BLOCK.finditer(text):
         assert match[3] == readme.block(match[2], readme.RESULTS, page), (
-            f"python -m bench report bench/results/{match[2]}.json --readme {page.relative_to(ROOT)}"
+            f"python -m bench report bench/results/{match[2]}.json --readme "
+            f"{page.relative_to(ROOT)}"
         )
 
 
@@ -113,7 +114,8 @@ def test_without_a_record_a_block_says_how_to_make_one(tmp_path):
     said = readme.block("pack-cuda", tmp_path, tmp_path / "README.md")
     assert (
         said
-        == "*No record yet; `python -m bench run pack --device cuda --out bench/results` makes one.*\n"
+        == "*No record yet; `python -m bench run pack --device cuda --out bench/results` makes "
+        "one.*\n"
     )
 
 
@@ -147,8 +149,10 @@ def test_a_part_of_a_benchmark_is_not_published(tmp_path):
     part = ["run", "layout", "--scale", "64", "--rounds", "1", "--cases", "1", "--peers", "numpy"]
     assert command.main([*part, "--out", str(tmp_path)]) == command.FINE
     found = record.read(tmp_path / "layout-cpu.json")["environment"]
-    assert [what for what in found["missing"] if what not in ("a clean commit",) and "idle" not in what] == [
-        "full sizes (--scale)", "10 rounds of each case (--rounds)", "the whole benchmark (it has 1 of 38 cases)",
+    assert [what for what in found["missing"] if what not in ("a clean commit",
+    ) and "idle" not in what] == [
+        "full sizes (--scale)", "10 rounds of each case (--rounds)", "the whole benchmark (it has "
+                                                                     "1 of 38 cases)",
     ]  # fmt: skip
     assert found["argv"] == [*part, "--out", str(tmp_path)]
 
@@ -162,7 +166,9 @@ def test_the_commit_of_an_image_is_that_of_its_build(monkeypatch, tmp_path):
     assert checkout.commit() is None
 
 
-def test_a_tree_without_git_has_the_commit_that_was_noted_before_it_travelled(monkeypatch, tmp_path):
+def test_a_tree_without_git_has_the_commit_that_was_noted_before_it_travelled(
+    monkeypatch, tmp_path
+):
     monkeypatch.delenv("GPUTENSOR_COMMIT", raising=False)
     tree, source = tmp_path / "tree", tmp_path / "tree" / "bench" / "timing.py"
     source.parent.mkdir(parents=True)
@@ -187,7 +193,7 @@ def test_a_tree_without_git_has_the_commit_that_was_noted_before_it_travelled(mo
         checkout.note()
 
 
-# --- plots ------------------------------------------------------------------------------------------
+# --- plots ----------------------------------------------------------------------------------------
 
 
 def overlaps(boxes):

@@ -47,13 +47,25 @@ def test_the_emulator_has_a_record_of_its_own(tmp_path, monkeypatch):
     record.write(record.build(data, environment("cpu")), tmp_path / "emulator-cpu.json")
     kept = record.read(tmp_path / "emulator-cpu.json")
     names = [case["name"] for case in kept["cases"]]
-    assert names[:4] == ["nothing", "axpy", "cross", "block_sum"] and "from an edit to the result" in names[-1]
-    assert kept["environment"]["missing"] is not None and "numba cannot be imported" in emulator.report(kept)
+    assert (
+        names[:4] == ["nothing", "axpy", "cross", "block_sum"]
+        and "from an edit to the result" in names[-1]
+    )
+    assert kept["environment"][
+        "missing"
+    ] is not None and "numba cannot be imported" in emulator.report(kept)
     assert [f for f in emulator.failures(kept) if "times a plain launch" not in f] == []
-    slow = [{"name": f"axpy{how}", "threads": 9, "ns": {"gputensor": ns}} for how, ns in ((emulator.PLAIN, 10), (emulator.PROTECTED, 31))]
-    assert emulator.failures({"cases": slow}) == ["axpy: 3.1 times a plain launch with writes checked, above 3"]
+    slow = [
+        {"name": f"axpy{how}", "threads": 9, "ns": {"gputensor": ns}}
+        for how, ns in ((emulator.PLAIN, 10), (emulator.PROTECTED, 31))
+    ]
+    assert emulator.failures({"cases": slow}) == [
+        "axpy: 3.1 times a plain launch with writes checked, above 3"
+    ]
     fast = kept["cases"][1]["ns"] | {"numba": kept["cases"][1]["ns"]["gputensor"] * 49}
-    assert emulator.failures({"cases": [kept["cases"][1] | {"ns": fast}]})[0].startswith("axpy: 49 times faster")
+    assert emulator.failures({"cases": [kept["cases"][1] | {"ns": fast}]})[0].startswith(
+        "axpy: 49 times faster"
+    )
     assert os.environ["GPUTENSOR_CACHE_DIR"] == str(tmp_path / "cache")
 
 
@@ -177,7 +189,13 @@ def case_of(ns, name="a"):
 
 def with_cases(*cases, **changes):
     machine = {"cpu": "c", "cpus": 2, "system": "s"} | changes
-    return {"benchmark": "layout", "device": "cpu", "threads": 2, "cases": list(cases), "environment": machine}
+    return {
+        "benchmark": "layout",
+        "device": "cpu",
+        "threads": 2,
+        "cases": list(cases),
+        "environment": machine,
+    }
 
 
 STEADY = [100 + k % 3 for k in range(31)]
@@ -202,8 +220,18 @@ def test_few_rounds_tell_nothing_apart():
     few = [100.0, 100.0, 100.0]
     (row,) = compare.compare(with_cases(case_of(few)), with_cases(case_of([300.0] * 3)))
     assert row["verdict"] == compare.AMBIGUOUS and (row["low"], row["high"]) == (0.0, float("inf"))
-    quartiles = {"name": "a", "sizes": [1], "ns": {"gputensor": 100.0}, "quartiles_ns": {"gputensor": [99.0, 101.0]}}
-    slower = {"name": "a", "sizes": [1], "ns": {"gputensor": 200.0}, "quartiles_ns": {"gputensor": [199.0, 201.0]}}
+    quartiles = {
+        "name": "a",
+        "sizes": [1],
+        "ns": {"gputensor": 100.0},
+        "quartiles_ns": {"gputensor": [99.0, 101.0]},
+    }
+    slower = {
+        "name": "a",
+        "sizes": [1],
+        "ns": {"gputensor": 200.0},
+        "quartiles_ns": {"gputensor": [199.0, 201.0]},
+    }
     (row,) = compare.compare(with_cases(quartiles), with_cases(slower))
     assert row["verdict"] == compare.SLOW
 
@@ -218,13 +246,17 @@ def test_a_slower_machine_is_not_a_slower_program():
 def test_what_is_not_comparable():
     one = with_cases(case_of(STEADY))
     assert not compare.not_comparable(one, one)
-    assert compare.not_comparable(one, with_cases(case_of(STEADY), cpus=4)) == ["cpus differs (2, 4)"]
+    assert compare.not_comparable(one, with_cases(case_of(STEADY), cpus=4)) == [
+        "cpus differs (2, 4)"
+    ]
     assert "no case is in both" in compare.not_comparable(one, with_cases(case_of(STEADY, "b")))
     assert compare.not_comparable(one, one | {"device": "cuda"})[0].startswith("device differs")
 
 
 def test_a_build_compared_with_itself_is_the_same():
-    rows = compare.self_comparison(with_cases(case_of(STEADY), case_of([3 * x for x in STEADY], "b")))
+    rows = compare.self_comparison(
+        with_cases(case_of(STEADY), case_of([3 * x for x in STEADY], "b"))
+    )
     assert [row["verdict"] for row in rows] == [compare.SAME] * 2
 
 
@@ -244,7 +276,9 @@ def test_the_command_writes_reads_and_compares(tmp_path, capsys):
     other = json.loads(path.read_text())
     other["gputensor"]["environment"]["cpu"] = "another"
     (tmp_path / "other.json").write_text(json.dumps(other))
-    assert command.main(["compare", str(path), str(tmp_path / "other.json")]) == command.NOT_COMPARABLE
+    assert (
+        command.main(["compare", str(path), str(tmp_path / "other.json")]) == command.NOT_COMPARABLE
+    )
     assert command.main(["run", "overhead", "--scale", "2"]) == command.BAD_INPUT
     (tmp_path / "text.json").write_text("[]")
     assert command.main(["report", str(tmp_path / "text.json")]) == command.BAD_INPUT
@@ -264,7 +298,10 @@ def test_on_the_emulator_every_kind_of_case_is_verified():
         pytest.skip("this runs on the emulator")
     found = layout.run("cuda", rounds=1, only=(1, 14, 33, 37, 38), scale=128)
     assert found["is_emulated"] and "say nothing of a GPU" in layout.report(found)
-    assert found["peers"] == [] and found["skipped"]["torch"] == "the emulator is no GPU for other libraries"
+    assert (
+        found["peers"] == []
+        and found["skipped"]["torch"] == "the emulator is no GPU for other libraries"
+    )
     assert {c["kernel"]["name"] for c in found["cases"]} >= {"row"}
     assert layout.failures(found) == []
 

@@ -35,7 +35,16 @@ def test_copy_of_the_seeds_example(answer: Any) -> None:
 
 
 def test_a_copy_names_the_kernel_that_a_gpu_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["explain", "copy", "--sizes", "8,3,224,224", "--to", "channels_last", "--dtype", "uint8"]
+    arguments = [
+        "explain",
+        "copy",
+        "--sizes",
+        "8,3,224,224",
+        "--to",
+        "channels_last",
+        "--dtype",
+        "uint8",
+    ]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "SKINNY: 3 channels beside 50176 pixels" in printed and "copy_skinny:" in printed
@@ -66,7 +75,16 @@ def test_views(
 
 
 def test_no_view_shows_the_copy_instead(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("explain", "view", "--sizes", "2,300,400", "--strides", "120000,1,300", "--as", "2,120000")
+    arguments = (
+        "explain",
+        "view",
+        "--sizes",
+        "2,300,400",
+        "--strides",
+        "120000,1,300",
+        "--as",
+        "2,120000",
+    )
     status, found = answer(*arguments)
     assert status == 1 and found["copy"]["kernel"] == "TILE"
     assert main(list(arguments)) == 1
@@ -88,9 +106,14 @@ def test_dispatch(answer: Any) -> None:
 
 def test_dispatch_of_a_call(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = answer("explain", "dispatch", "add(x, y.conj())", "--dtype", "complex64")
-    assert status == 0 and set(found["operands"]) == {"x", "y"} and found["result"] == "c64[2,3] cpu"
+    assert (
+        status == 0 and set(found["operands"]) == {"x", "y"} and found["result"] == "c64[2,3] cpu"
+    )
     heads = [line for line in found["trace"] if line.startswith("[call]")]
-    assert [head.split("op=[")[1].split("]")[0] for head in heads] == ["aten::conj", "aten::add.Tensor"]
+    assert [head.split("op=[")[1].split("]")[0] for head in heads] == [
+        "aten::conj",
+        "aten::add.Tensor",
+    ]
     assert any("key=[Conjugate]" in line for line in found["trace"])
     assert main(["explain", "dispatch", "gt.zeros(2).sum(0)"]) == 0
     assert "key=[BackendSelect]" in capsys.readouterr().out
@@ -109,7 +132,8 @@ BAD = [
     (("explain", "copy", "--sizes", "2,x"), "comma-separated integers"),
     (
         ("explain", "copy", "--sizes", "2,3", "--to", "channels_last"),
-        "'memory_format' must be channels_last only for a tensor of 4 dimensions (got 2 dimensions)",
+        "'memory_format' must be channels_last only for a tensor of 4 dimensions (got 2 "
+        "dimensions)",
     ),
     (("explain",), "are required: {copy,view,dispatch}"),
     (("explain", "copy", "--sizes", "2,3", "--dtype", "nope"), "'--dtype' must be a dtype"),
@@ -152,7 +176,10 @@ def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) ->
     _, found = answer("ops", "add.Tensor", "--table")
     (row,) = found["operators"]
     assert {"CPU", "Meta", "BackendSelect", "Conjugate", "AutocastCPU"} <= set(row["registered"])
-    assert row["why"]["BackendSelect"] == "backend fallback, falls through" and row["tags"] == ["core", "pointwise"]
+    assert row["why"]["BackendSelect"] == "backend fallback, falls through" and row["tags"] == [
+        "core",
+        "pointwise",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

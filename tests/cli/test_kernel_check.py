@@ -53,7 +53,9 @@ def test_a_json_spec(file):
     assert status == 0, err
     (record,) = json.loads(out)["kernels"]
     assert [(r["cases"], r["order"], r["checked"]) for r in record["runs"]] == [
-        (3, order, checked) for checked in (True, False) for order in ("forward", "reversed", "random")
+        (3, order, checked)
+        for checked in (True, False)
+        for order in ("forward", "reversed", "random")
     ]
 
 
@@ -71,17 +73,26 @@ def test_the_first_failure_is_one_sentence(file):
     file.write_text(KERNEL.replace("i < n", "i <= n"))
     status, out, _ = check("--no-compile", file)
     assert status == 1
-    assert "FAILED  scale.cu:3: read 4 B past 'x' (block (0,0,0), thread (1,0,0), index 1 of 1) [order forward, every access checked]" in out
+    assert (
+        "FAILED  scale.cu:3: read 4 B past 'x' (block (0,0,0), thread (1,0,0), index 1 of 1) "
+        "[order forward, every access checked]" in out
+    )
     file.write_text(KERNEL.replace("factor * x", "factor + x"))
     status, out, _ = check("--no-compile", "--order", "random", file)
-    assert status == 1 and "FAILED  scale: case 0: 'y'[0] is " in out and "1 of 1 elements differ" in out
+    assert (
+        status == 1
+        and "FAILED  scale: case 0: 'y'[0] is " in out
+        and "1 of 1 elements differ" in out
+    )
 
 
 def test_bad_input(file, tmp_path):
     assert check(tmp_path / "gone.cu")[0] == 2
     (tmp_path / "scale.check.json").unlink()
     status, _, err = check("--no-compile", file)
-    assert status == 2 and err.startswith("gputensor kernel: scale.cu: no scale.check.py or .check.json beside it; write one, such as")
+    assert status == 2 and err.startswith(
+        "gputensor kernel: scale.cu: no scale.check.py or .check.json beside it; write one, such as"
+    )
     (tmp_path / "scale.check.py").write_text("def other(random):\n    pass\n")
     status, _, err = check("--no-compile", file)
     assert status == 2 and "no function has a kernel's name" in err
@@ -142,10 +153,16 @@ def test_templates_are_checked_for_the_instances_that_the_file_names(file, tmp_p
     cases.write_text(CASES.replace("KERNELS", 'kernels = {"other": "scale<float>"}'))
     status, _, err = check("--no-compile", file)
     assert status == 2 and "no function 'other' gives its cases" in err
-    file.write_text(TEMPLATE.replace("const float*", "const T*").replace("float* y", "T* y").replace("float factor", "T factor"))
+    file.write_text(
+        TEMPLATE.replace("const float*", "const T*")
+        .replace("float* y", "T* y")
+        .replace("float factor", "T factor")
+    )
     cases.write_text(BY_TYPE)
     status, out, err = check("--no-compile", "--order", "forward", file)
-    assert status == 0 and "scale<float>: 1 launches" in out and "scale<double, 8>: 1 launches" in out, err
+    assert (
+        status == 0 and "scale<float>: 1 launches" in out and "scale<double, 8>: 1 launches" in out
+    ), err
 
 
 def test_a_template_in_a_header_of_a_folder_that_options_name(file, tmp_path):
@@ -169,7 +186,9 @@ def test_a_template_to_begin_with(file, tmp_path):
 
 
 def test_an_endless_kernel_ends_the_check(file, monkeypatch):
-    file.write_text(KERNEL.replace("if (i < n)", "while (((volatile float*)x)[0] < 9) {}\n  if (i < n)"))
+    file.write_text(
+        KERNEL.replace("if (i < n)", "while (((volatile float*)x)[0] < 9) {}\n  if (i < n)")
+    )
     monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", "0.2")
     status, out, err = check("--no-compile", file)
     assert status == 1 and "scale.cu:3: ran longer than its limit of 0.2 s" in out, out + err
@@ -212,11 +231,17 @@ def test_the_examples_pass_and_their_twins_do_not(tmp_path):
     assert names == ["blur", "histogram", "softmax", "warp_sum"]
     status, out, err = check("--no-compile", *(EXAMPLES / f"{name}.cu" for name in names))
     assert status == 0, out + err
-    assert out.count("600 launches equal to the reference, 600 more with every access checked") == len(names)
+    assert out.count(
+        "600 launches equal to the reference, 600 more with every access checked"
+    ) == len(names)
     for name in names:
         twin = tmp_path / f"{name}.cu"
         shutil.copy(EXAMPLES / "planted" / twin.name, twin)
-        planted = next(n for n, line in enumerate(twin.read_text().splitlines(), 1) if "// planted" in line)
+        planted = next(
+            n for n, line in enumerate(twin.read_text().splitlines(), 1) if "// planted" in line
+        )
         for order in ("forward", "reversed", "random"):
-            status, out, _ = check("--no-compile", "--order", order, "--spec", EXAMPLES / f"{name}.check.py", twin)
+            status, out, _ = check(
+                "--no-compile", "--order", order, "--spec", EXAMPLES / f"{name}.check.py", twin
+            )
             assert status == 1 and f"FAILED  {name}.cu:{planted}: " in out, out

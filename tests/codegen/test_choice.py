@@ -115,7 +115,10 @@ FUNCTIONS = [
 def test_functions(call: str, wanted: tuple[Any, ...]) -> None:
     found = eval(f"functions.{call}", globals())
     assert len(found) == len(wanted)
-    assert all(a is b or (not isinstance(b, Fake) and a == b and type(a) is type(b)) for a, b in zip(found, wanted)), found
+    assert all(
+        a is b or (not isinstance(b, Fake) and a == b and type(a) is type(b))
+        for a, b in zip(found, wanted)
+    ), found
 
 
 METHODS = [
@@ -134,7 +137,8 @@ METHODS = [
     ("x.to('cpu', f64, True, True)", ("to_device", x, cpu, f64, True, True, None)),
     ("x.to(f64, True)", ("to_dtype", x, f64, True, False, None)),
     ("x.to(y)", ("to_other", x, y, False, False, None)),
-    ("x.to(device='cpu', copy=True)", ("to_dtype_layout", x, None, None, cpu, None, False, True, None)),
+    ("x.to(device='cpu', copy=True)", ("to_dtype_layout", x, None, None, cpu, None, False, True,
+    None)),
     ("x.to()", ("to_dtype_layout", x, None, None, None, None, False, False, None)),
     ("x.set_()", ("set_", x)),
     ("x.set_(y)", ("set__source_Tensor", x, y)),
@@ -169,7 +173,9 @@ def test_methods(call: str, wanted: Any) -> None:
         assert found is x
     else:
         assert len(found) == len(wanted)
-        assert all(a is b or (not isinstance(b, Fake) and a == b) for a, b in zip(found, wanted)), found
+        assert all(a is b or (not isinstance(b, Fake) and a == b) for a, b in zip(found, wanted)), (
+            found
+        )
 
 
 WRONG = [
@@ -177,7 +183,10 @@ WRONG = [
     ("x.view()", "view: 'size' must be given (got nothing)"),
     ("functions.arange()", "arange: 'end' must be given (got nothing)"),
     ("functions.arange(1, step=2)", "arange: 'end' must be given (got nothing)"),
-    ("functions.zeros(2, dtype=float)", "zeros: 'dtype' must be a gputensor dtype (got float); use gputensor.float64"),
+    (
+        "functions.zeros(2, dtype=float)",
+        "zeros: 'dtype' must be a gputensor dtype (got float); use gputensor.float64",
+    ),
     ("functions.zeros(2, dtype='f4')", "zeros: 'dtype' must be a gputensor dtype (got 'f4')"),
     ("functions.add(x, y, out=3)", "add: 'out' must be a Tensor (got 3)"),
     ("x.to('cpu', f64, True, True, 5)", "to: must have at most 4 positional arguments"),

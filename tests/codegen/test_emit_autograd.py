@@ -74,7 +74,8 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
 
 def test_several_results_are_differentiated_by_the_first() -> None:
     """The others are saved under their names, and get no history."""
-    model = load.loads("""
+    model = load.loads(
+        """
 - func: weigh(Tensor self, Tensor? by) -> (Tensor output, Tensor total)
   python_module: nn
   dispatch:
@@ -82,7 +83,8 @@ def test_several_results_are_differentiated_by_the_first() -> None:
   family: loss
   derivatives: {self: "weigh_backward(grad, by, total)"}
   doc: A loss and a sum.
-""".lstrip("\n"))
+""".lstrip("\n")
+    )
     kernel = emit_autograd.autograd(model)
     assert "node.saved_by = _save(by)" in kernel and "node.saved_total = _save(result[1])" in kernel
     assert "_set_history(result[0], node)\n    return result" in kernel

@@ -41,15 +41,31 @@ def test_an_entry_and_what_its_autogen_names() -> None:
 BROKEN = [
     ("no list", "func: f", "1: yaml: the file must be a list of entries"),
     ("no mapping", "- erf", "1: entry: must be a mapping that begins with 'func'"),
-    ("syntax", "- func: f\n  doc: {", "2: yaml: expected the node content, but found '<stream end>'"),
-    ("unknown key", GOOD.replace("dtypes", "dtype"), "5: erf: unknown key 'dtype'; did you mean 'dtypes'"),
+    (
+        "syntax",
+        "- func: f\n  doc: {",
+        "2: yaml: expected the node content, but found '<stream end>'",
+    ),
+    (
+        "unknown key",
+        GOOD.replace("dtypes", "dtype"),
+        "5: erf: unknown key 'dtype'; did you mean 'dtypes'",
+    ),
     ("key twice", GOOD + "  doc: Again.\n", "8: erf: key 'doc' is given twice, first at line 7"),
     ("no family", GOOD.replace("  family: unary\n", ""), "1: erf: 'family' is missing"),
     ("no doc", GOOD.partition("  doc")[0], "1: erf: 'doc' is missing"),
-    ("empty doc", GOOD.replace("Error function of each element.", ""), "7: erf: 'doc' must be a text"),
+    (
+        "empty doc",
+        GOOD.replace("Error function of each element.", ""),
+        "7: erf: 'doc' must be a text",
+    ),
     ("family", GOOD.replace("unary", "un ary"), "4: erf: 'family' must be a name (got 'un ary')"),
     ("defined twice", GOOD + GOOD.lstrip("\n"), "8: erf: is defined already, at line 1"),
-    ("policy", GOOD + "  autocast: fp23\n", "8: erf: 'autocast' has no policy 'fp23'; did you mean 'fp32'"),
+    (
+        "policy",
+        GOOD + "  autocast: fp23\n",
+        "8: erf: 'autocast' has no policy 'fp23'; did you mean 'fp32'",
+    ),
     (
         "policy of a device",
         GOOD + "  autocast: {CPU: fp32, CUDA: promoted}\n",
@@ -62,7 +78,9 @@ BROKEN = [
     ),
     (
         "policy of a write",
-        GOOD + "- func: f_(Tensor(a!) self) -> Tensor(a!)\n  family: unary\n  autocast: fp32\n  doc: F.\n",
+        GOOD
+        + "- func: f_(Tensor(a!) self) -> Tensor(a!)\n  family: unary\n  autocast: fp32\n  doc: "
+        "F.\n",
         "10: f_: 'autocast' must stand at a functional operator of tensors",
     ),
     (
@@ -121,8 +139,16 @@ BROKEN = [
         "- func: f(int[] size) -> Tensor\n  variants: method\n  family: x\n  doc: F.",
         "2: f: a method must have an argument 'self'",
     ),
-    ("dtypes", GOOD.replace("floating", "float"), "5: erf: 'dtypes' has no 'float'; did you mean 'floating'"),
-    ("tag", GOOD + "  tags: pointwis\n", "8: erf: 'tags' has no 'pointwis'; did you mean 'pointwise'"),
+    (
+        "dtypes",
+        GOOD.replace("floating", "float"),
+        "5: erf: 'dtypes' has no 'float'; did you mean 'floating'",
+    ),
+    (
+        "tag",
+        GOOD + "  tags: pointwis\n",
+        "8: erf: 'tags' has no 'pointwis'; did you mean 'pointwise'",
+    ),
     (
         "dispatch key",
         GOOD + "  dispatch: {CUDDA: erf}\n",
@@ -143,7 +169,11 @@ BROKEN = [
         GOOD + "  dispatch:\n    CompositeImplicitAutograd: a\n    CPU: b\n",
         "9: erf: 'dispatch' must not mix CompositeImplicitAutograd with backends",
     ),
-    ("no dispatch map", GOOD + "  dispatch: erf\n", "8: erf: 'dispatch' must map keys to names in native/"),
+    (
+        "no dispatch map",
+        GOOD + "  dispatch: erf\n",
+        "8: erf: 'dispatch' must map keys to names in native/",
+    ),
     (
         "derivative of nothing",
         GOOD.replace("{self:", "{selff:"),
@@ -162,7 +192,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("text, message", [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+@pytest.mark.parametrize(
+    "text, message", [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN]
+)
 def test_a_mistake_is_named_with_its_line(text: str, message: str) -> None:
     with pytest.raises(load.EntryError) as raised:
         read(text)

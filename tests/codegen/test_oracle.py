@@ -42,7 +42,8 @@ def test_our_schemas_are_registered_as_they_are() -> None:
         found = str(torch._C._get_schema(f"aten::{op.base}", op.schema.name.overload))
         # The runtime prints defaults its own way; those of the YAML are compared below.
         spellings = (
-            ("from=0,", "from=0.,"), ("to=1,", "to=1.,"), ("=contiguous_format", "=0"), ("=Mean", "=1"),
+            ("from=0,", "from=0.,"), ("to=1,", "to=1.,"), ("=contiguous_format", "=0"), ("=Mean",
+            "=1"),
             ("label_smoothing=0.0", "label_smoothing=0."),
         )  # fmt: skip
         for ours, printed in spellings:

@@ -23,7 +23,8 @@ YAML = """- func: erf(Tensor self) -> Tensor
 """
 FILES = {
     "native_functions.yaml": YAML,
-    "gputensor/native/unary.py": "def functional(operator, loop): ...\n\ndef inplace(operator, loop): ...\n",
+    "gputensor/native/unary.py": "def functional(operator, loop): ...\n\ndef inplace(operator, "
+    "loop): ...\n",
     "gputensor/kernels/cpu/unary.py": 'LOOPS = {\n    "erf": None,\n}\n',
     "gputensor/kernels/cuda/unary.cu": "namespace op {\nstruct erf {\n};\n}\n",
     "tests/rows/unary.py": 'ROWS = [\n    Row("erf"),\n]\n',

@@ -57,7 +57,8 @@ def test_keys_of_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "value, wanted", [([2, 3], (2, 3)), ((2,), (2,)), (4, (4,)), (np.int64(4), (4,)), ("ab", "ab"), (1.5, 1.5)]
+    "value, wanted",
+    [([2, 3], (2, 3)), ((2,), (2,)), (4, (4,)), (np.int64(4), (4,)), ("ab", "ab"), (1.5, 1.5)],
 )
 def test_one_sequence_or_int(value: object, wanted: object) -> None:
     assert arguments.sequence(value) == wanted

@@ -24,7 +24,7 @@ TEXTS = [
     "f(int[2] stride=1, int[2] padding=[0, 0], SymInt[]? size=None) -> int",
     'f(str a="x", str b=\'y\', str c=" \\n\\t", float d=1e-05, float e=-2., bool g=True) -> bool',
     "f(Scalar s=0.5, complex z=1j, ScalarType t=long, int reduction=Mean) -> Scalar",
-    "f(MemoryFormat memory_format=contiguous_format, Device d=\"cpu\") -> Device",
+    'f(MemoryFormat memory_format=contiguous_format, Device d="cpu") -> Device',
     "f(Dict(str, t) self, Future(t) g, (int, t)[] pairs) -> Dict(str, t)",
     "f(str self, ...) -> ...",
     "f(Tensor x) -> (Tensor values, Tensor indices)",
@@ -45,7 +45,8 @@ def test_a_schema_gives_its_text_back(text: str) -> None:
     [
         ("f(Itn n) -> Tensor", "column 3 must be a type, such as int .got 'Itn'"),
         ("f(Tensor x) -> Tensr", "column 16 must be a type, such as Tensor .got 'Tensr'"),
-        ("f(Foo? x) -> ()", "must be a type, one of Any"), ("f(Dict(str, Tenosr) d) -> ()", "such as Tensor"),
+        ("f(Foo? x) -> ()", "must be a type, one of Any"), ("f(Dict(str, Tenosr) d) -> ()",
+        "such as Tensor"),
         ("f((int, Booll)[] d) -> ()", "such as bool"), ("f(_x y) -> ()", "must be a type"),
     ],
 )  # fmt: skip
@@ -57,7 +58,9 @@ def test_a_type_that_is_none_is_named(text: str, said: str) -> None:
 
 
 def test_parts_of_a_schema() -> None:
-    found = schema.parse("ns::f.out(Tensor self, int[2]? dim=None, *, bool b=False, Tensor(a!) out) -> Tensor(a!)")
+    found = schema.parse(
+        "ns::f.out(Tensor self, int[2]? dim=None, *, bool b=False, Tensor(a!) out) -> Tensor(a!)"
+    )
     assert (found.name.namespace, found.name.base, found.name.overload) == ("ns", "f", "out")
     assert [a.name for a in found.positional] == ["self", "dim"]
     assert [a.name for a in found.keyword_only] == ["b", "out"]
@@ -108,7 +111,8 @@ MISTAKES = [
     ("f(Tensor x", "column 11 must be ',' (got 'the end')"),
     ("f(Tensor x) Tensor", "column 13 must be '->' (got 'Tensor')"),
     ("f(Tensor x) -> Tensor y z", "column 25 must end here (got 'z')"),
-    ("f(Tensor x, int x) -> ()", "column 13 must be an argument of a new name, not 'x' (got 'int')"),
+    ("f(Tensor x, int x) -> ()",
+    "column 13 must be an argument of a new name, not 'x' (got 'int')"),
     ('f(int x="s") -> ()', "column 9 must be a default of type int for 'x' (got '\"s\"')"),
     ("f(int x=None) -> ()", "column 9 must be a default of type int for 'x' (got 'None')"),
     ("f(int x=1.5) -> ()", "column 9 must be a default of type int for 'x' (got '1.5')"),
@@ -117,16 +121,19 @@ MISTAKES = [
     ("f(Tensor x=None) -> ()", "column 12 must be a default of type Tensor for 'x' (got 'None')"),
     ("f(bool x=true) -> ()", "column 10 must be a default of type bool for 'x' (got 'true')"),
     ("f(float x=inf) -> ()", "column 11 must be a default of type float for 'x' (got 'inf')"),
-    ("f(int x=1, int y) -> ()", "column 12 must have a default, as the argument before it has one (got 'int')"),
+    ("f(int x=1, int y) -> ()", "column 12 must have a default, as the argument before it has one "
+                                "(got 'int')"),
     ("f(*, *, int x) -> ()", "column 6 must be an argument, as there was a '*' before (got '*')"),
     ("f(int x, *) -> ()", "column 11 must be an argument after '*' (got ')')"),
     ("f(..., int x) -> ()", "column 8 must end the arguments after '...' (got 'int')"),
-    ("f.default(int x) -> ()", "column 1 must not name an overload 'default', which means none (got 'f.default')"),
+    ("f.default(int x) -> ()", "column 1 must not name an overload 'default', which means none "
+                               "(got 'f.default')"),
     ("f.a.b(int x) -> ()", "column 1 must have one overload name at most (got 'f.a.b')"),
     ("f(Tensor(a|b!) x) -> ()", "column 10 must write one alias set (got 'a')"),
     ("f(int[0] x) -> ()", "column 7 must be the size of a list (got '0')"),
     ("f(int $x) -> ()", "column 7 must be a name, number, string or mark (got '$')"),
-    (f"f({', '.join(f'int x{i}' for i in range(65))}) -> ()", "must be one of at most 64 arguments"),
+    (f"f({', '.join(f'int x{i}' for i in range(65))}) -> ()",
+    "must be one of at most 64 arguments"),
 ]  # fmt: skip
 
 
@@ -164,4 +171,7 @@ def test_schemas_are_values() -> None:
 
 
 def test_spaces_do_not_matter() -> None:
-    assert str(schema.parse("  f( Tensor   x,int y = 1 )->Tensor ")) == "f(Tensor x, int y=1) -> Tensor"
+    assert (
+        str(schema.parse("  f( Tensor   x,int y = 1 )->Tensor "))
+        == "f(Tensor x, int y=1) -> Tensor"
+    )

@@ -1,7 +1,9 @@
-"""A random program of allocations, frees, streams, events and failures, and what must hold meanwhile.
+"""A random program of allocations, frees, streams, events and failures, and what must hold
+meanwhile.
 
 The model knows ranges of addresses and when work on them is done, and nothing of how the allocator
-works: a range is given again only to the stream that used it, or once every stream that did is done.
+works: a range is given again only to the stream that used it, or once every stream that did is
+done.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ STEPS = int(os.environ.get("GPUTENSOR_ALLOCATOR_STEPS", "4000"))
 
 class Program:
     """world: `allocator`, `streams`, `capacity`, and what the streams do: `mark(stream)` -> object
-    whose `is_done()` asks nothing of the allocator, `touch(memory, stream)`, `check()`, `advance(chance)`.
+    whose `is_done()` asks nothing of the allocator, `touch(memory, stream)`, `check()`,
+    `advance(chance)`.
     """
 
     def __init__(self, world, seed: int) -> None:
@@ -33,7 +36,15 @@ class Program:
         self.sizes = [self.chance.randrange(1, 40 * STEP) for _ in range(12)]
 
     def run(self, steps: int) -> Counter[str]:
-        kinds = (self.allocate, self.drop, self.record, self.touch, self.advance, self.order, self.rare)
+        kinds = (
+            self.allocate,
+            self.drop,
+            self.record,
+            self.touch,
+            self.advance,
+            self.order,
+            self.rare,
+        )
         weights = (40, 38, 8, 16, 8, 4, 1)
         for step in range(steps):
             self.chance.choices(kinds, weights)[0]()
@@ -138,15 +149,23 @@ class Program:
     def check_snapshot(self) -> None:
         blocks = self.allocator.snapshot()
         assert sum(b["size"] for b in blocks) == self.allocator.reserved == self.world.held()
-        used = [(b["address"], b["address"] + b["size"]) for b in blocks if b["state"] == "active_allocated"]
+        used = [
+            (b["address"], b["address"] + b["size"])
+            for b in blocks
+            if b["state"] == "active_allocated"
+        ]
         assert used == self.spans
         for one, two in zip(blocks, blocks[1:]):
             assert one["address"] + one["size"] <= two["address"]
             if one["segment"] == two["segment"]:
-                assert one["address"] + one["size"] == two["address"] and one["stream"] == two["stream"]
+                assert (
+                    one["address"] + one["size"] == two["address"]
+                    and one["stream"] == two["stream"]
+                )
 
     def check_out_of_memory(self, nbytes: int, stream) -> None:
-        """It was right to give up: nothing free of this stream fits, and no segment is without use."""
+        """It was right to give up: nothing free of this stream fits, and no segment is without
+        use."""
         size = -(-nbytes // STEP) * STEP
         blocks = self.allocator.snapshot()
         used = {b["segment"] for b in blocks if b["state"] != "inactive"}

@@ -1,4 +1,5 @@
-"""Copies between made-up layouts on the emulator, against NumPy: what the tests of copy kernels share.
+"""Copies between made-up layouts on the emulator, against NumPy: what the tests of copy kernels
+share.
 
 A copy is given in bytes: sizes, strides of either side (negative and zero ones too) and the offset
 of the first byte used in its memory, so that any misalignment can be had.

@@ -72,7 +72,8 @@ NAMED = {
     "MaxBlocksPerMultiprocessor": (106, 32), "MaxRegistersPerMultiprocessor": (82, 65536),
     "MaxSharedMemoryPerMultiprocessor": (81, 233472), "MaxSharedMemoryPerBlockOptin": (97, 232448),
     "ReservedSharedMemoryPerBlock": (111, 1024), "L2CacheSize": (38, 52428800),
-    "ClockRate": (13, 1980000), "MemoryClockRate": (36, 2619000), "GlobalMemoryBusWidth": (37, 5120),
+    "ClockRate": (13, 1980000), "MemoryClockRate": (36, 2619000), "GlobalMemoryBusWidth": (37,
+    5120),
 }  # fmt: skip
 ATTRIBUTES = dict(NAMED.values())
 

@@ -42,39 +42,55 @@ KERNELS = {
     "write into the constant argument's end": Hostile(
         "((float*)y)[n + 5] = 1;", "wrote( 4 B)? past '[xy]'", modes=CHECKED
     ),
-    "write to a live tensor": Hostile("*(float*)~at = 1;", "wrote 4 B (outside of its arguments|of memory that the kernel was not given|past 'x'|before 'x')", -1, CHECKED),
+    "write to a live tensor": Hostile("*(float*)~at = 1;", "wrote 4 B (outside of its arguments|of "
+                                                           "memory that the kernel was not "
+                                                           "given|past 'x'|before 'x')", -1,
+                                                           CHECKED),
     "write to the process's memory": Hostile("*(float*)~at = 1;", "wrote 4 B", -2, CHECKED),
     "write to code": Hostile("*(float*)~at = 1;", "wrote 4 B|illegal address", -3),
     "null": Hostile("*(volatile float*)(at + 0) = 1;", "null pointer"),
-    "a wild read": Hostile("x[0] = y[at];", "read( 4 B)? (past|far from|outside)|illegal address", 2**32),
-    "a read of no address": Hostile("x[0] = *(float*)at;", "illegal address|read 4 B", 0x5A5A5A5A5A5A5A58),
-    "a jump to nowhere": Hostile("((void (*)())at)();", "null pointer|illegal address|undefined behaviour", 64),
+    "a wild read": Hostile("x[0] = y[at];", "read( 4 B)? (past|far from|outside)|illegal address",
+    2**32),
+    "a read of no address": Hostile("x[0] = *(float*)at;", "illegal address|read 4 B",
+    0x5A5A5A5A5A5A5A58),
+    "a jump to nowhere": Hostile("((void (*)())at)();", "null pointer|illegal address|undefined "
+                                                        "behaviour", 64),
     "an abort": Hostile("__builtin_abort();", r"abort\(\)"),
     "a trap": Hostile("if (n) __builtin_trap();", "a trap by g"),
     "an assertion": Hostile("assert(n < 0);", "assertion failed: n < 0"),
     "endless recursion": Hostile("x[t] = deep(n);", r"the thread's stack of \d+ KiB is full"),
     "a local array without end": Hostile(
-        "volatile char own[1 << 26]; own[at] = 1; x[t] = own[at + 5];", r"the thread's stack of \d+ KiB is full"
+        "volatile char own[1 << 26]; own[at] = 1; x[t] = own[at + 5];", r"the thread's stack of "
+                                                                        r"\d+ KiB is full"
     ),
     "an alloca without end": Hostile(
-        "volatile char* p = (char*)__builtin_alloca(1 << 28); p[0] = 1; x[t] = p[5];", r"the thread's stack of \d+ KiB is full"
+        "volatile char* p = (char*)__builtin_alloca(1 << 28); p[0] = 1; x[t] = p[5];",
+        r"the thread's stack of \d+ KiB is full"
     ),
-    "recursion through barriers": Hostile("x[t] = deep_and_together(t);", r"the thread's stack of \d+ KiB is full"),
+    "recursion through barriers": Hostile("x[t] = deep_and_together(t);", r"the thread's stack of "
+                                                                          r"\d+ KiB is full"),
     "memset without end": Hostile("memset(x, 0, 1 << 30);", r"wrote( 1073741824 B)? past 'x'"),
-    "memcpy from nowhere": Hostile("memcpy(x, y + (1 << 28), 64);", "read( 64 B)? (past|outside|far)"),
-    "a jump out of nowhere": Hostile("void* b[5]; __builtin_longjmp(b, 1);", "illegal address|null pointer|wrote"),
+    "memcpy from nowhere": Hostile("memcpy(x, y + (1 << 28), 64);",
+    "read( 64 B)? (past|outside|far)"),
+    "a jump out of nowhere": Hostile("void* b[5]; __builtin_longjmp(b, 1);", "illegal address|null "
+                                                                             "pointer|wrote"),
     "a write through a local array": Hostile(
-        "float own[4]; float* p = own; p[at] = 1; x[t] = own[0];", "illegal address|wrote|stack", -(2**22), CHECKED
+        "float own[4]; float* p = own; p[at] = 1; x[t] = own[0];", "illegal address|wrote|stack",
+        -(2**22), CHECKED
     ),
-    "endless": Hostile("while (((volatile float*)x)[0] != 7) {}", "ran longer than its limit of 0.05 s"),
-    "endless arithmetic": Hostile("float v = n; while (v != 7) v = sinf(v) + 1; x[0] = v;", "ran longer than its limit"),
+    "endless": Hostile("while (((volatile float*)x)[0] != 7) {}", "ran longer than its limit of "
+                                                                  "0.05 s"),
+    "endless arithmetic": Hostile("float v = n; while (v != 7) v = sinf(v) + 1; x[0] = v;",
+    "ran longer than its limit"),
     "endless printing": Hostile('while (n) printf("%s", "");', "ran longer than its limit"),
     "a wrong string is printed": Hostile('printf("%s", (char*)at);', "illegal address", 1 << 45),
     "far past dynamic shared memory": Hostile(
-        "extern __shared__ float s[]; s[t + at] = 1;", "illegal address|shared memory|wrote", 1 << 20
+        "extern __shared__ float s[]; s[t + at] = 1;", "illegal address|shared memory|wrote",
+        1 << 20
     ),
     "far past static shared memory": Hostile(
-        "__shared__ float s[64]; float* p = s; p[t + at] = 1; x[t] = s[t];", "wrote|illegal", 1 << 36
+        "__shared__ float s[64]; float* p = s; p[t + at] = 1; x[t] = s[t];", "wrote|illegal",
+        1 << 36
     ),
     "a barrier on one path": Hostile("if (t == 0) __syncthreads();", "divergent __syncthreads"),
 }  # fmt: skip

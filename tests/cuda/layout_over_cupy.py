@@ -69,7 +69,8 @@ def cupys_arrays(monkeypatch):
 
 @pytest.fixture
 def events(monkeypatch):
-    """("launch", device, stream) and ("wait", stream, for stream), in order; the host may not wait."""
+    """("launch", device, stream) and ("wait", stream, for stream), in order; the host may not
+    wait."""
     cuda, seen = runtime.cuda(), []
     launch, wait = cuda.launch, cuda.Stream.wait_stream
 
@@ -201,7 +202,10 @@ def test_two_streams_of_two_libraries_are_ordered(events):
         ),
         ({"mask": object()}, r"'x' must have no mask \(got a mask\)"),
         ({"typestr": "|O8"}, r"'x' must have a dtype that tensors have \(got \|O\)"),
-        ({"strides": (6, 12)}, r"'x' must have every element at a multiple of 4 bytes \(got address"),
+        (
+            {"strides": (6, 12)},
+            r"'x' must have every element at a multiple of 4 bytes \(got address",
+        ),
     ],
 )
 def test_what_the_interface_does_not_allow(changes, message):
@@ -212,7 +216,9 @@ def test_what_the_interface_does_not_allow(changes, message):
 
 def test_elements_that_a_gpu_cannot_reach_are_refused():
     x = on("cuda:0", 4, 3)
-    with pytest.raises(gt.GpuTensorError, match=r"'x' must have every element at a multiple of 4 bytes"):
+    with pytest.raises(
+        gt.GpuTensorError, match=r"'x' must have every element at a multiple of 4 bytes"
+    ):
         gt.layout.contiguous(Theirs(x, data=(x.data_ptr() + 2, False)))
 
 
@@ -259,4 +265,6 @@ def test_the_other_benchmarks_of_bytes_run_as_on_a_gpu(monkeypatch, module, scal
     found = module.run("cuda:0", rounds=1, only=(1,), libraries=(), scale=scale)
     (case,) = found["cases"]
     assert not found["is_emulated"] and not found["failed"] and case["verified"]
-    assert case["pairs"] > 3 and case["bound_by"].startswith("a launch, since its copies are in no graph")
+    assert case["pairs"] > 3 and case["bound_by"].startswith(
+        "a launch, since its copies are in no graph"
+    )

@@ -27,7 +27,9 @@ def values(*sizes: int) -> np.ndarray:
 
 
 def test_this_is_the_runtime_over_cupy():
-    assert runtime.cuda().name == "cuda" and not gt.cuda.is_emulated() and gt.cuda.device_count() == 2
+    assert (
+        runtime.cuda().name == "cuda" and not gt.cuda.is_emulated() and gt.cuda.device_count() == 2
+    )
 
 
 def test_a_kernel_of_the_user_with_a_constant():
@@ -77,8 +79,12 @@ def test_layout_functions_take_what_other_libraries_hold():
     made = gt.layout.contiguous(theirs)
     gt.cuda.synchronize()
     np.testing.assert_array_equal(made.cpu().numpy(), values(2, 3, 8, 10).transpose(0, 2, 3, 1))
-    packed = gt.layout.pack(theirs.x, dtype=gt.float16, scale=[1, 2, 3, 4, 5, 6, 7, 8], memory_format=gt.channels_last)
-    wanted = (values(2, 3, 8, 10).transpose(0, 2, 3, 1) * np.arange(1, 9)[:, None, None]).astype(np.float16)
+    packed = gt.layout.pack(
+        theirs.x, dtype=gt.float16, scale=[1, 2, 3, 4, 5, 6, 7, 8], memory_format=gt.channels_last
+    )
+    wanted = (values(2, 3, 8, 10).transpose(0, 2, 3, 1) * np.arange(1, 9)[:, None, None]).astype(
+        np.float16
+    )
     np.testing.assert_array_equal(packed.cpu().numpy(), wanted)
 
 

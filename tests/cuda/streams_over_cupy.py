@@ -1,8 +1,9 @@
-"""Streams of other libraries, of threads, and those that are gone: work that nobody waits for shows.
+"""Streams of other libraries, of threads, and those that are gone: work that nobody waits for
+shows.
 
-Run by test_whole_over_cupy.py in the orders `lazy` and `random`, in which a stream's work may come as
-late as a GPU may do it. Other libraries' streams are known by their handles and do not synchronise
-with any other, nor with the legacy default stream, as PyTorch's.
+Run by test_whole_over_cupy.py in the orders `lazy` and `random`, in which a stream's work may come
+as late as a GPU may do it. Other libraries' streams are known by their handles and do not
+synchronise with any other, nor with the legacy default stream, as PyTorch's.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Theirs:
         runtime.cuda().copy_async(x.data_ptr(), 0, other.data_ptr(), 0, 4 * N, self.stream)
 
     def read(self, x: gt.Tensor) -> Any:
-        """Queue a copy to the host on its stream; what comes there is known once it is waited for."""
+        """Queue a copy to the host on its stream; what comes there is known once it is waited
+        for."""
         pinned = runtime.cuda().pinned_allocate(4 * N)
         runtime.cuda().copy_async(pinned.ptr, -1, x.data_ptr(), 0, 4 * N, self.stream)
         return pinned
@@ -150,13 +152,16 @@ def test_a_kernel_on_arrays_of_one_library_goes_to_its_stream(monkeypatch, libra
 
 def test_stream_zero_is_refused_by_kernels_too():
     x = ready(1)
-    with pytest.raises(gt.GpuTensorError, match=r"sum_of: 'a' must name its stream .* \(got stream 0\)"):
+    with pytest.raises(
+        gt.GpuTensorError, match=r"sum_of: 'a' must name its stream .* \(got stream 0\)"
+    ):
         add()[grid()](x, interface(x, 0), x, N)
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_record_stream_keeps_memory_until_the_other_stream_has_passed(is_recorded):
-    """Without it the next tensor of the first stream has the memory: the emulator shows that, too."""
+    """Without it the next tensor of the first stream has the memory: the emulator shows that,
+    too."""
     side, ones = gt.cuda.Stream(), ready(1)
     x = ready(5)
     with gt.cuda.stream(side):
@@ -176,7 +181,11 @@ def test_record_stream_keeps_memory_until_the_other_stream_has_passed(is_recorde
 
 def test_record_stream_takes_streams_of_other_libraries():
     theirs = Theirs()
-    for stream in (theirs.stream, types.SimpleNamespace(cuda_stream=theirs.handle), cupy.cuda.Stream()):
+    for stream in (
+        theirs.stream,
+        types.SimpleNamespace(cuda_stream=theirs.handle),
+        cupy.cuda.Stream(),
+    ):
         x = ready(5)
         pinned = theirs.read(x)
         x.record_stream(stream)
@@ -267,7 +276,11 @@ class World:
         cuda = self.cuda = runtime.cuda()
         self.allocator = cuda._allocators[0]
         own = [cuda.Stream(0), cuda.Stream(0, -1), cuda.default_stream(0)]
-        self.streams = [*own, Theirs().stream, cuda._of_cupy(0, cupy.cuda.Stream(non_blocking=True))]
+        self.streams = [
+            *own,
+            Theirs().stream,
+            cuda._of_cupy(0, cupy.cuda.Stream(non_blocking=True)),
+        ]
         self.reads: list[Any] = []
         self.last: dict[int, Any] = {}
 
@@ -320,14 +333,18 @@ def test_a_random_program_against_the_model(monkeypatch):
         gt.cuda.set_memory_limit(None)
     assert counts["reused"] > STEPS // 400 and counts["out of memory"] > STEPS // 2000
     cuda._staging.settle()
-    assert not cuda._staging.in_flight and cuda.memory_stats(0)["reserved_bytes.all.peak"] <= World.capacity
+    assert (
+        not cuda._staging.in_flight
+        and cuda.memory_stats(0)["reserved_bytes.all.peak"] <= World.capacity
+    )
 
 
 def test_threads_with_default_streams_of_their_own():
     """In a process of its own: CuPy reads the setting when it is imported."""
     if os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM") != "1":
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "of_their_own"],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k",
+            "of_their_own"],
             env=os.environ | {"CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": "1"},
             capture_output=True, text=True, check=False,
         )  # fmt: skip

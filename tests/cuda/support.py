@@ -74,7 +74,8 @@ class Device:
 
 
 def pack(layout: str, *values) -> bytes:
-    """The bytes of a C struct, its end padded to its alignment; memories stand for their address."""
+    """The bytes of a C struct, its end padded to its alignment; memories stand for their
+    address."""
     numbers = [getattr(value, "ptr", value) for value in values]
     alignment = max(struct.calcsize(c) for c in layout if c.isalpha())
     data = struct.pack(layout, *numbers)

@@ -150,7 +150,13 @@ def test_segments_have_the_sizes_that_pytorchs_have(allocator, nbytes, segment):
 
 def test_blocks_are_split_and_merged(allocator):
     """Many small ones make room for a large one, and the other way round, without a new segment."""
-    for sizes in ([STEP] * 2048, [MIB // 2, MIB // 2, MIB], [MIB - 5, 3 * STEP], [7777] * 100, [MIB, MIB]):
+    for sizes in (
+        [STEP] * 2048,
+        [MIB // 2, MIB // 2, MIB],
+        [MIB - 5, 3 * STEP],
+        [7777] * 100,
+        [MIB, MIB],
+    ):
         taken = [allocator.allocate(size, S) for size in sizes]
         assert allocator.reserved == SMALL_SEGMENT
         del taken[::2], taken[::-1], taken
@@ -160,7 +166,9 @@ def test_blocks_are_split_and_merged(allocator):
     del big[1:3]
     assert allocator.allocate(9 * MIB, S).ptr == middle
     del big
-    assert allocator.allocate(19 * MIB, S).block.size == 20 * MIB, "what is left over is too small to split"
+    assert allocator.allocate(19 * MIB, S).block.size == 20 * MIB, (
+        "what is left over is too small to split"
+    )
     allocator.empty_cache()
     assert allocator.snapshot() == []
 
@@ -314,7 +322,10 @@ def test_peaks(allocator):
     assert allocator.stats()["allocated_bytes.all.peak"] == 2 * STEP
     allocator.reset_peaks()
     stats = allocator.stats()
-    assert (stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]) == (STEP, SMALL_SEGMENT)
+    assert (stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]) == (
+        STEP,
+        SMALL_SEGMENT,
+    )
     del b
 
 
@@ -424,7 +435,8 @@ class FakeWorld:
 
 
 class EmulatedWorld:
-    """Streams of the emulator; every touch writes a pattern, and reads it back on its stream later."""
+    """Streams of the emulator; every touch writes a pattern, and reads it back on its stream
+    later."""
 
     def __init__(self, runtime, capacity):
         self.runtime, self.capacity = runtime, capacity

@@ -1,4 +1,5 @@
-"""Cubins that travel in a folder: found whatever NVRTC is here, and only for what they were made of."""
+"""Cubins that travel in a folder: found whatever NVRTC is here, and only for what they were made
+of."""
 
 from __future__ import annotations
 

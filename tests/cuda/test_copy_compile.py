@@ -251,9 +251,12 @@ def test_registers_and_spills() -> None:
 
 
 @requires_nvrtc
-@pytest.mark.parametrize("gate", [g for g in GATES if g.text in ("copy_tile", "copy_pack")], ids=repr)
+@pytest.mark.parametrize(
+    "gate", [g for g in GATES if g.text in ("copy_tile", "copy_pack")], ids=repr
+)
 def test_registers_are_those_that_plans_count_with(gate: Gate) -> None:
-    """And with them the loads in flight of an SM: 48 KiB where both sides move 16 bytes at a time."""
+    """And with them the loads in flight of an SM: 48 KiB where both sides move 16 bytes at a
+    time."""
     used = _registers(gate.text, gate.defines | ({"DIMS": "6"} if gate.text == "copy_pack" else {}))
     size, threads = {v: k for k, v in WORD.items()}[gate.defines["SRC"]], int(gate.defines["BLOCK"])
     if gate.text == "copy_tile":

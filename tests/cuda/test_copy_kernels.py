@@ -1,4 +1,5 @@
-"""The layout copies on the emulator against NumPy, byte by byte: every kernel that a layout may have.
+"""The layout copies on the emulator against NumPy, byte by byte: every kernel that a layout may
+have.
 
 GPUTENSOR_FUZZ=20000 makes so many random layouts of them instead of a few; run as a script it
 counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed
@@ -199,7 +200,17 @@ def _odd_copy(rng: random.Random, to: dtype, of: dtype) -> Copy:
     )  # fmt: skip
 
 
-ODD = [(U8, U8), (F16, F16), (U8, U8), (F16, F16), (F16, F32), (U8, F32), (F32, U8), (U8, F64), (F16, F64)]
+ODD = [
+    (U8, U8),
+    (F16, F16),
+    (U8, U8),
+    (F16, F16),
+    (F16, F32),
+    (U8, F32),
+    (F32, U8),
+    (U8, F64),
+    (F16, F64),
+]
 
 
 def _odd_fuzz(rng: random.Random, count: int) -> Counter[tuple[int, int]]:
@@ -423,7 +434,10 @@ if __name__ == "__main__":
         now = time.perf_counter()
         if now - told > 2:
             told = now
-            print(f"{copies} copies of {number + 1} layouts are equal so far, {now - begin:.0f} s", flush=True)
+            print(
+                f"{copies} copies of {number + 1} layouts are equal so far, {now - begin:.0f} s",
+                flush=True,
+            )
 
     counted = _fuzz(random.Random(seed), count, most, kernels, tell)
     built = counted.pop("variants")

@@ -50,7 +50,8 @@ def walk_of(
 
 @st.composite
 def layouts(draw: Any) -> tuple[Layout, int, int]:
-    """Up to five small dimensions, dst without overlap, src with any strides; addresses modulo 16."""
+    """Up to five small dimensions, dst without overlap, src with any strides; addresses modulo
+    16."""
     sizes = tuple(draw(st.lists(st.integers(1, 6), min_size=0, max_size=5)))
     item = draw(st.sampled_from([U8, F16, F32, F64, C128]))
     order = draw(st.permutations(range(len(sizes))))
@@ -135,7 +136,11 @@ def test_sectors_are_no_fewer_than_what_is_asked_for(case: tuple[Layout, int, in
 @settings(max_examples=200, deadline=None)
 def test_every_plan_can_be_packed(case: tuple[Layout, int, int]) -> None:
     walk = normalise(*case)
-    for plan in (copy_plan.choose(walk, H200), copy_plan.elem(walk), copy_pack_plan.pack(walk, H200)):
+    for plan in (
+        copy_plan.choose(walk, H200),
+        copy_plan.elem(walk),
+        copy_pack_plan.pack(walk, H200),
+    ):
         if plan is not None:
             made = copy_launch.launch_of(walk, plan, case[0].dtypes, H200)
             assert made.grid[0] >= 1 and made.block[0] % 32 == 0
@@ -165,20 +170,25 @@ def case(number: int, walk: Walk, **expected: Any) -> Any:
 # The layouts of the benchmark, by its numbers: kernel and what matters of its plan.
 CASES = [
     case(1, walk_of((8192, 8192), (1, 0)), kernel="tile", load=4, store=4, rows=64, columns=64),
-    case(2, walk_of((8192, 16384), (1, 0), F16), kernel="tile", load=8, store=8, rows=128, columns=128),
-    case(3, walk_of((16384, 16384), (1, 0), U8), kernel="tile", load=16, store=16, rows=128, columns=128),
+    case(2, walk_of((8192, 16384), (1, 0), F16), kernel="tile", load=8, store=8, rows=128,
+    columns=128),
+    case(3, walk_of((16384, 16384), (1, 0), U8), kernel="tile", load=16, store=16, rows=128,
+    columns=128),
     case(6, walk_of((8191, 8193), (1, 0)), kernel="tile", load=1, store=1),
     case(7, walk_of((8191, 16385), (1, 0), F16), kernel="tile", load=0, store=0),
     case(8, walk_of((16383, 16385), (1, 0), U8), kernel="tile", load=0, store=0),
-    case(9, walk_of((5792, 5792), (1, 0), F64), kernel="tile", load=2, store=2, rows=32, columns=32),
-    case(10, walk_of((4096, 4096), (1, 0), C128), kernel="tile", load=1, store=1, rows=16, columns=16),
+    case(9, walk_of((5792, 5792), (1, 0), F64), kernel="tile", load=2, store=2, rows=32,
+    columns=32),
+    case(10, walk_of((4096, 4096), (1, 0), C128), kernel="tile", load=1, store=1, rows=16,
+    columns=16),
     case(11, walk_of((2048, 2048), (1, 0), F16), kernel="tile", rows=64, columns=64),
     case(13, normalise(Layout((8192, 8192), ((32768, 4), (4, 32800)), (F32, F32)), 0, 12),
          kernel="tile", load=1, store=4),
     case(14, walk_of((384, 3, 224, 224), (0, 2, 3, 1)), kernel="skinny", load=16, store=16),
     case(16, walk_of((1536, 3, 224, 224), (0, 2, 3, 1), U8), kernel="skinny", from_planes=True),
     case(17, walk_of((1536, 224, 224, 3), (0, 3, 1, 2), U8), kernel="skinny", to_planes=True),
-    case(18, walk_of((384, 224, 224, 3), (0, 3, 1, 2), U8, F32), kernel="skinny", load=16, store=16),
+    case(18, walk_of((384, 224, 224, 3), (0, 3, 1, 2), U8, F32), kernel="skinny", load=16,
+    store=16),
     case(19, walk_of((512, 64, 56, 56), (0, 2, 3, 1), F16), kernel="tile", rows=64, columns=128),
     case(20, walk_of((1024, 2048, 7, 7), (0, 2, 3, 1), F16), kernel="pack", load=8, store=8),
     case(21, walk_of((512, 56, 56, 64), (0, 3, 1, 2)), kernel="tile", load=4, store=4),
@@ -190,9 +200,12 @@ CASES = [
     case(30, walk_of((20, 24, 16, 28, 12, 20), (3, 2, 5, 1, 0, 4)), kernel="pack", load=4, store=4),
     case(31, walk_of((19, 21, 23, 17, 13, 15), (5, 4, 3, 2, 1, 0)), kernel="pack", load=1, store=1),
     case(32, walk_of((2,) * 26, tuple(range(25, -1, -1))), kernel="pack"),
-    case(33, normalise(Layout((16, 1 << 22), ((1 << 23, 2), (0, 2)), (F16, F16))), kernel="row", repeat=1),
-    case(34, normalise(Layout((1 << 22, 16), ((32, 2), (2, 0)), (F16, F16))), kernel="row", step=0, vector=8),
-    case(35, normalise(Layout((8192, 8192), ((32768, 4), (65536, 4)), (F32, F32))), kernel="row", is_long=True),
+    case(33, normalise(Layout((16, 1 << 22), ((1 << 23, 2), (0, 2)), (F16, F16))), kernel="row",
+    repeat=1),
+    case(34, normalise(Layout((1 << 22, 16), ((32, 2), (2, 0)), (F16, F16))), kernel="row", step=0,
+    vector=8),
+    case(35, normalise(Layout((8192, 8192), ((32768, 4), (65536, 4)), (F32, F32))), kernel="row",
+    is_long=True),
     case(36, normalise(Layout((8192, 8192), ((32768, 4), (65536, 8)), (F32, F32))), kernel="elem"),
     case(37, normalise(Layout((8192, 16384), ((32768, 2), (32768, -2)), (F16, F16)), 0, 14),
          kernel="row", step=-1, vector=8),
@@ -260,7 +273,12 @@ def test_rows_take_the_widest_access_that_both_sides_allow() -> None:
     walk = normalise(Layout((640, 512), ((512, 1), (513, 1)), (U8, U8)))
     assert copy_plan.choose(walk, H200).is_shifted
     for n, is_shifted in ((1 << 29, True), (1 << 30, False)):  # its bytes no longer fit in 31 bits
-        assert copy_plan.choose(normalise(Layout((n,), ((2,), (2,)), (F16, F16)), 0, 2), H200).is_shifted is is_shifted
+        assert (
+            copy_plan.choose(
+                normalise(Layout((n,), ((2,), (2,)), (F16, F16)), 0, 2), H200
+            ).is_shifted
+            is is_shifted
+        )
 
 
 def test_a_tile_wastes_little() -> None:
@@ -289,7 +307,9 @@ def test_boxes_hold_whole_runs_and_fit() -> None:
 # --- the GPU --------------------------------------------------------------------------------------
 
 LAUNCHES = [
-    pytest.param(c.values[0], gpu, id=f"{c.id}-{name}") for c in CASES for name, gpu in KNOWN.items()
+    pytest.param(c.values[0], gpu, id=f"{c.id}-{name}")
+    for c in CASES
+    for name, gpu in KNOWN.items()
 ]
 
 
@@ -336,7 +356,9 @@ def test_no_kernel_counts_with_the_figures_of_one_gpu() -> None:
     figures = {n for gpu in KNOWN.values() for n in gpu if n & (n - 1) and n != T4.multiprocessors}
     folder = Path(score.__file__).parent
     for path in folder.glob("*.py"):
-        found = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+        found = {
+            n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)
+        }
         assert not {n for n in found if type(n) is int} & figures, path.name
     resident = max(gpu.multiprocessors * gpu.threads for gpu in KNOWN.values())
     for blocks in (reduce_launch._BLOCKS, argreduce_launch._BLOCKS):
@@ -346,11 +368,13 @@ def test_no_kernel_counts_with_the_figures_of_one_gpu() -> None:
 # --- waves of PACK --------------------------------------------------------------------------------
 
 
-def time_of(count: int, slots: int, share: int, start: float, enough: float, rng: random.Random) -> float:
+def time_of(
+    count: int, slots: int, share: int, start: float, enough: float, rng: random.Random
+) -> float:
     """How long blocks of so many tiles take, a tile of every slot at once being 1.
 
-    Blocks begin as slots come free, first find offsets for `start`, and take up to a quarter more or
-    less than others; those that move bytes share memory's speed, which `enough` slots use up.
+    Blocks begin as slots come free, first find offsets for `start`, and take up to a quarter more
+    or less than others; those that move bytes share memory's speed, which `enough` slots use up.
     """
     left = [min(share, count - at) * rng.uniform(0.75, 1.25) for at in range(0, count, share)][::-1]
     starting = [start * rng.uniform(0.75, 1.25) for _ in range(min(slots, len(left)))]
@@ -386,7 +410,9 @@ def test_boxes_are_dealt_out_evenly() -> None:
         enough = copy_pack_plan.enough(walk, gpu, plan)
         longest = -(-count // (-(-count // (16 * slots)) * slots))
         ideal, rng = count / slots, random.Random(1)
-        found = [time_of(count, slots, s, start, enough, rng) / ideal for s in (plan.per_block, longest)]
+        found = [
+            time_of(count, slots, s, start, enough, rng) / ideal for s in (plan.per_block, longest)
+        ]
         assert found[0] <= min(1.15, 1.03 * found[1])
         times.append(found)
     assert len(times) >= 20 and sum(new for new, _ in times) < sum(old for _, old in times)
@@ -401,7 +427,9 @@ def test_blocks_take_equal_shares(count: int, slots: int, issue: float, enough: 
 
 
 def test_offsets_are_found_for_many_boxes_where_instructions_are_short() -> None:
-    shares = [copy_pack_plan.blocks_of(16384, 528, issue, 0.25)[1] for issue in (0.1, 0.4, 0.8, 1.5)]
+    shares = [
+        copy_pack_plan.blocks_of(16384, 528, issue, 0.25)[1] for issue in (0.1, 0.4, 0.8, 1.5)
+    ]
     assert shares == sorted(shares) and shares[0] < 8 and shares[-1] > 12
 
 
@@ -429,7 +457,9 @@ def test_boxes_that_run_together_share_pages(number: str) -> None:
     plan = copy_plan.choose(walk, H200)
     order = copy_pack_plan.outer(walk, plan)
     block, wave = range(16), range(0, plan.resident * 132 * plan.per_block, 97)
-    in_order, in_dsts = ([pages(walk, plan, o, r) for r in (block, wave)] for o in (order, sorted(order)))
+    in_order, in_dsts = (
+        [pages(walk, plan, o, r) for r in (block, wave)] for o in (order, sorted(order))
+    )
     assert in_order[0] <= in_dsts[0] and in_order[1] <= in_dsts[1]
     if number == "32":  # bits reversed: 64 pages a side, of which a wave needs no others
         assert in_order == [128, 128] and in_dsts == [192, 192]

@@ -22,22 +22,26 @@ FINDINGS = {
     "barrier in a branch": (
         "if (threadIdx.x < 8) __syncthreads();",
         64,
-        r"wrong\.cu:4: divergent __syncthreads: thread \(8,0,0\) has left the kernel \(block \(0,0,0\), thread \(0,0,0\)",
+        r"wrong\.cu:4: divergent __syncthreads: thread \(8,0,0\) has left the kernel \(block "
+        r"\(0,0,0\), thread \(0,0,0\)",
     ),
     "barriers in two branches": (
         "if (threadIdx.x == 33) { __syncthreads(); }\nelse { __syncthreads(); }",
         64,
-        r"wrong\.cu:5: divergent __syncthreads: thread \(33,0,0\) waits in __syncthreads at wrong\.cu:4",
+        r"wrong\.cu:5: divergent __syncthreads: thread \(33,0,0\) waits in __syncthreads at "
+        r"wrong\.cu:4",
     ),
     "shuffle without some lanes": (
         "if (threadIdx.x < 8) p.out[0] = __shfl_down_sync(0xffffffffu, 1.0f, 1);\n__syncthreads();",
         32,
-        r"wrong\.cu:4: divergent __shfl_down_sync: thread \(8,0,0\) waits in __syncthreads at wrong\.cu:5",
+        r"wrong\.cu:4: divergent __shfl_down_sync: thread \(8,0,0\) waits in __syncthreads at "
+        r"wrong\.cu:5",
     ),
     "shuffle from a lane that has left": (
         "if (threadIdx.x >= 8) return;\np.out[0] = __shfl_down_sync(0xffffffffu, 1.0f, 1);",
         32,
-        r"wrong\.cu:5: __shfl_down_sync reads lane 8, which has left the kernel or does not exist \(block \(0,0,0\), thread \(7,0,0\)",
+        r"wrong\.cu:5: __shfl_down_sync reads lane 8, which has left the kernel or does not exist "
+        r"\(block \(0,0,0\), thread \(7,0,0\)",
     ),
     "shuffle from outside the mask": (
         "if (threadIdx.x < 8) p.out[0] = __shfl_sync(0xffu, 1.0f, 9);",
@@ -72,7 +76,8 @@ FINDINGS = {
     "behind dynamic shared memory": (
         "extern __shared__ float tile[];\ntile[threadIdx.x] = 0;",
         17,
-        r"wrong: wrote past the 64 bytes of dynamic shared memory of its launch \(block \(0,0,0\)\)",
+        r"wrong: wrote past the 64 bytes of dynamic shared memory of its launch \(block "
+        r"\(0,0,0\)\)",
     ),
     "null": (
         "*(float*)nullptr = 1;",
@@ -82,12 +87,14 @@ FINDINGS = {
     "far away": (
         "p.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"wrong\.cu:4: illegal address(?: 0x[0-9a-f]+|, of more bits than addresses have) \(block \(0,0,0\), thread \(3,0,0\)",
+        r"wrong\.cu:4: illegal address(?: 0x[0-9a-f]+|, of more bits than addresses have) \(block "
+        r"\(0,0,0\), thread \(3,0,0\)",
     ),
     "far away in a fiber": (
         "__syncthreads();\np.out[(threadIdx.x == 3) * 1000000000000ll] = 1;",
         4,
-        r"wrong\.cu:5: illegal address(?: 0x[0-9a-f]+|, of more bits than addresses have) \(block \(0,0,0\), thread \(3,0,0\)",
+        r"wrong\.cu:5: illegal address(?: 0x[0-9a-f]+|, of more bits than addresses have) \(block "
+        r"\(0,0,0\), thread \(3,0,0\)",
     ),
     "trap": (
         "if (threadIdx.x == 2) __trap();",
@@ -102,7 +109,8 @@ FINDINGS = {
     "one past the end": (
         "p.out[threadIdx.x] = 1;",
         17,
-        r"wrong: wrote out of bounds: 0 bytes past the end of an allocation of 64 bytes at 0x[0-9a-f]+ on device 0",
+        r"wrong: wrote out of bounds: 0 bytes past the end of an allocation of 64 bytes at "
+        r"0x[0-9a-f]+ on device 0",
     ),
     "before the begin": (
         "p.out[-2] = 1;",
@@ -251,7 +259,10 @@ for n in (32, 30):
 def test_a_users_kernel_under_libasan():
     settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": "1"}
     answer = subprocess.run(
-        [sys.executable, "-c", USERS], env={**os.environ, **settings}, capture_output=True, text=True
+        [sys.executable, "-c", USERS],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.splitlines() == [

@@ -1,4 +1,5 @@
-"""Memory of the emulator: where allocations lie, what is kept of freed ones, what a kernel may reach."""
+"""Memory of the emulator: where allocations lie, what is kept of freed ones, what a kernel may
+reach."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def test_more_allocations_than_pages_of_their_own(machine):
 
 
 def test_small_pinned_memory_is_reused_in_the_end(machine):
-    """The guards of freed memory count too: what is kept of it is bounded in bytes, not elements."""
+    """The guards of freed memory count too: what is kept of it is bounded in bytes, not
+    elements."""
     seen = set()
     for _ in range(40_000):
         address = machine.allocate(1, -1)
@@ -145,7 +147,8 @@ def forget_late_writes() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_argument_is_blamed_for_another(emulated, mode):
-    """Random accesses outside of one of three arguments: its index is told, and no other is accused."""
+    """Random accesses outside of one of three arguments: its index is told, and no other is
+    accused."""
     draw = random.Random(f"{mode}{LAUNCHES}")
     dtypes = (gt.float32, gt.uint8, gt.float64)
     silent = 0
@@ -158,7 +161,9 @@ def test_no_argument_is_blamed_for_another(emulated, mode):
         index = counts[which] - 1 + far if draw.random() < 0.6 else -far
         size = dtypes[which].itemsize
         address = arrays[which].data_ptr() + index * size
-        ends = [(x.data_ptr(), x.data_ptr() + n * d.itemsize) for x, n, d in zip(arrays, counts, dtypes)]
+        ends = [
+            (x.data_ptr(), x.data_ptr() + n * d.itemsize) for x, n, d in zip(arrays, counts, dtypes)
+        ]
         others = [e for at, e in enumerate(ends) if at != which]
         is_near_another = any(b - CLEAR - 8 <= address <= e + CLEAR for b, e in others)
         said = ""
@@ -188,7 +193,9 @@ def test_a_large_grid_is_checked_for_races(emulated, mode):
     with emulator_settings(sanitize=mode):
         with pytest.raises(errors.KernelError, match=r"^k\.cu:1: __trap\(\) \(block \(3,0,0\)"):
             Kernel(text, "k")[(65535, 65535), 1](np.zeros(1, np.float32))
-        with pytest.raises(errors.KernelError, match="the check 'race' has no memory for 140735340806145 blocks"):
+        with pytest.raises(
+            errors.KernelError, match="the check 'race' has no memory for 140735340806145 blocks"
+        ):
             Kernel(text, "k")[(2**31 - 1, 65535), 1](np.zeros(1, np.float32))
     with emulator_settings(sanitize=""):
         with pytest.raises(errors.KernelError, match=r"^k\.cu:1: __trap\(\) \(block \(3,0,0\)"):
@@ -209,7 +216,9 @@ def test_limits_and_their_words(monkeypatch):
     for wrong in ("-1", "x", "nan", "inf"):
         monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", wrong)
         settings.forget()
-        with pytest.raises(errors.ArgumentValueError, match="GPUTENSOR_EMULATOR_LIMIT: must be a number of seconds"):
+        with pytest.raises(
+            errors.ArgumentValueError, match="GPUTENSOR_EMULATOR_LIMIT: must be a number of seconds"
+        ):
             settings.current()
     settings.forget()
 

@@ -1,7 +1,7 @@
 """Whatever a kernel does, its launch ends with a sentence and the process goes on.
 
-Every kernel of hostile.py runs in this very process, plainly and with checks, in the main thread and
-in another, in each order of the queues; after each a good kernel runs, and memory is as it was.
+Every kernel of hostile.py runs in this very process, plainly and with checks, in the main thread
+and in another, in each order of the queues; after each a good kernel runs, and memory is as it was.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from .support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 MODES = ("", "writes", "memory", "all")
-GOOD = 'extern "C" __global__ void good(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }'
+GOOD = (
+    'extern "C" __global__ void good(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }'
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +144,10 @@ def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
     assert "checks writes, limit 1 s" in said
     # where the order is not eager, a kernel fails at the end of its test, which is an error there
     bad = re.findall(r"^(?:FAILED|ERROR) test_kernels.py::(\S+)", said, re.MULTILINE)
-    assert set(bad) == {f"test_put[{at}]" for at in PUTS} | {"test_axpy_without_its_if", "test_wait"}
+    assert set(bad) == {f"test_put[{at}]" for at in PUTS} | {
+        "test_axpy_without_its_if",
+        "test_wait",
+    }
     for index in PUTS[:5]:
         assert f"wrote 4 B past 'x' (block (0,0,0), thread (0,0,0), index {index} of 1000)" in said
 
@@ -183,12 +188,15 @@ def test_an_endless_kernel_in_another_thread_ends(sanitize, what):
     settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": sanitize}
     answer = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *what.split()],
-        env={**os.environ, **settings, "GPUTENSOR_EMULATOR_LIMIT": ""}, capture_output=True, text=True,
+        env={**os.environ, **settings, "GPUTENSOR_EMULATOR_LIMIT": ""}, capture_output=True,
+        text=True,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     if "ctrl-c" in what:
         place = "KernelError: wait.cu:1: interrupted (block (0,0,0), thread (0,0,0))"
-        assert answer.stdout == f"{['KernelError: PLACE', 'KeyboardInterrupt']}\n".replace("KernelError: PLACE", place)
+        assert answer.stdout == f"{['KernelError: PLACE', 'KeyboardInterrupt']}\n".replace(
+            "KernelError: PLACE", place
+        )
 
 
 def test_every_table_has_rows():

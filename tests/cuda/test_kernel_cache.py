@@ -241,7 +241,9 @@ def test_a_planted_entry_is_built_again_and_replaced(cache, monkeypatch, how):
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("how", ["another's", "the group may write", "everybody may write", "sticky"])
+@pytest.mark.parametrize(
+    "how", ["another's", "the group may write", "everybody may write", "sticky"]
+)
 @pytest.mark.parametrize("above", [False, True])
 def test_a_folder_of_others_is_not_used(cache, monkeypatch, how, above):
     """Nor one in a folder where others could replace it."""
@@ -252,7 +254,9 @@ def test_a_folder_of_others_is_not_used(cache, monkeypatch, how, above):
     if how == "sticky":
         cache.chmod(0o1777)
     else:
-        PLANTED[how](cache) if how == "another's" else cache.chmod(0o777 if "every" in how else 0o775)
+        PLANTED[how](cache) if how == "another's" else cache.chmod(
+            0o777 if "every" in how else 0o775
+        )
     if how == "the group may write" and above:
         monkeypatch.setattr(trust, "_is_only_ours", lambda gid: False)
     build = Builder()
@@ -366,7 +370,8 @@ def test_a_bound_that_means_nothing_is_refused(cache, monkeypatch, value):
 
 @requires_emulator
 def test_a_kernel_whose_file_went_is_loaded_all_the_same(cache, monkeypatch):
-    """Another process trims the cache; a second device needs the file again, and finds its variable."""
+    """Another process trims the cache; a second device needs the file again, and finds its
+    variable."""
     text = """
     __device__ int calls;
     struct call { int* out; };

@@ -1,4 +1,5 @@
-"""Kernel over the CuPy runtime with a fake CuPy: parameter lists, devices and streams of the arguments.
+"""Kernel over the CuPy runtime with a fake CuPy: parameter lists, devices and streams of the
+arguments.
 
 What a GPU makes of it, bench/gpu_check.sh tries where there is one.
 """
@@ -33,11 +34,19 @@ SIZES = (8, 1, 8, 8, 4)
 class Array:
     """What CuPy's arrays have in common with Numba's."""
 
-    def __init__(self, ptr: int, shape: tuple[int, ...], kind: str, device: int, strides: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        ptr: int,
+        shape: tuple[int, ...],
+        kind: str,
+        device: int,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
         self.dtype = np.dtype(kind)
         self.device = types.SimpleNamespace(id=device)
         self.__cuda_array_interface__ = {
-            "data": (ptr, False), "shape": shape, "typestr": self.dtype.str, "strides": strides, "version": 3,
+            "data": (ptr, False), "shape": shape, "typestr": self.dtype.str, "strides": strides,
+            "version": 3,
         }  # fmt: skip
 
 
@@ -67,7 +76,8 @@ class TorchTensor:
 
 @pytest.fixture
 def launches(monkeypatch, tmp_path):
-    """The CuPy runtime over a fake; returns the launches: (device, grid, block, shared, stream, bytes each)."""
+    """The CuPy runtime over a fake; returns the launches: (device, grid, block, shared, stream,
+    bytes each)."""
     fake = FakeCupy()
     monkeypatch.setitem(sys.modules, "cupy", fake.module)
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
@@ -104,8 +114,12 @@ def arguments(device: int = 1):
 
 def with_torch(monkeypatch, stream: int) -> None:
     torch = types.ModuleType("torch")
-    torch.cuda = types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=stream))
-    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(increment_version=lambda tensor: None))
+    torch.cuda = types.SimpleNamespace(
+        current_stream=lambda device: types.SimpleNamespace(cuda_stream=stream)
+    )
+    torch.autograd = types.SimpleNamespace(
+        graph=types.SimpleNamespace(increment_version=lambda tensor: None)
+    )
     monkeypatch.setitem(sys.modules, "torch", torch)
 
 
@@ -114,9 +128,18 @@ def test_a_parameter_list_goes_to_the_arguments_device(launches, monkeypatch):
     kernel = Kernel(TEXT, "k")
     kernel[(2, 3), 64, 1000](*arguments())
     device, grid, block, shared, _, values = launches[0]
-    assert (device, grid, block, shared) == (1, (2, 3, 1), (64, 1, 1), 1000) and launches.fake.device == 0
+    assert (device, grid, block, shared) == (
+        1,
+        (2, 3, 1),
+        (64, 1, 1),
+        1000,
+    ) and launches.fake.device == 0
     assert values == [
-        struct.pack("Q", 0x1000), b"\xfd", struct.pack("d", 0.5), struct.pack("Q", 0x2000), struct.pack("i", 7),
+        struct.pack("Q", 0x1000),
+        b"\xfd",
+        struct.pack("d", 0.5),
+        struct.pack("Q", 0x2000),
+        struct.pack("i", 7),
     ]
     kernel[1, 1](*arguments(0))
     assert launches[1][0] == 0 and ("moduleGetFunction", 1, "_Z1k") in launches.fake.calls
@@ -152,7 +175,10 @@ def test_the_stream_is_torchs_for_torch_tensors(launches, monkeypatch):
 def test_host_memory_and_mixed_devices_are_refused(launches, monkeypatch):
     with_torch(monkeypatch, 0)
     x, c, d, y, n = arguments()
-    with pytest.raises(errors.DeviceError, match=r"k: 'x' must be on a CUDA device \(got f32\[4\] host\); copy it there first"):
+    with pytest.raises(
+        errors.DeviceError,
+        match=r"k: 'x' must be on a CUDA device \(got f32\[4\] host\); copy it there first",
+    ):
         Kernel(TEXT, "k")[1, 1](np.ones(4, np.float32), c, d, y, n)
     with pytest.raises(errors.DeviceError, match="'y' must be on the device of 'x', cuda:1"):
         Kernel(TEXT, "k")[1, 1](x, c, d, TorchTensor(0x2000, 0), n)

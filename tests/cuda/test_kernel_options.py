@@ -1,4 +1,5 @@
-"""NVRTC's options where CUDA is emulated, and texts that cannot become a kernel: one sentence each."""
+"""NVRTC's options where CUDA is emulated, and texts that cannot become a kernel: one sentence
+each."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_macros_reach_the_declaration(emulated):
 @pytest.mark.parametrize("included", ['"own.h"', "<own.h>", '"sub/inner.h"'])
 def test_folders_of_headers(emulated, tmp_path, included):
     (tmp_path / "sub").mkdir()
-    (tmp_path / "own.h").write_text("#pragma once\n__device__ inline float own(float v) { return v * 2; }\n")
+    (tmp_path / "own.h").write_text(
+        "#pragma once\n__device__ inline float own(float v) { return v * 2; }\n"
+    )
     (tmp_path / "sub" / "inner.h").write_text('#include "../own.h"\n#include <own.h>\n')
     head = f"#include {included}\n#include {included}"
     for options in ((f"-I{tmp_path}",), ("-I", str(tmp_path)), (f"--include-path={tmp_path}",)):
@@ -58,12 +61,16 @@ def test_an_edited_header_is_read_again(emulated, tmp_path):
     for value in (3, 4):
         (tmp_path / "own.h").write_text(f"#define VALUE {value}\n")
         assert run(text_of("x[0] = VALUE;", "#include <own.h>"), (f"-I{tmp_path}",)) == value
-        source = Kernel(text_of("x[0] = VALUE;", "#include <own.h>"), "k", options=(f"-I{tmp_path}",)).source
+        source = Kernel(
+            text_of("x[0] = VALUE;", "#include <own.h>"), "k", options=(f"-I{tmp_path}",)
+        ).source
         assert f"#define VALUE {value}" in source.text  # what NVRTC's cache is keyed by, too
 
 
 def test_the_language(emulated):
-    templated = text_of("auto f = []<class T>(T v) { return v; }; x[0] = f(2) + (__cplusplus > 201703);")
+    templated = text_of(
+        "auto f = []<class T>(T v) { return v; }; x[0] = f(2) + (__cplusplus > 201703);"
+    )
     assert run(templated, ("--std=c++20",)) == 3
     assert run(text_of("x[0] = __cplusplus > 201703;"), ("-std", "c++17")) == 0
 
@@ -73,26 +80,39 @@ def test_what_changes_no_result_is_taken(emulated):
 
 
 @pytest.mark.parametrize(
-    "option", ["--use_fast_math", "-ftz=true", "-fmad=true", "--nosuch", "-std=c++11", "-arch=sm_90"]
+    "option",
+    ["--use_fast_math", "-ftz=true", "-fmad=true", "--nosuch", "-std=c++11", "-arch=sm_90"],
 )
 def test_other_options_are_refused(emulated, option):
-    with pytest.raises(errors.KernelError, match=r"^k: 'options' must (be among|ask for) .* where CUDA is emulated \(got "):
+    with pytest.raises(
+        errors.KernelError,
+        match=r"^k: 'options' must (be among|ask for) .* where CUDA is emulated \(got ",
+    ):
         run(text_of("x[0] = 2;"), (option,))
 
 
 def test_words_apart():
-    asked = nvrtc_options.parse(["-I", "a", "-Ib", "--include-path c", "-DX", "-DY=1=2", "-U", "Z", "-g"])
+    asked = nvrtc_options.parse(
+        ["-I", "a", "-Ib", "--include-path c", "-DX", "-DY=1=2", "-U", "Z", "-g"]
+    )
     assert asked == (("a", "b", "c"), {"X": "1", "Y": "1=2", "Z": None}, None, ("-g",))
 
 
 # --- texts ----------------------------------------------------------------------------------------
 
 WRONG = {
-    "a function without a body": (text_of("x[0] = foo(1);", "extern __device__ float foo(float);"), r"k\.cu:2: 'foo\(float\)' is declared and not defined"),
-    "a variable without a place": (text_of("x[0] = table[1];", "extern __device__ float table[4];"), r"k\.cu:2: 'table' is declared and not defined"),
-    "a function of the host": (text_of("_exit(3);", "#include <unistd.h>"), r"'_exit' is a function of the host, which a kernel cannot call"),
-    "a variable that code initialises": (text_of("x[0] = v.x;", "struct A { int x; __device__ A() { x = 1 / *(volatile int*)8; } };\n__device__ A v;"), r"k\.cu:2.*constant initializer"),
-    "another": (text_of("__builtin_exit(3);"), r"'exit' is a function of the host, which a kernel cannot call"),
+    "a function without a body": (text_of("x[0] = foo(1);", "extern __device__ float foo(float);"),
+    r"k\.cu:2: 'foo\(float\)' is declared and not defined"),
+    "a variable without a place": (text_of("x[0] = table[1];",
+    "extern __device__ float table[4];"), r"k\.cu:2: 'table' is declared and not defined"),
+    "a function of the host": (text_of("_exit(3);", "#include <unistd.h>"),
+    r"'_exit' is a function of the host, which a kernel cannot call"),
+    "a variable that code initialises": (text_of("x[0] = v.x;", "struct A { int x; __device__ A() "
+                                                                "{ x = 1 / *(volatile int*)8; } "
+                                                                "};\n__device__ A v;"),
+                                                                r"k\.cu:2.*constant initializer"),
+    "another": (text_of("__builtin_exit(3);"), r"'exit' is a function of the host, which a kernel "
+                                               r"cannot call"),
     "a header that is missing": (text_of("", '#include "nosuch.h"'), r"nosuch\.h"),
 }  # fmt: skip
 
@@ -128,7 +148,9 @@ def test_names_of_std(emulated, header):
 @pytest.mark.parametrize("type_", ["int", "unsigned", "long long", "unsigned char"])
 @pytest.mark.parametrize("operator", ["/", "%"])
 def test_integer_division_by_zero(emulated, type_, operator):
-    text = f'extern "C" __global__ void k(float* x, {type_} a, {type_} b) {{ x[0] = a {operator} b; }}'
+    text = (
+        f'extern "C" __global__ void k(float* x, {type_} a, {type_} b) {{ x[0] = a {operator} b; }}'
+    )
     x = np.zeros(1, np.float32)
     Kernel(text, "k")[1, 1](x, 10, 0)  # as on a GPU: no trap
     with emulator_settings(sanitize="overflow"):

@@ -166,7 +166,9 @@ def test_copy_moves_every_layout(to: str, of: str, d: dtype, device: int) -> Non
     out = LAYOUTS[to](np.zeros(48, d.np)).reshape(-1) if x.ndim == 1 else np.zeros(x.shape, d.np)
     if out.size and not out.flags.owndata and x.ndim == 1 and to == "4-d":
         out = np.zeros(96, d.np)[::2]
-    bits_equal(run(binding.bind("copy", "copy", layout_of([out, x], d)), out, [x], device=device), x)
+    bits_equal(
+        run(binding.bind("copy", "copy", layout_of([out, x], d)), out, [x], device=device), x
+    )
 
 
 def test_copy_of_many_dimensions() -> None:

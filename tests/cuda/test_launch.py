@@ -27,9 +27,13 @@ def dense(numel: int, *dtypes: object, common: object = None) -> Layout:
     return Layout((numel,), [(d.itemsize,) for d in dtypes], list(dtypes), common or dtypes[0])
 
 
-def rows(op: str, sizes: tuple[int, ...], dim: int, of: object, inputs: int = 1, turned: bool = False) -> Rows:
+def rows(
+    op: str, sizes: tuple[int, ...], dim: int, of: object, inputs: int = 1, turned: bool = False
+) -> Rows:
     dense = contiguous_geometry(sizes, of)
-    given = geometry(sizes, contiguous_geometry(sizes[::-1], of).strides[::-1], of) if turned else dense
+    given = (
+        geometry(sizes, contiguous_geometry(sizes[::-1], of).strides[::-1], of) if turned else dense
+    )
     return Rows(op, (dense, *[given] * inputs), dim, of)
 
 
@@ -68,12 +72,14 @@ GOLDEN = [
     ("copy", "copy", Layout((64,), [(4,), (0,)], [F32, F32], F32), ("copy_strided", "u32", 1, 32)),
     # a lane, a warp, a block per row; lanes apart where rows lie side by side
     ("softmax", "softmax", rows("softmax", (64, 10), 1, F32), ("softmax_rows", "f32", 1, 256)),
-    ("softmax", "log_softmax", rows("log_softmax", (64, 400), 1, F16), ("softmax_rows", "f16", 8, 256)),
+    ("softmax", "log_softmax", rows("log_softmax", (64, 400), 1, F16), ("softmax_rows", "f16", 8,
+    256)),
     ("softmax", "softmax", rows("softmax", (64, 513), 1, F32), ("softmax_rows", "f32", 64, 256)),
     ("softmax", "softmax", rows("softmax", (64, 257), 1, F64), ("softmax_rows", "f64", 64, 256)),
     ("softmax", "softmax_backward", rows("softmax_backward", (10, 64), 0, F32, 2),
      ("softmax_strided", "f32", 1, 256)),
-    ("softmax", "softmax", rows("softmax", (64, 100), 1, F32, 1, True), ("softmax_strided", "f32", 4, 256)),
+    ("softmax", "softmax", rows("softmax", (64, 100), 1, F32, 1, True), ("softmax_strided", "f32",
+    4, 256)),
     ("range", "arange", dense(1000, F32), ("range_strided", "f64", 1, 256)),
     ("range", "arange", dense(1000, I64), ("range_strided", "i64", 1, 256)),
     ("random", "uniform", dense(1 << 20, F32), ("random_contiguous", "f32", 1024, 256)),
@@ -281,7 +287,9 @@ def test_large_layouts_are_split() -> None:
     strided = binding.bind(
         "copy", "copy", Layout((1 << 20, 1 << 12), [(2, 1 << 22), (0, 4)], [F16, F16], F16)
     )
-    assert [p.offsets for p in strided.planned(H200).parts] == [(k << 32, k << 12) for k in range(4)]
+    assert [p.offsets for p in strided.planned(H200).parts] == [
+        (k << 32, k << 12) for k in range(4)
+    ]
 
 
 # --- text and variants --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What the checks of every access find, and what they must not accuse.
 
-Each wrong kernel has one line with `// here`, which the finding must name, in every order of threads.
+Each wrong kernel has one line with `// here`, which the finding must name, in every order of
+threads.
 """
 
 from __future__ import annotations
@@ -18,49 +19,93 @@ from .support import requires_emulator
 pytestmark = [requires_emulator, pytest.mark.emulator]
 ORDERS = ("forward", "reversed", "random")
 
-# body of `k(float* x, int* count, int n)` for 2 blocks of 64 threads, x of 128 elements; what is said
+# body of `k(float* x, int* count, int n)` for 2 blocks of 64 threads, x of 128 elements; what is
+# said
 WRONG = {
-    "read past the end": ("if (t == 63) x[0] = x[b * 64 + t + 1];  // here", r"read 4 B past 'x' \(block \(1,0,0\), thread \(63,0,0\), index 128 of 128\)"),
-    "write before the begin": ("x[t - 1] = 0;  // here", r"wrote 4 B before 'x' \(block \(\d,0,0\), thread \(0,0,0\), index -1 of 128\)"),
-    "far away": ("x[t + 1000000000ll] = 0;  // here", r"wrote 4 B outside of its arguments .*index 1000000\d\d\d of 128 of 'x'"),
+    "read past the end": ("if (t == 63) x[0] = x[b * 64 + t + 1];  // here", r"read 4 B past 'x' "
+                                                                             r"\(block \(1,0,0\), "
+                                                                             r"thread \(63,0,0\), "
+                                                                             r"index 128 of 128\)"),
+    "write before the begin": ("x[t - 1] = 0;  // here", r"wrote 4 B before 'x' \(block "
+                                                         r"\(\d,0,0\), thread \(0,0,0\), index -1 "
+                                                         r"of 128\)"),
+    "far away": ("x[t + 1000000000ll] = 0;  // here", r"wrote 4 B outside of its arguments .*index "
+                                                      r"1000000\d\d\d of 128 of 'x'"),
     "a vector over the end": ("float4* v = (float4*)x; v[31 + t % 2].x = v[t % 2 + 31].w;  // here", r"read 4 B past 'x'"),
-    "memcpy past the end": ("if (t == 0) memcpy(x, x + 100, 32 * 4);  // here", r"read 128 B past 'x'"),
-    "atomic past the end": ("atomicAdd(count + 1, 1);  // here", r"atomic operation past 'count' .*index 1 of 1\)"),
+    "memcpy past the end": ("if (t == 0) memcpy(x, x + 100, 32 * 4);  // here",
+    r"read 128 B past 'x'"),
+    "atomic past the end": ("atomicAdd(count + 1, 1);  // here", r"atomic operation past 'count' "
+                                                                 r".*index 1 of 1\)"),
     "in a function": ("beyond(x);", r"wrote 4 B past 'x'"),
-    "past dynamic shared memory": ("extern __shared__ float s[];\ns[t] = 0;  // here", r"wrote 4 B past the 64 bytes of dynamic shared memory"),
-    "shared memory read first": ("__shared__ float s[64];\nif (t < 32) s[t] = 1;\n__syncthreads();\nx[b * 64 + t] = s[t];  // here", r"read 4 B of shared memory that no thread has written"),
-    "another thread's local memory": ("__shared__ float* p;\nfloat own = t;\nif (t == 0) p = &own;\n__syncthreads();\nif (t == 1) x[b] = *p;  // here\n__syncthreads();", r"read 4 B of local memory of another thread"),
-    "race in shared memory": ("__shared__ int s[64];\ns[t] = t;\n__syncthreads();\ns[t / 2] += 1;  // here", r"race for shared memory: nothing orders this (read|write) and the (write|read) at k\.cu:\d+ \("),
-    "race of two writes": ("x[b * 64] = t + b;  // here", r"race for 'x': nothing orders this write and the write at .*index \d+ of 128"),
-    "race of two blocks": ("if (t == 0) x[b] = x[1 - b];  // here", r"race for 'x'.*the other by block"),
-    "race between plain and atomic": ("if (t == 0 && b == 0) atomicAdd(count, 1); else if (t == 1) *count = 5;  // here", r"race for 'count': nothing orders this (atomic operation|write) and the (atomic operation|write)"),
-    "race in a warp": ("__shared__ int s[64];\ns[t] = t;\nx[b * 64 + t] = s[t ^ 1];  // here", r"race for shared memory|no thread has written"),
-    "race for a variable": ("total = b * 64 + t;  // here", r"race for shared memory|race for memory"),
+    "past dynamic shared memory": ("extern __shared__ float s[];\ns[t] = 0;  // here",
+    r"wrote 4 B past the 64 bytes of dynamic shared memory"),
+    "shared memory read first": ("__shared__ float s[64];\nif (t < 32) s[t] = "
+                                 "1;\n__syncthreads();\nx[b * 64 + t] = s[t];  // here",
+                                 r"read 4 B of shared memory that no thread has written"),
+    "another thread's local memory": ("__shared__ float* p;\nfloat own = t;\nif (t == 0) p = "
+                                      "&own;\n__syncthreads();\nif (t == 1) x[b] = *p;  // "
+                                      "here\n__syncthreads();", r"read 4 B of local memory of "
+                                                                r"another thread"),
+    "race in shared memory": ("__shared__ int s[64];\ns[t] = t;\n__syncthreads();\ns[t / 2] += 1;  "
+                              "// here", r"race for shared memory: nothing orders this "
+                                         r"(read|write) and the (write|read) at k\.cu:\d+ \("),
+    "race of two writes": ("x[b * 64] = t + b;  // here", r"race for 'x': nothing orders this "
+                                                          r"write and the write at .*index \d+ of "
+                                                          r"128"),
+    "race of two blocks": ("if (t == 0) x[b] = x[1 - b];  // here", r"race for 'x'.*the other by "
+                                                                    r"block"),
+    "race between plain and atomic": ("if (t == 0 && b == 0) atomicAdd(count, 1); else if (t == 1) "
+                                      "*count = 5;  // here", r"race for 'count': nothing orders "
+                                                              r"this (atomic operation|write) and "
+                                                              r"the (atomic operation|write)"),
+    "race in a warp": ("__shared__ int s[64];\ns[t] = t;\nx[b * 64 + t] = s[t ^ 1];  // here",
+    r"race for shared memory|no thread has written"),
+    "race for a variable": ("total = b * 64 + t;  // here", r"race for shared memory|race for "
+                                                            r"memory"),
 }  # fmt: skip
 
 # bodies that are right
 RIGHT = {
     "a barrier": "__shared__ int s[64];\ns[t] = t;\n__syncthreads();\nx[b * 64 + t] = s[63 - t];",
-    "a warp's barrier": "__shared__ int s[64];\ns[t] = t;\n__syncwarp();\nx[b * 64 + t] = s[t ^ 1];",
+    "a warp's barrier": "__shared__ int s[64];\ns[t] = t;\n__syncwarp();\nx[b * 64 + t] = s[t ^ "
+                        "1];",
     "equal writes": "*count = 1;",
     "atomics": "atomicAdd(count, 1); atomicMax(count, t);",
     "bytes of one word": "((char*)x)[b * 64 + t] = 1;",
-    "shared memory reused": "__shared__ int s[64];\nfor (int i = 0; i < 3; ++i) {\n  s[t] = i;\n  __syncthreads();\n  x[b * 64 + t] = s[(t + 1) % 64];\n  __syncthreads();\n}",
-    "the last block reads the others' results": "__shared__ bool last;\nif (t == 0) { x[b] = b; __threadfence(); last = atomicAdd(count, 1) == 1; }\n__syncthreads();\nif (last && t == 0) x[2] = x[0] + x[1];",
-    "the last thread reads the others' results": "__shared__ int parts[64], arrived;\nif (t == 0) arrived = 0;\n__syncthreads();\nparts[t] = t;\n__threadfence_block();\nif (atomicAdd(&arrived, 1) == 63) for (int i = 0; i < 64; ++i) x[b] += parts[i];",
-    "integers that wrap where they may": "unsigned h = 2166136261u * (t + 1);\nh ^= h << 13; h *= 2654435761u;\nx[b * 64 + t] = (float)(h >> 8) + (short)(40000 + t);",
-    "local arrays": "float a[8];\nfor (int i = 0; i < 8; ++i) a[i] = t * i;\nfloat* p = a + t % 8;\nx[b * 64 + t] = *p;",
-    "constants": "const int lookup[4] = {1, 2, 3, 4};\nx[b * 64 + t] = lookup[t % 4] + fixed[t % 2];",
-    "parts of words": "__shared__ unsigned char s[64];\ns[t] = t;\n__syncthreads();\nx[b * 64 + t] = *(unsigned*)(s + t / 4 * 4);",
-    "a struct through shared memory": "struct S { float a, b, c; };\n__shared__ S s[64];\ns[t] = S{1, 2, 3};\n__syncthreads();\nS own = s[63 - t];\nx[b * 64 + t] = own.a + own.c;",
+    "shared memory reused": "__shared__ int s[64];\nfor (int i = 0; i < 3; ++i) {\n  s[t] = i;\n  "
+                            "__syncthreads();\n  x[b * 64 + t] = s[(t + 1) % 64];\n  "
+                            "__syncthreads();\n}",
+    "the last block reads the others' results": "__shared__ bool last;\nif (t == 0) { x[b] = b; "
+                                                "__threadfence(); last = atomicAdd(count, 1) == 1; "
+                                                "}\n__syncthreads();\nif (last && t == 0) x[2] = "
+                                                "x[0] + x[1];",
+    "the last thread reads the others' results": "__shared__ int parts[64], arrived;\nif (t == 0) "
+                                                 "arrived = 0;\n__syncthreads();\nparts[t] = "
+                                                 "t;\n__threadfence_block();\nif "
+                                                 "(atomicAdd(&arrived, 1) == 63) for (int i = 0; i "
+                                                 "< 64; ++i) x[b] += parts[i];",
+    "integers that wrap where they may": "unsigned h = 2166136261u * (t + 1);\nh ^= h << 13; h *= "
+                                         "2654435761u;\nx[b * 64 + t] = (float)(h >> 8) + "
+                                         "(short)(40000 + t);",
+    "local arrays": "float a[8];\nfor (int i = 0; i < 8; ++i) a[i] = t * i;\nfloat* p = a + t % "
+                    "8;\nx[b * 64 + t] = *p;",
+    "constants": "const int lookup[4] = {1, 2, 3, 4};\nx[b * 64 + t] = lookup[t % 4] + fixed[t % "
+                 "2];",
+    "parts of words": "__shared__ unsigned char s[64];\ns[t] = t;\n__syncthreads();\nx[b * 64 + t] "
+                      "= *(unsigned*)(s + t / 4 * 4);",
+    "a struct through shared memory": "struct S { float a, b, c; };\n__shared__ S s[64];\ns[t] = "
+                                      "S{1, 2, 3};\n__syncthreads();\nS own = s[63 - t];\nx[b * 64 "
+                                      "+ t] = own.a + own.c;",
 }  # fmt: skip
 
 
 def text_of(body: str) -> str:
     return (
         "__device__ int total;\n__constant__ int fixed[2] = {1, 2};\n"
-        "__device__ void beyond(float* p) {\n  p[128 + threadIdx.x] = 1;  // here, in a function\n}\n"
-        'extern "C" __global__ void k(float* x, int* count, int n) {\nconst int t = threadIdx.x, b = blockIdx.x;\n'
+        "__device__ void beyond(float* p) {\n  p[128 + threadIdx.x] = 1;  // here, in a "
+        "function\n}\n"
+        'extern "C" __global__ void k(float* x, int* count, int n) {\nconst int t = threadIdx.x, b '
+        '= blockIdx.x;\n'
         + body + "\n}\n"
     )  # fmt: skip
 
@@ -81,8 +126,9 @@ def test_a_wrong_access_is_named_at_its_line(emulated, case, order):
     body, sentence = WRONG[case]
     text = text_of(body)
     line = line_of(text, "in a function" if "beyond" in body else "// here")
-    with emulator_settings(sanitize="all", schedule=order, seed=2), pytest.raises(
-        errors.KernelError, match=rf"^k\.cu:{line}: {sentence}"
+    with (
+        emulator_settings(sanitize="all", schedule=order, seed=2),
+        pytest.raises(errors.KernelError, match=rf"^k\.cu:{line}: {sentence}"),
     ):
         launch(text)
 
@@ -128,8 +174,13 @@ def test_a_sample_with_a_barrier_less_is_accused(emulated, name):
     text = (samples.FOLDER / f"{name}.cu").read_text()
     before, after = MUTATIONS[name]
     assert before in text
-    broken = check.Check(Kernel(text.replace(before, after), samples.ENTRIES.get(name, name)), getattr(samples, name))
-    with emulator_settings(sanitize="all"), pytest.raises(errors.KernelError, match=rf"^{name}\w*\.cu:\d+: "):
+    broken = check.Check(
+        Kernel(text.replace(before, after), samples.ENTRIES.get(name, name)), getattr(samples, name)
+    )
+    with (
+        emulator_settings(sanitize="all"),
+        pytest.raises(errors.KernelError, match=rf"^{name}\w*\.cu:\d+: "),
+    ):
         broken.run()
 
 
@@ -140,7 +191,9 @@ def test_tensors_are_named_as_numpy_arrays_are(emulated):
 
 
 def test_wrong_settings_are_refused(emulated):
-    with pytest.raises(errors.ArgumentValueError, match="must be all, or of memory, init, race, overflow"):
+    with pytest.raises(
+        errors.ArgumentValueError, match="must be all, or of memory, init, race, overflow"
+    ):
         with emulator_settings(sanitize="everything"):
             pass
     with pytest.raises(errors.ArgumentValueError, match="must be all, or of memory, .* .got 3"):
@@ -149,6 +202,8 @@ def test_wrong_settings_are_refused(emulated):
     with pytest.raises(errors.ArgumentValueError, match="must be one of forward, reversed, random"):
         with emulator_settings(schedule="sideways"):
             pass
-    with pytest.raises(errors.ArgumentValueError, match="GPUTENSOR_EMULATOR_SEED: must be an integer"):
+    with pytest.raises(
+        errors.ArgumentValueError, match="GPUTENSOR_EMULATOR_SEED: must be an integer"
+    ):
         with emulator_settings(seed="some"):
             pass

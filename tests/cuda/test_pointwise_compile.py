@@ -1,4 +1,5 @@
-"""The pointwise kernels for large layouts through NVRTC, without a GPU: what usual layouts compile to.
+"""The pointwise kernels for large layouts through NVRTC, without a GPU: what usual layouts compile
+to.
 
 Registers and spills on each architecture; from the PTX of a text without edges (-DEDGES=0): how
 wide its accesses are, that all loads stand before the first store, that nothing divides, and how
@@ -82,7 +83,9 @@ def ptx(bound: Any) -> list[str]:
 
 
 @requires_nvrtc
-@pytest.mark.parametrize(("given", "accesses", "most"), [k[1:] for k in KERNELS], ids=[k[0] for k in KERNELS])
+@pytest.mark.parametrize(
+    ("given", "accesses", "most"), [k[1:] for k in KERNELS], ids=[k[0] for k in KERNELS]
+)
 def test_accesses(given: Any, accesses: tuple[int, int, int], most: int) -> None:
     instructions = ptx(plane(*given))
     wide = r"(?:v4\.[ufb]32|v2\.[ufb]64)"
@@ -100,7 +103,8 @@ def test_accesses(given: Any, accesses: tuple[int, int, int], most: int) -> None
     assert len(instructions) <= most
 
 
-REDUCTIONS = [(op, scalar, layout) for op, scalar in (("sum", "f32"), ("amax", "f16"), ("mean", "c128"))
+REDUCTIONS = [(op, scalar, layout) for op, scalar in (("sum", "f32"), ("amax", "f16"), ("mean",
+"c128"))
               for layout in ("ROWS", "COLUMNS")]  # fmt: skip
 
 
@@ -115,7 +119,8 @@ def test_reductions_have_four_wide_loads_in_flight(op: str, scalar: str, layout:
     nvrtc.destroyProgram(made)
     assert not re.search(r"^\s+(div|rem)\.[us]", text, re.MULTILINE)
     flights = [
-        len(re.findall(r"ld\.global\S*\.v2\.u64", block)) for block in re.split(r"^\$L\w+:", text, flags=re.MULTILINE)
+        len(re.findall(r"ld\.global\S*\.v2\.u64", block))
+        for block in re.split(r"^\$L\w+:", text, flags=re.MULTILINE)
     ]
     assert max(flights) == 4
 
@@ -124,7 +129,9 @@ def test_reductions_have_four_wide_loads_in_flight(op: str, scalar: str, layout:
 @pytest.mark.parametrize("unit", [1, 2, 4, 8])
 def test_tiles_have_no_bank_conflict(unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight lanes move 16 bytes each at a time, so their cells must differ modulo 8."""
-    kernel = module.text("unary").split(module.BODY)[0] + """
+    kernel = (
+        module.text("unary").split(module.BODY)[0]
+        + """
     struct cells_params { u32* put; u32* ready; };
     extern "C" __global__ void cells(const cells_params p) {
       for (u32 k = 0; k < UNIT; ++k) {
@@ -134,6 +141,7 @@ def test_tiles_have_no_bank_conflict(unit: int, monkeypatch: pytest.MonkeyPatch)
       }
     }
     """
+    )
     device = Device(fresh_emulator(monkeypatch))
     put, ready = (device.put(np.zeros(256 * unit, np.uint32)) for _ in range(2))
     device.launch(device.kernel(kernel, "cells", UNIT=unit), 1, 256, "<QQ", put, ready)

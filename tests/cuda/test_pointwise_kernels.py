@@ -61,7 +61,9 @@ class View:
             base[at] = before + n * step + rng.choice((0, 0, 0, 1, 3))
             take[at] = slice(before, before + n * step, step)
         made = np.random.default_rng(rng.randrange(1 << 30)).integers(-9, 9, base)
-        self.memory = (made % 2 if of == "bool" else np.abs(made) if of == "u1" else made).astype(of)
+        self.memory = (made % 2 if of == "bool" else np.abs(made) if of == "u1" else made).astype(
+            of
+        )
         back = [axes.index(d) for d in range(len(sizes))]
         self.array = np.broadcast_to(self.memory[tuple(take)].transpose(back), sizes)
         whole = gt.from_numpy(self.memory).to("cuda")
@@ -69,7 +71,9 @@ class View:
 
 
 def some_sizes(rng: random.Random, most: int) -> tuple[int, ...]:
-    sizes = [rng.choice((2, 3, 5, 8, 16, 31, 33, 64, 65, 130, 300)) for _ in range(rng.randint(1, 4))]
+    sizes = [
+        rng.choice((2, 3, 5, 8, 16, 31, 33, 64, 65, 130, 300)) for _ in range(rng.randint(1, 4))
+    ]
     while np.prod(sizes) > most:
         k = rng.randrange(len(sizes))
         sizes[k] = max(1, sizes[k] // 2)
@@ -89,7 +93,8 @@ POINTWISE: list[Case] = [
     ("lt", lambda x, y: x < y, lambda x, y: x < y, ["i2", "i2"]),
     ("where", gt.where, np.where, ["bool", "f4", "f4"]),
     ("where", gt.where, np.where, ["bool", "f8", "i4"]),
-    ("where", lambda m, x: gt.where(m, x, 2.0), lambda m, x: np.where(m, x, np.float32(2)), ["bool", "f4"]),
+    ("where", lambda m, x: gt.where(m, x, 2.0), lambda m, x: np.where(m, x, np.float32(2)),
+    ["bool", "f4"]),
 ]  # fmt: skip
 
 
@@ -127,7 +132,9 @@ def check(case: Case, views: list[View]) -> None:
     with np.errstate(all="ignore"):
         wanted = on_arrays(*[v.array for v in views])
     assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted, err_msg=f"{name} of {[v.tensor.stride() for v in views]}")
+    np.testing.assert_array_equal(
+        got, wanted, err_msg=f"{name} of {[v.tensor.stride() for v in views]}"
+    )
 
 
 def run_all(cases: list[tuple[Case, list[View]]]) -> Counter[str]:
@@ -218,7 +225,9 @@ def reduced(seed: int, count: int) -> Counter[str]:
             wanted = getattr(np, op)(wide, axis=dims)
             if of == "f2":
                 wanted = wanted.astype("f2")
-            np.testing.assert_array_equal(got, wanted, err_msg=f"{op} {view.tensor.stride()} over {dims}")
+            np.testing.assert_array_equal(
+                got, wanted, err_msg=f"{op} {view.tensor.stride()} over {dims}"
+            )
     return ran
 
 
@@ -231,8 +240,16 @@ def test_any_reduction() -> None:
 def test_a_reduction_does_not_depend_on_the_order_of_threads(schedule: str) -> None:
     """Fractions: another order of additions would show in the bits."""
     rng = np.random.default_rng(1)
-    cases = [((5000,), (0,)), ((7, 900), (1,)), ((900, 7), (0,)), ((9, 300, 8), (1,)), ((6, 40, 33), (0, 2))]
-    arrays = [(gt.from_numpy(rng.normal(size=s).astype("f4")).to("cuda"), dims) for s, dims in cases]
+    cases = [
+        ((5000,), (0,)),
+        ((7, 900), (1,)),
+        ((900, 7), (0,)),
+        ((9, 300, 8), (1,)),
+        ((6, 40, 33), (0, 2)),
+    ]
+    arrays = [
+        (gt.from_numpy(rng.normal(size=s).astype("f4")).to("cuda"), dims) for s, dims in cases
+    ]
     plain = [x.sum(dims).cpu().numpy() for x, dims in arrays]
     with settings.using(schedule=schedule, seed=4):
         for (x, dims), expected in zip(arrays, plain):
@@ -249,7 +266,9 @@ def test_nan_is_an_extreme_in_every_kernel(op: str, dims: tuple[int, ...]) -> No
     assert np.isnan(got).sum() in (2, 3)
 
 
-@pytest.mark.parametrize(("shape", "dims"), [((40, 31), (0,)), ((40, 31), (1,)), ((3, 50, 12), (1,))])
+@pytest.mark.parametrize(
+    ("shape", "dims"), [((40, 31), (0,)), ((40, 31), (1,)), ((3, 50, 12), (1,))]
+)
 def test_a_sum_does_not_depend_on_alignment(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).normal(size=int(np.prod(shape)) + 3).astype("f4")
     bits = set()

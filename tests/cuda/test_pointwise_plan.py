@@ -8,7 +8,17 @@ import random
 import pytest
 
 from gputensor.kernels.cuda import binding, launch, pointwise_plan, prebuilt, variants
-from gputensor.kernels.cuda.pointwise_plan import FLIGHT_BYTES, GIVEN, RUNS, STAYS, STEPS, TURNS, Rows, Turned, Walk
+from gputensor.kernels.cuda.pointwise_plan import (
+    FLIGHT_BYTES,
+    GIVEN,
+    RUNS,
+    STAYS,
+    STEPS,
+    TURNS,
+    Rows,
+    Turned,
+    Walk,
+)
 
 from .kernel_arrays import SHORT, Layout
 
@@ -21,7 +31,8 @@ def walk(shape: tuple[int, ...], *strides: tuple[int, ...] | None, size: int = 4
 
 
 DENSE = (4, 4 * N)
-# name, walk, (layout, kinds, widths, unit, unroll, held, blocks); a plane of N x N float32 unless said otherwise
+# name, walk, (layout, kinds, widths, unit, unroll, held, blocks); a plane of N x N float32 unless
+# said otherwise
 TABLE = [
     ("padded rows", walk((N, N), DENSE, (4, 8 * N), (4, 8 * N)),
      ("ROWS", [RUNS] * 3, [4] * 3, 4, 2, 0, N * 2)),
@@ -71,7 +82,9 @@ def test_narrower_accesses_where_an_address_is_not_aligned() -> None:
 
 def some_walk(rng: random.Random) -> Walk:
     """Dense out in its order; inputs in any order, repeated, stepped, padded, shifted."""
-    shape = tuple(rng.choice((1, 2, 3, 5, 8, 30, 33, 64, 100, 256, 1000)) for _ in range(rng.randint(1, 5)))
+    shape = tuple(
+        rng.choice((1, 2, 3, 5, 8, 30, 33, 64, 100, 256, 1000)) for _ in range(rng.randint(1, 5))
+    )
     sizes = [rng.choice(SIZES) for _ in range(rng.randint(2, 4))]
     strides: list[tuple[int, ...] | None] = []
     for j, size in enumerate(sizes):
@@ -127,7 +140,9 @@ def test_any_plan_covers_its_walk_with_aligned_accesses(seed: int) -> None:
                 side = 16 * plan.unit
                 assert plan.staged * side * 256 <= 48 << 10 and plan.staged
                 tiles = -(-given.shape[0] // side) * -(-given.shape[plan.y] // side)
-                assert plan.blocks * given.shape[0] * given.shape[plan.y] == tiles * launch.product(given.shape)
+                assert plan.blocks * given.shape[0] * given.shape[plan.y] == tiles * launch.product(
+                    given.shape
+                )
     assert seen == {"ROWS", "TURNED"}
 
 
@@ -173,7 +188,9 @@ def test_what_is_compiled_ahead_is_what_usual_layouts_ask_for() -> None:
     assert {entry for _, entry, _ in ahead} == {"binary_rows", "binary_turned"}
     assert len({tuple(defines.items()) for _, _, defines in ahead}) == len(ahead) == 36
     f32 = SHORT["f32"]
-    bound = binding.bind("binary", "mul", Layout((512, 3000), [(4, 2048), (4, 2048), (4, 0)], [f32] * 3, f32))
+    bound = binding.bind(
+        "binary", "mul", Layout((512, 3000), [(4, 2048), (4, 2048), (4, 0)], [f32] * 3, f32)
+    )
     assert ("binary", bound.entry, bound.defines) in ahead
 
 
@@ -184,6 +201,8 @@ def test_the_parameters_fit() -> None:
     forward, backward = ([64**d for d in order] for order in ((0, 1, 2, 3), (3, 2, 1, 0)))
     for orders in itertools.product((forward, backward), repeat=3):
         strides = [[s * d.itemsize for s in o] for o, d in zip((forward, *orders), dtypes)]
-        bound = binding.bind("where", "where", Layout(shape, [tuple(s) for s in strides], dtypes, dtypes[0]))
+        bound = binding.bind(
+            "where", "where", Layout(shape, [tuple(s) for s in strides], dtypes, dtypes[0])
+        )
         made = bound.at()
         assert len(made.pack((0, 0, 0, 0))) <= 4096

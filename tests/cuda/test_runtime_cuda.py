@@ -114,7 +114,9 @@ def test_per_thread_default_streams_share_a_handle_and_no_memory(cuda, fake):
     with ThreadPoolExecutor(1) as other:
         theirs = other.submit(cuda.allocate, 1000, 0).result()
         assert theirs.ptr != ptr, "work on the first thread's stream may still use it"
-        assert other.submit(lambda: cuda.current_stream(0).key).result() != cuda.current_stream(0).key
+        assert (
+            other.submit(lambda: cuda.current_stream(0).key).result() != cuda.current_stream(0).key
+        )
     assert cuda.allocate(1000, 0).ptr == ptr
     assert cuda.current_stream(0) is cuda.current_stream(0) is cuda.external_stream(0, 2)
     calls(fake)
@@ -278,18 +280,22 @@ def test_failures_of_the_device_are_ours_at_every_entry_and_name_the_first(cuda,
             where = f"cuda:{0 if 'pinned' in what else 1}"
             if later:
                 assert str(caught.value) == (
-                    f"{where}: {what} failed, as all does after the first failure of this process: {ILLEGAL}"
+                    f"{where}: {what} failed, as all does after the first failure of this process: "
+                    f"{ILLEGAL}"
                 )
             else:
                 assert str(caught.value) == (
-                    f"{where}: a kernel or copy before this point failed: {ILLEGAL} (seen by {what})"
+                    f"{where}: a kernel or copy before this point failed: {ILLEGAL} (seen by "
+                    f"{what})"
                 )
                 assert cuda.first_failure() == ILLEGAL
         fake.fail, fake.status = None, 0
         cuda._first_failure = None
     assert fake.device == 0
     fake.fail = RuntimeFailure("cudaErrorInvalidValue: invalid argument")
-    with pytest.raises(errors.KernelError, match="cuda:1: a copy of 8 bytes failed: cudaErrorInvalidValue"):
+    with pytest.raises(
+        errors.KernelError, match="cuda:1: a copy of 8 bytes failed: cudaErrorInvalidValue"
+    ):
         entries["a copy of 8 bytes"]()
     assert cuda.first_failure() is None, "the context goes on"
 
@@ -331,15 +337,25 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "launch": lambda: cuda.launch(*launched),
         "device_of": lambda: cuda.device_of(memory.ptr),
         "symbol": lambda: function.symbol("table"),
-        **{f"stream.{name}": getattr(stream, name) for name in ("synchronize", "query", "record_event")},
+        **{
+            f"stream.{name}": getattr(stream, name)
+            for name in ("synchronize", "query", "record_event")
+        },
         "stream.wait_event": lambda: stream.wait_event(event),
         "stream.wait_stream": lambda: stream.wait_stream(cuda.default_stream(0)),
-        **{f"event.{name}": getattr(event, name) for name in ("synchronize", "query", "record", "wait")},
+        **{
+            f"event.{name}": getattr(event, name)
+            for name in ("synchronize", "query", "record", "wait")
+        },
         "event.elapsed_time": lambda: event.elapsed_time(event),
     }
-    assert set(runtime.INTERFACE) == {name for name in entries if name in runtime.INTERFACE} | set(SILENT)
+    assert set(runtime.INTERFACE) == {name for name in entries if name in runtime.INTERFACE} | set(
+        SILENT
+    )
     for made in (stream, event):
-        public = {n for n in dir(type(made)) if callable(getattr(made, n)) and not n.startswith("_")}
+        public = {
+            n for n in dir(type(made)) if callable(getattr(made, n)) and not n.startswith("_")
+        }
         assert public - {"record_or_fail"} <= {name.partition(".")[2] for name in entries}, public
     for failure in (RuntimeFailure(700), DriverFailure(700), RuntimeFailure(1)):
         for name, entry in entries.items():
@@ -548,7 +564,9 @@ def test_limits_are_the_devices_attributes_and_asked_once(cuda, fake, monkeypatc
 
 @pytest.mark.skipif(REAL is None, reason="CuPy is not there, or has a driver")
 def test_the_numbers_of_attributes_are_cupys():
-    known = {n: getattr(REAL.runtime, f"cudaDevAttr{n}", number) for n, (number, _) in NAMED.items()}
+    known = {
+        n: getattr(REAL.runtime, f"cudaDevAttr{n}", number) for n, (number, _) in NAMED.items()
+    }
     assert known == {name: number for name, (number, _) in NAMED.items()}
 
 

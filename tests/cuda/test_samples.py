@@ -1,6 +1,7 @@
 """Sample kernels of every kind, unchanged on the emulator and through NVRTC.
 
-On the emulator each runs in three orders of threads, with every access checked: none may be accused.
+On the emulator each runs in three orders of threads, with every access checked: none may be
+accused.
 """
 
 from __future__ import annotations

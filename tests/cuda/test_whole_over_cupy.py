@@ -30,7 +30,8 @@ ORDERS = ("lazy", "random")
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
-], ids=lambda tests: "-".join([Path(tests[0]).stem, *(t for t in tests if t in ORDERS)]))  # fmt: skip
+], ids=lambda tests: "-".join([Path(tests[0]).stem,
+*(t for t in tests if t in ORDERS)]))  # fmt: skip
 def test_over_cupy(tests: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     order = "eager"
     if tests[-1] in ORDERS:

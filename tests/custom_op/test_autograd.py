@@ -33,7 +33,9 @@ def double(name: str = "t::double", **kwargs: Any) -> Any:
 def test_forward_and_backward_registered_apart() -> None:
     op, x = cube(), leaf(1, 2)
     y = op(x, 3.0)
-    assert y.tolist() == [3, 24] and y.grad_fn.name() == "GeneratedBackwardFor_t_cube_defaultBackward"
+    assert (
+        y.tolist() == [3, 24] and y.grad_fn.name() == "GeneratedBackwardFor_t_cube_defaultBackward"
+    )
     assert "grad_fn=<GeneratedBackwardFor_t_cube_defaultBackward>" in repr(y)
     y.sum().backward()
     assert x.grad.tolist() == [9, 36]
@@ -71,7 +73,9 @@ def test_without_a_formula_backward_says_so() -> None:
     op, x = double(), leaf(1)
     y = op(x)
     assert y.requires_grad
-    with pytest.raises(RuntimeError, match=r"Trying to backward through t.double.default but no autograd formula"):
+    with pytest.raises(
+        RuntimeError, match=r"Trying to backward through t.double.default but no autograd formula"
+    ):
         y.sum().backward()
     handle = op.register_autograd(lambda ctx, g: g * 2)
     op(x).sum().backward()
@@ -110,8 +114,14 @@ def test_keyword_only_arguments() -> None:
 
 
 def test_lists_of_tensors_and_several_results() -> None:
-    def mixed(xs: Sequence[Tensor], n: int, sizes: list[int], y: Tensor | None = None) -> tuple[list[Tensor], Tensor, int]:
-        return [through_numpy(lambda a: a * n, x) for x in xs], through_numpy(lambda a: a + 1, xs[0]), n
+    def mixed(
+        xs: Sequence[Tensor], n: int, sizes: list[int], y: Tensor | None = None
+    ) -> tuple[list[Tensor], Tensor, int]:
+        return (
+            [through_numpy(lambda a: a * n, x) for x in xs],
+            through_numpy(lambda a: a + 1, xs[0]),
+            n,
+        )
 
     op = custom_op("t::mixed", mixed, mutates_args=())
     seen: list[Any] = []
@@ -122,7 +132,15 @@ def test_lists_of_tensors_and_several_results() -> None:
         ctx.save_for_backward(*inputs[0], output[1])
 
     def backward(ctx: Any, many: Any, one: Any, number: Any) -> Any:
-        seen.append((ctx.needs_input_grad, [g.tolist() for g in many], one.tolist(), number, len(ctx.saved_tensors)))
+        seen.append(
+            (
+                ctx.needs_input_grad,
+                [g.tolist() for g in many],
+                one.tolist(),
+                number,
+                len(ctx.saved_tensors),
+            )
+        )
         return [many[0] * ctx.n + one, None], None, None, None
 
     op.register_autograd(backward, setup_context=setup)
@@ -155,7 +173,8 @@ def test_integers_and_what_is_marked_have_no_history() -> None:
 
     op = custom_op("t::parts", parts, mutates_args=())
     op.register_autograd(
-        lambda ctx, a, b, c: a, setup_context=lambda ctx, inputs, output: ctx.mark_non_differentiable(output[2])
+        lambda ctx, a, b, c: a,
+        setup_context=lambda ctx, inputs, output: ctx.mark_non_differentiable(output[2]),
     )
     a, b, c = op(leaf(1.5))
     assert a.requires_grad and not b.requires_grad and not c.requires_grad
@@ -171,7 +190,9 @@ def test_a_kernel_runs_below_autograd() -> None:
         seen.append(made.requires_grad)
         return made
 
-    assert not hidden(gt.ones(1, dtype=gt.float64)).requires_grad  # a constant, whatever the kernel uses
+    assert not hidden(
+        gt.ones(1, dtype=gt.float64)
+    ).requires_grad  # a constant, whatever the kernel uses
     assert hidden(leaf(2)).requires_grad and seen == [False, False]
 
 
@@ -195,7 +216,7 @@ def test_an_autograd_function_within_backward_and_as_an_operator() -> None:
     assert x.grad.tolist() == [12] and gradcheck(Cube.apply, x) and gradgradcheck(Cube.apply, x)
 
 
-# --- writing --------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def filler() -> Any:
@@ -208,7 +229,10 @@ def filler() -> Any:
 
 def test_an_operator_that_writes_has_no_derivative() -> None:
     op = filler()
-    with pytest.raises(errors.RegistrationError, match=r"t::fill: an operator with a derivative must return something and write"):
+    with pytest.raises(
+        errors.RegistrationError,
+        match=r"t::fill: an operator with a derivative must return something and write",
+    ):
         op.register_autograd(lambda ctx, g: g)
     nothing = custom_op("t::nothing", lambda x: None, mutates_args=(), schema="(Tensor x) -> ()")
     with pytest.raises(errors.RegistrationError, match="must return something"):
@@ -266,7 +290,7 @@ def test_a_view_can_have_a_derivative() -> None:
     assert x.grad.tolist() == [0, 1, 1]
 
 
-# --- what backward must return ---------------------------------------------------------------------------
+# --- what backward must return --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -293,11 +317,15 @@ def test_none_is_zero_and_more_nones_do_not_matter() -> None:
 
 
 def test_gradients_of_a_list_come_as_a_list() -> None:
-    op = custom_op("t::first", lambda xs: xs[0] * 2, mutates_args=(), schema="(Tensor[] xs) -> Tensor")
+    op = custom_op(
+        "t::first", lambda xs: xs[0] * 2, mutates_args=(), schema="(Tensor[] xs) -> Tensor"
+    )
     x = leaf(1)
     for returned in (lambda g: g, lambda g: [g], lambda g: [g, g, g]):
         op.register_autograd(lambda ctx, g, returned=returned: returned(g))
-        with pytest.raises(RuntimeError, match="must return the gradients of 'xs' at position 1 as a list of 2"):
+        with pytest.raises(
+            RuntimeError, match="must return the gradients of 'xs' at position 1 as a list of 2"
+        ):
             op([x, x]).sum().backward()
     op.register_autograd(lambda ctx, g: [g * 2, None])
     op([x, x]).sum().backward()
@@ -309,8 +337,16 @@ def test_gradients_of_a_list_come_as_a_list() -> None:
     [
         (lambda g: g, None, r"backward must take ctx, grad0 \(got \(g\)\)"),
         (lambda ctx, g, h: g, None, r"backward must take ctx, grad0"),
-        (lambda ctx, g: g, lambda ctx, inputs: None, "setup_context must take arguments named ctx, inputs, output"),
-        (lambda ctx, g: g, lambda c, i, o: None, "setup_context must take arguments named ctx, inputs, output"),
+        (
+            lambda ctx, g: g,
+            lambda ctx, inputs: None,
+            "setup_context must take arguments named ctx, inputs, output",
+        ),
+        (
+            lambda ctx, g: g,
+            lambda c, i, o: None,
+            "setup_context must take arguments named ctx, inputs, output",
+        ),
     ],
 )
 def test_formulas_are_checked_at_once(backward: Any, setup: Any, said: str) -> None:
@@ -321,7 +357,7 @@ def test_formulas_are_checked_at_once(backward: Any, setup: Any, said: str) -> N
         op.register_autograd(3)
 
 
-# --- operators of a Library ------------------------------------------------------------------------------
+# --- operators of a Library -----------------------------------------------------------------------
 
 
 def test_for_an_operator_of_a_library() -> None:

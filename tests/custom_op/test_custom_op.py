@@ -1,4 +1,5 @@
-"""custom_op: definition, kernels of devices, shapes, memory; and that all of it can be taken back."""
+"""custom_op: definition, kernels of devices, shapes, memory; and that all of it can be taken
+back."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def make(body: Any = lambda x: x + x, mutates_args: Any = (), **kwargs: Any) -> 
     return custom_op("t::f", f, mutates_args=mutates_args, **kwargs)
 
 
-# --- what it is ---------------------------------------------------------------------------------------
+# --- what it is -----------------------------------------------------------------------------------
 
 
 def test_it_is_an_operator_of_every_device(place: str) -> None:
@@ -43,7 +44,11 @@ def test_it_is_an_operator_of_every_device(place: str) -> None:
     assert str(operator._schema) == "t::cube(Tensor x, float by=2.0) -> Tensor"
     assert operator is op._opoverload and repr(op) == "<CustomOpDef(t::cube)>"
     keys = gt.dispatch.key_set(x)
-    assert operator.redispatch(keys & gt.dispatch.full_after("ADInplaceOrView"), x, 1).tolist() == [1, 8, 27]
+    assert operator.redispatch(keys & gt.dispatch.full_after("ADInplaceOrView"), x, 1).tolist() == [
+        1,
+        8,
+        27,
+    ]
 
 
 def test_the_function_comes_back_by_none_of_its_names() -> None:
@@ -63,13 +68,20 @@ def test_overloads() -> None:
     custom_op("t::g.one", one, mutates_args=())
     custom_op("t::g.two", two, mutates_args=())
     assert gt.ops.t.g.overloads() == ["one", "two"]
-    assert gt.ops.t.g(gt.zeros(1), 5).tolist() == [5] and gt.ops.t.g.one(gt.zeros(1)).tolist() == [1]
+    assert gt.ops.t.g(gt.zeros(1), 5).tolist() == [5] and gt.ops.t.g.one(gt.zeros(1)).tolist() == [
+        1
+    ]
 
 
 def test_lists_numbers_and_several_results() -> None:
-    def f(xs: Sequence[Tensor], n: int, sizes: list[int], *, by: float = 2.0, of: gt.dtype = gt.float64) -> tuple[
-        Tensor, list[Tensor], int
-    ]:
+    def f(
+        xs: Sequence[Tensor],
+        n: int,
+        sizes: list[int],
+        *,
+        by: float = 2.0,
+        of: gt.dtype = gt.float64,
+    ) -> tuple[Tensor, list[Tensor], int]:
         assert type(xs) is list and type(sizes) is list
         return (xs[0] * by).to(of), [x + n for x in xs], n + sum(sizes)
 
@@ -82,18 +94,27 @@ def test_lists_numbers_and_several_results() -> None:
 
 def test_a_result_of_another_type_names_the_kernel() -> None:
     for result in (3, None, [gt.ones(1)]):
-        with pytest.raises(errors.ArgumentTypeError, match=rf"t::f: the kernel registered at .*{HERE} must return Tensor"):
+        with pytest.raises(
+            errors.ArgumentTypeError,
+            match=rf"t::f: the kernel registered at .*{HERE} must return Tensor",
+        ):
             make(lambda x, result=result: result)(gt.ones(1))
 
 
 def test_arguments_are_checked_against_the_schema() -> None:
     op = cube()
-    for args, kwargs in (((), {}), (("x",), {}), ((gt.ones(1), "x"), {}), ((gt.ones(1), 1.0, 2), {}), ((gt.ones(1),), {"z": 1})):
+    for args, kwargs in (
+        ((), {}),
+        (("x",), {}),
+        ((gt.ones(1), "x"), {}),
+        ((gt.ones(1), 1.0, 2), {}),
+        ((gt.ones(1),), {"z": 1}),
+    ):
         with pytest.raises(errors.ArgumentTypeError, match="declaration t::cube"):
             op(*args, **kwargs)
 
 
-# --- memory ----------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -107,7 +128,11 @@ def test_arguments_are_checked_against_the_schema() -> None:
 )
 def test_results_are_new_memory(place: str, body: Any, said: str) -> None:
     op, x = make(body), gt.ones(2, 2).to(place)
-    with pytest.raises(errors.RegistrationError, match=rf"t::f: the kernel registered at .*{HERE} must return new memory \(got {said}\); return a clone"):
+    with pytest.raises(
+        errors.RegistrationError,
+        match=rf"t::f: the kernel registered at .*{HERE} must return new memory \(got {said}\); "
+        rf"return a clone",
+    ):
         op(x)
 
 
@@ -165,7 +190,11 @@ def test_inplace_and_out_tags_return_what_they_wrote() -> None:
 
     x, out = gt.ones(2), gt.zeros(2)
     assert twice_(x) is x and x.tolist() == [2, 2] and x._version == 1
-    assert twice_out(x, out=out) is out and out.tolist() == [4, 4] and (x._version, out._version) == (1, 1)
+    assert (
+        twice_out(x, out=out) is out
+        and out.tolist() == [4, 4]
+        and (x._version, out._version) == (1, 1)
+    )
     meta = gt.empty(2, device="meta")
     assert twice_(meta) is meta and twice_out(meta, out=meta) is meta
     twice_.register_kernel("cpu", lambda x: x + 1)
@@ -182,7 +211,7 @@ def test_a_view_by_its_schema() -> None:
     assert x.tolist() == [0, 0, 0] and x._version == 1
 
 
-# --- kernels --------------------------------------------------------------------------------------------
+# --- kernels --------------------------------------------------------------------------------------
 
 
 def test_the_newest_kernel_of_a_device_serves(place: str) -> None:
@@ -205,7 +234,10 @@ def test_the_newest_kernel_of_a_device_serves(place: str) -> None:
 
 def test_a_missing_kernel_says_which_there_are() -> None:
     op = make(device_types="meta")
-    with pytest.raises(errors.DispatchError, match=r"t::f: no kernel for key CPU \(kernels are registered at: .*Meta"):
+    with pytest.raises(
+        errors.DispatchError,
+        match=r"t::f: no kernel for key CPU \(kernels are registered at: .*Meta",
+    ):
         op(gt.ones(1))
 
 
@@ -219,7 +251,9 @@ def test_the_kernel_of_a_device_goes_with_it(by_name: bool) -> None:
             op.register_kernel(("cpu", "acme"), lambda x: gt.tensor([2.0]))
         assert op(gt.ones(1).to("acme")).tolist() == [2]
     with gt.backend.register("emca", "PrivateUse2", runtime=Runtime()):
-        assert op(gt.ones(1).to("emca")).tolist() == [1] and op(gt.ones(1)).tolist() == [1 if by_name else 2]
+        assert op(gt.ones(1).to("emca")).tolist() == [1] and op(gt.ones(1)).tolist() == [
+            1 if by_name else 2
+        ]
     with pytest.raises(gt.GpuTensorError, match="'type' must be one of"):
         op.register_kernel("acme", lambda x: x)
 
@@ -258,26 +292,34 @@ def test_an_operator_without_tensors_needs_a_device_argument() -> None:
         return gt.arange(n)
 
     assert custom_op("t::count", count, mutates_args=())(2).tolist() == [0, 1]
-    with pytest.raises(errors.ArgumentValueError, match="argument 'device' .*; add device: gt.device"):
+    with pytest.raises(
+        errors.ArgumentValueError, match="argument 'device' .*; add device: gt.device"
+    ):
         custom_op("t::count", count, mutates_args=(), device_types="cpu")
     assert gt.ops.t.count(2).tolist() == [0, 1]  # the former definition serves again
 
 
 def test_a_kernel_takes_what_the_schema_gives() -> None:
     op = cube()
-    for register in (op.register_fake, lambda f: op.register_kernel("cpu", f), lambda f: register_kernel("t::cube", "cpu", f)):
+    for register in (
+        op.register_fake,
+        lambda f: op.register_kernel("cpu", f),
+        lambda f: register_kernel("t::cube", "cpu", f),
+    ):
         with pytest.raises(errors.RegistrationError, match=r"t::cube: the schema .* must agree"):
             register(lambda x: x)
     assert op(gt.ones(1)).tolist() == [2]
 
 
-# --- shapes ---------------------------------------------------------------------------------------------
+# --- shapes ---------------------------------------------------------------------------------------
 
 
 def test_shapes_without_data() -> None:
     op = make()
     meta = gt.empty(2, 3, device="meta")
-    with pytest.raises(errors.DispatchError, match="t::f: no kernel for Meta, .*; register one with register_fake"):
+    with pytest.raises(
+        errors.DispatchError, match="t::f: no kernel for Meta, .*; register one with register_fake"
+    ):
         op(meta)
 
     @op.register_fake
@@ -299,7 +341,7 @@ def test_what_only_writes_needs_no_shapes() -> None:
     assert w(gt.empty(1, device="meta")) is None
 
 
-# --- life -----------------------------------------------------------------------------------------------
+# --- life -----------------------------------------------------------------------------------------
 
 
 def test_a_second_definition_replaces_the_first() -> None:
@@ -307,12 +349,18 @@ def test_a_second_definition_replaces_the_first() -> None:
     old.register_kernel("cpu", lambda x: gt.tensor([2.0]))
     packet = gt.ops.t.f
     new = make(lambda x: gt.tensor([3.0]))
-    assert new(gt.ones(1)).tolist() == packet(gt.ones(1)).tolist() == [3] and old._opoverload is new._opoverload
+    assert (
+        new(gt.ones(1)).tolist() == packet(gt.ones(1)).tolist() == [3]
+        and old._opoverload is new._opoverload
+    )
     for late in (
-        lambda: old.register_kernel("cpu", lambda x: gt.tensor([4.0])), lambda: old.register_fake(lambda x: x),
+        lambda: old.register_kernel("cpu", lambda x: gt.tensor([4.0])),
+        lambda: old.register_fake(lambda x: x),
         lambda: old.register_autograd(lambda ctx, g: g),
     ):  # fmt: skip
-        with pytest.raises(errors.RegistrationError, match="must be defined, but was destroyed or defined again"):
+        with pytest.raises(
+            errors.RegistrationError, match="must be defined, but was destroyed or defined again"
+        ):
             late()
     old._destroy()  # is gone already
     assert packet(gt.ones(1)).tolist() == [3]
@@ -357,7 +405,10 @@ def test_a_library_keeps_registrations() -> None:
     assert op(x).tolist() == [1]
     with pytest.raises(errors.DispatchError, match="register_fake"):
         op(meta)
-    with Library("other", "IMPL") as other, pytest.raises(errors.RegistrationError, match="namespace 'other'"):
+    with (
+        Library("other", "IMPL") as other,
+        pytest.raises(errors.RegistrationError, match="namespace 'other'"),
+    ):
         register_kernel(op, "cpu", lambda x: gt.tensor([3.0]), lib=other)
     assert op(x).tolist() == [1]
 
@@ -404,27 +455,59 @@ def test_calls_and_registrations_from_many_threads() -> None:
     assert not wrong
 
 
-# --- what is refused --------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "call, kind, said",
     [
-        (lambda: custom_op("f", mutates_args=()), ValueError, "'name' must be written namespace::name"),
+        (
+            lambda: custom_op("f", mutates_args=()),
+            ValueError,
+            "'name' must be written namespace::name",
+        ),
         (lambda: custom_op("a::b::c", mutates_args=()), ValueError, "'name' must be written"),
         (lambda: custom_op("a::b.c.d", mutates_args=()), ValueError, "'name' must be written"),
         (lambda: custom_op(3, mutates_args=()), ValueError, "'name' must be written"),
         (lambda: custom_op("t::f"), TypeError, "mutates_args"),
         (lambda: custom_op("t::f", 3, mutates_args=()), TypeError, "'fn' must be callable"),
-        (lambda: make(mutates_args="x"), ValueError, "'mutates_args' must be names of arguments, or 'unknown'"),
-        (lambda: make(mutates_args={"y"}), ValueError, "'mutates_args' must name tensors.*'y', which"),
-        (lambda: make(schema="f(Tensor x) -> Tensor"), ValueError, "'schema' must begin with its arguments"),
+        (
+            lambda: make(mutates_args="x"),
+            ValueError,
+            "'mutates_args' must be names of arguments, or 'unknown'",
+        ),
+        (
+            lambda: make(mutates_args={"y"}),
+            ValueError,
+            "'mutates_args' must name tensors.*'y', which",
+        ),
+        (
+            lambda: make(schema="f(Tensor x) -> Tensor"),
+            ValueError,
+            "'schema' must begin with its arguments",
+        ),
         (lambda: make(schema="(Tensor x -> Tensor"), ValueError, "column"),
-        (lambda: make(schema="(Tensor(a!) x) -> Tensor"), ValueError, "'mutates_args' must be what the schema writes to"),
-        (lambda: make(schema="(Tensor x) -> Tensor", mutates_args={"x"}), ValueError, "what the schema writes to"),
-        (lambda: make(schema="(*, Tensor x) -> Tensor"), NotImplementedError, "'x' must not be keyword-only"),
+        (
+            lambda: make(schema="(Tensor(a!) x) -> Tensor"),
+            ValueError,
+            "'mutates_args' must be what the schema writes to",
+        ),
+        (
+            lambda: make(schema="(Tensor x) -> Tensor", mutates_args={"x"}),
+            ValueError,
+            "what the schema writes to",
+        ),
+        (
+            lambda: make(schema="(*, Tensor x) -> Tensor"),
+            NotImplementedError,
+            "'x' must not be keyword-only",
+        ),
         (lambda: make(device_types="zz"), RuntimeError, "'type' must be one of"),
-        (lambda: make(tags="inplace"), ValueError, "tagged 'inplace' must write to its first argument"),
+        (
+            lambda: make(tags="inplace"),
+            ValueError,
+            "tagged 'inplace' must write to its first argument",
+        ),
         (lambda: make(tags="out"), ValueError, "tagged 'out' must write to keyword-only"),
         (lambda: register_kernel(3, "cpu", len), ValueError, "'op' must be an operator"),
         (lambda: register_fake("nothing", len), ValueError, "'op' must be an operator"),
@@ -436,7 +519,7 @@ def test_misuse(call: Any, kind: type[Exception], said: str) -> None:
         call()
 
 
-# --- in the company of others --------------------------------------------------------------------------
+# --- in the company of others ---------------------------------------------------------------------
 
 
 def test_lazy_operands_come_materialised() -> None:
@@ -449,7 +532,9 @@ def test_modes_see_it() -> None:
     seen = []
 
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(str(op))
             return op(*args, **(kwargs or {}))
 
@@ -473,4 +558,7 @@ def test_a_trace_names_its_hops() -> None:
     with gt.dispatch.trace() as lines:
         op(gt.ones(1))
     text = "\n".join(lines)
-    assert "[call] op=[t::cube], key=[AutogradCPU]" in text and "[redispatch] op=[t::cube], key=[CPU]" in text
+    assert (
+        "[call] op=[t::cube], key=[AutogradCPU]" in text
+        and "[redispatch] op=[t::cube], key=[CPU]" in text
+    )

@@ -1,4 +1,5 @@
-"""examples/custom_op.py: runs with the emulator and without any CUDA, and its operators pass opcheck."""
+"""examples/custom_op.py: runs with the emulator and without any CUDA, and its operators pass
+opcheck."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def test_it_runs(cuda: str) -> None:
         pytest.skip("the emulator is not what this run uses")
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / "custom_op.py")],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "GPUTENSOR_CUDA": cuda}, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "GPUTENSOR_CUDA": cuda}, capture_output=True,
+        text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("SUCCESS") == (6 if cuda == "emulator" else 3)

@@ -1,4 +1,5 @@
-"""Schemas from annotations. tests/oracle/test_custom_op_oracle.py compares the texts with PyTorch's."""
+"""Schemas from annotations. tests/oracle/test_custom_op_oracle.py compares the texts with
+PyTorch's."""
 
 from __future__ import annotations
 
@@ -17,16 +18,30 @@ CPU = gt.device("cpu")
 
 
 def many(
-    x: Tensor, ys: List[Tensor], o: Optional[Tensor], oo: Sequence[Optional[Tensor]], of: gt.dtype = gt.float64,
-    at: gt.device = CPU, n: Optional[float] = None, s: str = 'a"\\b', b: bool | None = False,
-    f: float = 1e-5, i: int = -3, nn: Optional[list[int]] = None, *, k: float, num: int | float | bool = 2,
+    x: Tensor,
+    ys: List[Tensor],
+    o: Optional[Tensor],
+    oo: Sequence[Optional[Tensor]],
+    of: gt.dtype = gt.float64,
+    at: gt.device = CPU,
+    n: Optional[float] = None,
+    s: str = 'a"\\b',
+    b: bool | None = False,
+    f: float = 1e-5,
+    i: int = -3,
+    nn: Optional[list[int]] = None,
+    *,
+    k: float,
+    num: int | float | bool = 2,
 ) -> Tuple[Tensor, List[Tensor], int, float, bool, Union[int, float]]:
     raise AssertionError
 
 
 TEXT = (
-    'Tensor x, Tensor[] ys, Tensor? o, Tensor?[] oo, ScalarType of=float64, Device at="cpu", float? n=None, '
-    'str s="a\\"\\\\b", bool? b=False, float f=1e-05, SymInt i=-3, SymInt[]? nn=None, *, float k, Scalar num=2) -> '
+    'Tensor x, Tensor[] ys, Tensor? o, Tensor?[] oo, ScalarType of=float64, Device at="cpu", '
+    "float? n=None, "
+    'str s="a\\"\\\\b", bool? b=False, float f=1e-05, SymInt i=-3, SymInt[]? nn=None, *, float k, '
+    "Scalar num=2) -> "
     "(Tensor, Tensor[], SymInt, float, bool, Scalar)"
 )
 
@@ -52,15 +67,22 @@ def test_written_arguments_are_marked() -> None:
     marked = infer_schema(many, mutates_args={"ys", "o"})
     assert marked.startswith("(Tensor x, Tensor(a1!)[] ys, Tensor(a2!)? o, Tensor?[] oo,")
     unknown = infer_schema(many, mutates_args="unknown")
-    assert unknown.startswith("(Tensor(a0!) x, Tensor(a1!)[] ys, Tensor(a2!)? o, Tensor(a3!)?[] oo, ScalarType")
+    assert unknown.startswith(
+        "(Tensor(a0!) x, Tensor(a1!)[] ys, Tensor(a2!)? o, Tensor(a3!)?[] oo, ScalarType"
+    )
 
 
 def test_returns() -> None:
     def nothing(x: Tensor) -> None: ...
     def one(x: Tensor) -> Tuple[Tensor]: ...
 
-    assert infer_schema(nothing) == "(Tensor x) -> ()" and infer_schema(one) == "(Tensor x) -> ((Tensor))"
-    op = gt.library.custom_op("t::one", lambda x: (x + 1,), mutates_args=(), schema=infer_schema(one))
+    assert (
+        infer_schema(nothing) == "(Tensor x) -> ()"
+        and infer_schema(one) == "(Tensor x) -> ((Tensor))"
+    )
+    op = gt.library.custom_op(
+        "t::one", lambda x: (x + 1,), mutates_args=(), schema=infer_schema(one)
+    )
     made = op(gt.ones(1, requires_grad=True))
     assert type(made) is tuple and made[0].tolist() == [2] and made[0].requires_grad
     with pytest.raises(TypeError, match="must return"):
@@ -77,11 +99,20 @@ def test_tags_return_what_was_written() -> None:
 
     def inplace(x: Tensor, y: Tensor) -> Tensor: ...
 
-    assert infer_schema(inplace, mutates_args="x".split(), tags=("inplace",)) == "(Tensor(a0!) x, Tensor y) -> Tensor(a0!)"
-    for arguments, said in (({"y"}, "write to its first"), ({"x", "y"}, "to no other"), ((), "write to its first")):
+    assert (
+        infer_schema(inplace, mutates_args="x".split(), tags=("inplace",))
+        == "(Tensor(a0!) x, Tensor y) -> Tensor(a0!)"
+    )
+    for arguments, said in (
+        ({"y"}, "write to its first"),
+        ({"x", "y"}, "to no other"),
+        ((), "write to its first"),
+    ):
         with pytest.raises(ArgumentValueError, match=said):
             infer_schema(inplace, mutates_args=arguments, tags=("inplace",))
-    with pytest.raises(ArgumentValueError, match=r"return what it writes to, Tensor, not \(Tensor, Tensor\)"):
+    with pytest.raises(
+        ArgumentValueError, match=r"return what it writes to, Tensor, not \(Tensor, Tensor\)"
+    ):
         infer_schema(tagged, mutates_args=("out",), tags=("out",))
 
 
@@ -118,7 +149,9 @@ def test_what_a_schema_cannot_say(function: Any, said: str) -> None:
 def test_any_number_of_arguments() -> None:
     def starred(*xs: Tensor) -> Tensor: ...
 
-    with pytest.raises(ArgumentValueError, match=r"'\*xs' must have .*a variable number of arguments"):
+    with pytest.raises(
+        ArgumentValueError, match=r"'\*xs' must have .*a variable number of arguments"
+    ):
         infer_schema(starred)
 
     def without(x: Tensor): ...

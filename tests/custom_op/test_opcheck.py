@@ -36,14 +36,18 @@ def failures(op: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
     return {name: str(said) for name, said in found.items() if said != "SUCCESS"}
 
 
-def custom(function: Callable[..., Any], mutates_args: Any = (), fake: Any = "like", **kwargs: Any) -> Any:
+def custom(
+    function: Callable[..., Any], mutates_args: Any = (), fake: Any = "like", **kwargs: Any
+) -> Any:
     op = custom_op("t::f", function, mutates_args=mutates_args, **kwargs)
     if fake is not None and op._opoverload.schema.returns:
-        op.register_fake((lambda *args: args[0].new_empty(args[0].shape)) if fake == "like" else fake)
+        op.register_fake(
+            (lambda *args: args[0].new_empty(args[0].shape)) if fake == "like" else fake
+        )
     return op
 
 
-# --- memory -----------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 def scale(x: Tensor) -> None:
@@ -80,18 +84,24 @@ def reshapes(x: Tensor) -> Tensor:
 def test_an_undeclared_write_is_named(place: str) -> None:
     said = failures(custom(writes), grid(place))
     assert said == {
-        "test_schema": "t::f: it writes to 'x', which its schema does not say; name 'x' in mutates_args, or "
+        "test_schema": "t::f: it writes to 'x', which its schema does not say; name 'x' in "
+        "mutates_args, or "
         "write to a clone of it"
     }
     said = failures(custom(writes_item), grid(place), [grid(place), grid(place)])
-    assert said["test_schema"].startswith("t::f: it writes to 'ys'[1], which its schema does not say; name 'ys'")
+    assert said["test_schema"].startswith(
+        "t::f: it writes to 'ys'[1], which its schema does not say; name 'ys'"
+    )
 
 
 def test_a_write_past_the_view_is_named(place: str) -> None:
     op = custom(writes_behind, mutates_args={"x"})
     assert failures(op, grid(place)) == {}
     said = failures(op, grid(place)[1])
-    assert "it writes to the memory of 'x' outside of what that tensor looks at; heed its strides" in said["test_schema"]
+    assert (
+        "it writes to the memory of 'x' outside of what that tensor looks at; heed its strides"
+        in said["test_schema"]
+    )
 
 
 def test_a_write_to_memory_that_arguments_share(place: str) -> None:
@@ -101,7 +111,12 @@ def test_a_write_to_memory_that_arguments_share(place: str) -> None:
 
 
 def test_a_changed_argument_is_named(place: str) -> None:
-    assert "it changes the sizes, strides or memory of 'x'" in failures(custom(reshapes, fake=lambda x: x.new_empty((2, 3))), grid(place))["test_schema"]
+    assert (
+        "it changes the sizes, strides or memory of 'x'"
+        in failures(custom(reshapes, fake=lambda x: x.new_empty((2, 3))), grid(place))[
+            "test_schema"
+        ]
+    )
 
 
 def library_op(schema: str, kernel: Callable[..., Any], fake: Any = "like") -> tuple[Library, Any]:
@@ -120,10 +135,14 @@ def negates(x: Tensor) -> None:
 @pytest.mark.parametrize(
     "schema, kernel, fake, said",
     [
-        ("f(Tensor(a!) x) -> ()", negates, lambda x: None, "it writes to 'x' and does not count that"),
-        ("f(Tensor x) -> Tensor", lambda x: x, "like", "result 0 is 'x' itself, which its schema does not say"),
+        ("f(Tensor(a!) x) -> ()", negates, lambda x: None, "it writes to 'x' and does not count "
+                                                           "that"),
+        ("f(Tensor x) -> Tensor", lambda x: x, "like", "result 0 is 'x' itself, which its schema "
+                                                       "does not say"),
         ("f(Tensor x) -> Tensor", lambda x: x[:], "like", "result 0 shares the memory of 'x'"),
-        ("f(Tensor(a!) x) -> Tensor(a!)", lambda x: x.clone(), lambda x: x, "result 0 is not the argument that its schema says"),
+        ("f(Tensor(a!) x) -> Tensor(a!)", lambda x: x.clone(), lambda x: x, "result 0 is not the "
+                                                                            "argument that its "
+                                                                            "schema says"),
     ],
 )  # fmt: skip
 def test_operators_of_a_library(schema: str, kernel: Any, fake: Any, said: str) -> None:
@@ -134,7 +153,10 @@ def test_operators_of_a_library(schema: str, kernel: Any, fake: Any, said: str) 
 
 def test_the_kernels_own_check_is_reported() -> None:
     said = failures(custom(lambda x: x, schema="(Tensor x) -> Tensor"), grid())
-    assert said["test_schema"].startswith("t::f: the kernel registered at") and "'x' itself" in said["test_schema"]
+    assert (
+        said["test_schema"].startswith("t::f: the kernel registered at")
+        and "'x' itself" in said["test_schema"]
+    )
 
 
 def test_memory_shared_behind_the_runtimes_back_is_found() -> None:
@@ -151,7 +173,7 @@ def test_memory_shared_behind_the_runtimes_back_is_found() -> None:
     assert "result 1 shares the memory of result 0" in failures(op, grid())["test_schema"]
 
 
-# --- autograd keys -------------------------------------------------------------------------------------
+# --- autograd keys --------------------------------------------------------------------------------
 
 
 def test_a_derivative_below_autograd_is_named() -> None:
@@ -168,24 +190,35 @@ def test_a_derivative_below_autograd_is_named() -> None:
     with lib:
         assert failures(op, grid()) == {}
         said = failures(op, grid(grad=True))
-        assert "recorded below autograd; give the derivative to register_autograd" in said["test_autograd_registration"]
+        assert (
+            "recorded below autograd; give the derivative to register_autograd"
+            in said["test_autograd_registration"]
+        )
         lib.impl("f", lambda x: x * 2, "CompositeImplicitAutograd")
         assert "test_autograd_registration" not in failures(op, grid(grad=True))
 
 
-# --- shapes ---------------------------------------------------------------------------------------------
+# --- shapes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "fake, said",
     [
-        (None, "no kernel for Meta, which would say the result's shape without data; register one with register_fake"),
-        (lambda x: x.new_empty((3, 2)), "result 0 has sizes (2, 3), and the Meta kernel says (3, 2); let"),
-        (lambda x: x.new_empty((2, 3), dtype=gt.float64), "result 0 has dtype gputensor.float32, and the Meta kernel says gputensor.float64"),
-        (lambda x: x.new_empty_strided((2, 3), (1, 2)), "result 0 has strides (3, 1), and the Meta kernel says (1, 2)"),
-        (lambda x: x.new_empty((3, 3))[1:], "result 0 has storage_offset 0, and the Meta kernel says 3"),
-        (lambda x: gt.empty(2, 3), "the Meta kernel returns result 0 on cpu, where its arguments are on meta"),
-        (lambda x: x.new_empty((int(x.sum()), 3)), "its Meta kernel raises DispatchError (_local_scalar_dense: no kernel for key Meta"),
+        (None, "no kernel for Meta, which would say the result's shape without data; register one "
+               "with register_fake"),
+        (lambda x: x.new_empty((3, 2)), "result 0 has sizes (2, 3), and the Meta kernel says (3, "
+                                        "2); let"),
+        (lambda x: x.new_empty((2, 3), dtype=gt.float64), "result 0 has dtype gputensor.float32, "
+                                                          "and the Meta kernel says "
+                                                          "gputensor.float64"),
+        (lambda x: x.new_empty_strided((2, 3), (1, 2)), "result 0 has strides (3, 1), and the Meta "
+                                                        "kernel says (1, 2)"),
+        (lambda x: x.new_empty((3, 3))[1:], "result 0 has storage_offset 0, and the Meta kernel "
+                                            "says 3"),
+        (lambda x: gt.empty(2, 3), "the Meta kernel returns result 0 on cpu, where its arguments "
+                                   "are on meta"),
+        (lambda x: x.new_empty((int(x.sum()), 3)), "its Meta kernel raises DispatchError "
+                                                   "(_local_scalar_dense: no kernel for key Meta"),
         (lambda x: x.new_empty((2, 3), dtype=gt.no_such), "has no attribute 'no_such'"),
     ],
 )  # fmt: skip
@@ -212,7 +245,10 @@ def _writes_input(x: Tensor) -> Tensor:
         (lambda x: x, "the Meta kernel's result 0 is 'x' itself"),
         (lambda x: x.view(2, 3), "the Meta kernel's result 0 shares the memory of 'x'"),
         (_writes_input, "the Meta kernel writes to 'x'"),
-        (lambda x: (x.t_(), x.t_(), x.zero_(), x.new_empty(2, 3))[-1], "the Meta kernel writes to 'x'"),
+        (
+            lambda x: (x.t_(), x.t_(), x.zero_(), x.new_empty(2, 3))[-1],
+            "the Meta kernel writes to 'x'",
+        ),
     ],
 )
 def test_a_fake_kernel_that_returns_or_writes_its_input(fake: Any, said: str) -> None:
@@ -224,7 +260,10 @@ def test_another_number_of_results() -> None:
     def parts(x: Tensor) -> list[Tensor]:
         return [x * 1, x * 2]
 
-    assert "result 0 has 2 tensors, and the Meta kernel says 1" in failures(custom(parts, fake=lambda x: [x * 1]), grid())["test_faketensor"]
+    assert (
+        "result 0 has 2 tensors, and the Meta kernel says 1"
+        in failures(custom(parts, fake=lambda x: [x * 1]), grid())["test_faketensor"]
+    )
 
 
 def test_the_shapes_of_a_factory() -> None:
@@ -245,7 +284,7 @@ def test_the_shapes_of_a_factory() -> None:
     assert "int32" in failures(op, 3)["test_faketensor"]
 
 
-# --- derivatives -----------------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------------------
 
 
 def product() -> Any:
@@ -300,7 +339,8 @@ def in_place(ctx: Any, g: Tensor) -> Any:
         (off_by_a_bit, "its derivative with respect to 'y' is not that of the function"),
         (off_in_one_element, "its derivative with respect to 'x' is not that of the function"),
         (exchanged, "its derivative with respect to 'x' is not that of the function"),
-        (lambda ctx, g: (right(ctx, g)[0], None, None), "its derivative with respect to 'y' is not that of the function"),
+        (lambda ctx, g: (right(ctx, g)[0], None, None), "its derivative with respect to 'y' is not "
+                                                        "that of the function"),
         (in_place, "its backward writes to the gradient that it is given; write to a clone of it"),
         (lambda ctx, g: right(ctx, g)[:2], "incorrect number of gradients"),
         (lambda ctx, g: 1 // 0, "by zero"),
@@ -312,7 +352,9 @@ def test_wrong_derivatives(of: Any, backward: Any, said: str) -> None:
         op.register_autograd(backward, setup_context=setup)
     found = failures(op, x, y)
     assert list(found) == ["test_gradcheck"] and said in found["test_gradcheck"]
-    assert failures(op, x.detach(), y.detach()) == {}  # nothing is differentiated, so nothing can be wrong
+    assert (
+        failures(op, x.detach(), y.detach()) == {}
+    )  # nothing is differentiated, so nothing can be wrong
 
 
 def test_a_kernel_of_single_precision_is_checked_as_it_is() -> None:
@@ -327,10 +369,16 @@ def test_a_kernel_of_single_precision_is_checked_as_it_is() -> None:
         single.register_fake(lambda x: x.new_empty(x.shape))
         for factor, is_right in ((3.0, True), (2.5, False)):
             single.register_autograd(
-                lambda ctx, g, factor=factor: g * ctx.saved_tensors[0] * ctx.saved_tensors[0] * factor,
+                lambda ctx, g, factor=factor: (
+                    g * ctx.saved_tensors[0] * ctx.saved_tensors[0] * factor
+                ),
                 setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
             )
-            for x in (grid(grad=True), grid().double().requires_grad_(), gt.ones(2, 3, requires_grad=True)):
+            for x in (
+                grid(grad=True),
+                grid().double().requires_grad_(),
+                gt.ones(2, 3, requires_grad=True),
+            ):
                 if x.dtype is gt.float32 or not refuses:
                     assert ("test_gradcheck" in failures(single, x)) is not is_right
 
@@ -347,7 +395,8 @@ _FINE_GRID = (lambda a: np.round(a * 1e4) / 1e4, np.zeros_like)
     ("function", "wrong"),
     [
         (_STEP, lambda a: np.where(a > 0, 3, 1)), (_STEP, lambda a: np.where(a > 0, 2, 7)),
-        (_RELU, lambda a: 1.5 * (a > 0)), (_SQRT, lambda a: 0.7 / np.sqrt(a)), (_FLOOR, np.ones_like),
+        (_RELU, lambda a: 1.5 * (a > 0)), (_SQRT, lambda a: 0.7 / np.sqrt(a)), (_FLOOR,
+        np.ones_like),
         (_FINE_GRID, None), ((np.abs, np.sign), lambda a: 2 * np.sign(a)),
     ],
 )  # fmt: skip
@@ -366,11 +415,15 @@ def test_jumps_corners_and_poles_among_the_elements_hide_nothing(
             continue
         op = custom(applied)
         op.register_autograd(
-            lambda ctx, g, backward=backward: g * through_numpy(lambda a: backward(a).astype(a.dtype), ctx.x),
+            lambda ctx, g, backward=backward: (
+                g * through_numpy(lambda a: backward(a).astype(a.dtype), ctx.x)
+            ),
             setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0].detach()),
         )
         found = failures(op, x)
-        assert (found == {}) if is_right else "is not that of the function" in found["test_gradcheck"]
+        assert (
+            (found == {}) if is_right else "is not that of the function" in found["test_gradcheck"]
+        )
 
 
 def test_a_random_operator_is_told_so() -> None:
@@ -380,7 +433,10 @@ def test_a_random_operator_is_told_so() -> None:
 
     noise.register_fake(lambda x: x.new_empty(x.shape))
     noise.register_autograd(lambda ctx, g: g)
-    assert "two calls with the same arguments give different results" in failures(noise, grid(grad=True))["test_gradcheck"]
+    assert (
+        "two calls with the same arguments give different results"
+        in failures(noise, grid(grad=True))["test_gradcheck"]
+    )
     assert set(opcheck(noise, (grid(grad=True),), test_utils=ALL[:3]).values()) == {"SUCCESS"}
 
 
@@ -393,7 +449,7 @@ def test_an_operator_of_a_library_without_a_derivative() -> None:
         assert failures(op, grid(grad=True)) == {}
 
 
-# --- what is right ----------------------------------------------------------------------------------------
+# --- what is right --------------------------------------------------------------------------------
 
 
 def _right() -> Iterator[tuple[str, Callable[[], Any], Callable[[str], tuple[Any, ...]]]]:
@@ -406,7 +462,11 @@ def _right() -> Iterator[tuple[str, Callable[[], Any], Callable[[str], tuple[Any
     yield "not a number", cube, lambda place: (gt.tensor([float("nan"), float("inf")]).to(place),)
     yield "integers", cube, lambda place: (gt.arange(4).to(place), 2.0)
     yield "writing", lambda: custom(scale, {"x"}), lambda place: (grid(place)[:, 1],)
-    yield "writing nothing new", lambda: custom(lambda x: None, schema="(Tensor(a!) x) -> ()", mutates_args={"x"}), lambda place: (grid(place),)
+    yield (
+        "writing nothing new",
+        lambda: custom(lambda x: None, schema="(Tensor(a!) x) -> ()", mutates_args={"x"}),
+        lambda place: (grid(place),),
+    )
     yield "the same twice", product, lambda place: (x := grid(place), x)
 
 
@@ -432,11 +492,19 @@ def test_right_derivatives_are_not_accused(place: str) -> None:
     op = product()
     op.register_autograd(right, setup_context=setup)
     x = grid(place, grad=True)
-    assert failures(op, x, x) == failures(op, x, grid(place)) == failures(op, grid(place), x, by=0.5) == {}
+    assert (
+        failures(op, x, x)
+        == failures(op, x, grid(place))
+        == failures(op, grid(place), x, by=0.5)
+        == {}
+    )
 
 
 def test_on_a_registered_device_with_derivatives() -> None:
-    with warnings.catch_warnings(), gt.backend.register("acme", "PrivateUse2", runtime=Runtime(), cpu_fallback=True):
+    with (
+        warnings.catch_warnings(),
+        gt.backend.register("acme", "PrivateUse2", runtime=Runtime(), cpu_fallback=True),
+    ):
         warnings.simplefilter("ignore")
         op = cube()
         assert failures(op, grid("acme", grad=True)) == {}
@@ -470,14 +538,17 @@ def test_an_argument_given_twice_keeps_the_others_names() -> None:
 
 def failures_of_wrong(op: Any, xs: Any) -> str:
     op.register_autograd(
-        lambda ctx, grads: ([g * (x > 0) * (1 + n) for n, (g, x) in enumerate(zip(grads, ctx.saved_tensors))], None),
+        lambda ctx, grads: (
+            [g * (x > 0) * (1 + n) for n, (g, x) in enumerate(zip(grads, ctx.saved_tensors))],
+            None,
+        ),
         setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[0]),
     )
     return failures(op, xs)["test_gradcheck"]
 
 
-# What upstream's schemas do not say either: conj_physical of reals returns its operand, set_ shares.
-# fill_.Tensor takes numbers that its autograd kernel does not.
+# What upstream's schemas do not say either: conj_physical of reals returns its operand, set_
+# shares. fill_.Tensor takes numbers that its autograd kernel does not.
 KNOWN = {"conj_physical", "set_", "fill_"}
 
 
@@ -515,10 +586,12 @@ def _check_forms(row: Any, case: Any, device: str) -> int:
             return x.requires_grad_() if wanted and row in DIFFERENTIABLE else x
 
         tests = [t for t in ALL if t != "test_faketensor" or not row.no_meta]
-        args = tuple([
-            x if op.arguments[n].name in ("weight", "total_weight") else _map(x, leaf)
-            for n, x in enumerate(call.args)
-        ])  # the weights of classes have no derivative
+        args = tuple(
+            [
+                x if op.arguments[n].name in ("weight", "total_weight") else _map(x, leaf)
+                for n, x in enumerate(call.args)
+            ]
+        )  # the weights of classes have no derivative
         try:
             opcheck(operator, args, call.kwargs, test_utils=tests)
         except errors.OpCheckError as error:
@@ -527,16 +600,21 @@ def _check_forms(row: Any, case: Any, device: str) -> int:
     return checked
 
 
-# --- how it is called --------------------------------------------------------------------------------------
+# --- how it is called -----------------------------------------------------------------------------
 
 
 def test_the_first_failure_is_raised() -> None:
     op = custom(writes)
-    with pytest.raises(errors.OpCheckError, match=r"^opcheck: test_schema failed: t::f: it writes to 'x'") as caught:
+    with pytest.raises(
+        errors.OpCheckError, match=r"^opcheck: test_schema failed: t::f: it writes to 'x'"
+    ) as caught:
         opcheck(op, (grid(),))
     assert isinstance(caught.value, AssertionError) and isinstance(caught.value, gt.GpuTensorError)
     found = opcheck(op, (grid(),), raise_exception=False)
-    assert isinstance(found["test_schema"], errors.OpCheckError) and found["test_faketensor"] == "SUCCESS"
+    assert (
+        isinstance(found["test_schema"], errors.OpCheckError)
+        and found["test_faketensor"] == "SUCCESS"
+    )
     assert opcheck(op, (grid(),), test_utils="test_faketensor") == {"test_faketensor": "SUCCESS"}
     assert tuple(opcheck(op, (grid(),), test_utils="ALL", raise_exception=False)) == ALL
 
@@ -560,7 +638,9 @@ def test_any_name_of_an_operator() -> None:
 def test_tolerances() -> None:
     op, x = product(), grid(grad=True)
     op.register_autograd(off_by_a_bit, setup_context=setup)
-    assert opcheck(op, (x, x.detach() * 1), test_utils="test_gradcheck") == {"test_gradcheck": "SUCCESS"}
+    assert opcheck(op, (x, x.detach() * 1), test_utils="test_gradcheck") == {
+        "test_gradcheck": "SUCCESS"
+    }
     args = (x.detach(), grid(grad=True))
     with pytest.raises(errors.OpCheckError):
         opcheck(op, args)

@@ -48,5 +48,6 @@ def _device() -> None:
 
 @pytest.fixture
 def elements() -> int:
-    """Of an array that keeps a GPU busy while the next call is made; few where each costs the CPU."""
+    """Of an array that keeps a GPU busy while the next call is made; few where each costs the
+    CPU."""
     return 1 << 10 if gt.cuda.is_emulated() else 1 << 22

@@ -1,6 +1,8 @@
-"""Random programs of allocations: no two live blocks share memory, whichever streams they are used on.
+"""Random programs of allocations: no two live blocks share memory, whichever streams they are used
+on.
 
-Every block is filled with a number of its own when it is allocated and looked at before it is dropped.
+Every block is filled with a number of its own when it is allocated and looked at before it is
+dropped.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def after(stream: object, events: list[object]) -> None:
 
 
 def step(rng: random.Random, arrays: list[Array], stream: object) -> None:
-    """One operator on a stream, after the last writes of what it reads, and all uses of what it writes."""
+    """One operator on a stream, after the last writes of what it reads, and all uses of what it
+    writes."""
     to, of = rng.sample(arrays, 2)
     after(stream, [*to.written, *to.read, *of.written])
     with gt.cuda.stream(stream):

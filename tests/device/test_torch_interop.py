@@ -1,8 +1,9 @@
-"""gputensor and PyTorch on one GPU, on streams of their own: values, and that each waits for the other.
+"""gputensor and PyTorch on one GPU, on streams of their own: values, and that each waits for the
+other.
 
-PyTorch's streams do not wait for the legacy default stream, so that an order that nobody made shows:
-a kernel that only passes time runs ahead of what must be waited for. Without a GPU all are skipped,
-since the emulator is no GPU for others.
+PyTorch's streams do not wait for the legacy default stream, so that an order that nobody made
+shows: a kernel that only passes time runs ahead of what must be waited for. Without a GPU all are
+skipped, since the emulator is no GPU for others.
 """
 
 from __future__ import annotations

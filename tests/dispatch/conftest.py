@@ -23,7 +23,10 @@ def lib() -> Iterator[Library]:
 
 def installed() -> dict[str, Any]:
     """Which function serves which key as a fallback."""
-    return {key.name: (kernel.function, kernel.convention) for key, kernel in dispatcher.fallbacks().items()}
+    return {
+        key.name: (kernel.function, kernel.convention)
+        for key, kernel in dispatcher.fallbacks().items()
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,12 @@ def test_a_copy_with_bytes_time_and_line() -> None:
         x.contiguous()
         line = here(1)
     (record,) = audit.records
-    assert (record.kind, record.op, record.nbytes, record.site) == ("copy", "aten::contiguous", 24, line)
+    assert (record.kind, record.op, record.nbytes, record.site) == (
+        "copy",
+        "aten::contiguous",
+        24,
+        line,
+    )
     assert record.path == ("aten::contiguous", "aten::clone", "aten::copy_")
     assert record.time_us > 0 and record.device_us is None
     assert record.what == "f32[3,2] cpu strides (1, 3) -> f32[3,2] cpu strides (2, 1)"
@@ -37,7 +42,17 @@ def test_a_copy_with_bytes_time_and_line() -> None:
 def test_what_copies_nothing_is_not_there() -> None:
     x = gt.ones(2, 3)
     with gt.audit_copies() as audit:
-        x.contiguous(), x.reshape(6), x.t(), x[1], x + 1, x.to(gt.float32), x.sum(0), x.add_(1), gt.ones(4)
+        (
+            x.contiguous(),
+            x.reshape(6),
+            x.t(),
+            x[1],
+            x + 1,
+            x.to(gt.float32),
+            x.sum(0),
+            x.add_(1),
+            gt.ones(4),
+        )
         x.copy_(x), gt.empty(0).clone(), x.to("meta")
     assert audit.records == [] and audit.total_bytes == 0 and len(audit) == 0
 
@@ -60,7 +75,13 @@ def test_copies_that_operators_make_for_themselves() -> None:
         x.flip(0)
         gt.tensor([1j]).conj() * 2
     found = [(kind, op) for kind, op in kinds(audit) if op != "tensor"]
-    assert found == [("copy", "reshape"), ("copy", "cat"), ("copy", "cat"), ("copy", "flip"), ("copy", "mul.Tensor")]
+    assert found == [
+        ("copy", "reshape"),
+        ("copy", "cat"),
+        ("copy", "cat"),
+        ("copy", "flip"),
+        ("copy", "mul.Tensor"),
+    ]
     assert audit.total_bytes == 24 * 4 + 8
 
 

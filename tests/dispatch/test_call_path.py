@@ -14,7 +14,9 @@ from gputensor.library import Library
 
 
 def hops(lines: list[str]) -> list[str]:
-    return [line.replace("op=[aten::", "").replace("]", "").replace(", key=[", " ") for line in lines]
+    return [
+        line.replace("op=[aten::", "").replace("]", "").replace(", key=[", " ") for line in lines
+    ]
 
 
 def test_an_operator_with_tensors_goes_to_its_backend() -> None:
@@ -67,7 +69,10 @@ def test_an_operator_without_derivative_has_no_kernel_at_autograd() -> None:
 def test_a_factory_passes_backend_select() -> None:
     with dispatch.trace() as lines:
         gt.empty(2)
-    assert hops(lines) == ["[call empty.memory_format BackendSelect", " [redispatch empty.memory_format CPU"]
+    assert hops(lines) == [
+        "[call empty.memory_format BackendSelect",
+        " [redispatch empty.memory_format CPU",
+    ]
 
 
 def test_what_writes_passes_ad_inplace_or_view_and_moves_the_version() -> None:

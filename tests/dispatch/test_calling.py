@@ -48,7 +48,11 @@ class Recorder:
 
 
 def test_23_boxed_and_unboxed_calls_are_equal(lib: Library) -> None:
-    operator = define(lib, "f(Tensor x, int n, *, float by=1.0) -> (Tensor, float)", CPU=lambda x, n, *, by: (x, n * by))
+    operator = define(
+        lib,
+        "f(Tensor x, int n, *, float by=1.0) -> (Tensor, float)",
+        CPU=lambda x, n, *, by: (x, n * by),
+    )
     stack = ["below", CPU, 3, 2.0]
     operator.call_boxed(stack)
     assert stack == ["below", *operator(CPU, 3, by=2.0)] == ["below", CPU, 6.0]
@@ -168,14 +172,19 @@ def test_38_a_fallthrough_for_one_operator(lib: Library) -> None:
 
 def test_45_the_undefined_slot_serves_what_falls_through(lib: Library) -> None:
     operator = define(
-        lib, "f(Tensor x) -> Tensor", CPU=fallthrough_kernel, CompositeExplicitAutograd=lambda x: META
+        lib,
+        "f(Tensor x) -> Tensor",
+        CPU=fallthrough_kernel,
+        CompositeExplicitAutograd=lambda x: META,
     )
     assert operator(CPU) is META
 
 
 def test_45_d_a_fallthrough_that_masks_the_last_key_is_named(lib: Library) -> None:
     operator = define(lib, "f(Tensor x) -> Tensor", CPU=fallthrough_kernel)
-    with pytest.raises(errors.DispatchError, match=r"fallthrough masks the key CPU \(registered at .*:\d+\)"):
+    with pytest.raises(
+        errors.DispatchError, match=r"fallthrough masks the key CPU \(registered at .*:\d+\)"
+    ):
         operator(CPU)
 
 
@@ -223,25 +232,33 @@ def test_40_lists_of_optional_tensors_bring_keys(lib: Library) -> None:
         ("f(Tensor x, *, Tensor[] out) -> Tensor", (CPU,), {"out": (CUDA,)}),
     ],
 )
-def test_every_form_of_tensor_argument_brings_keys(lib: Library, schema: str, args: Any, kwargs: Any) -> None:
+def test_every_form_of_tensor_argument_brings_keys(
+    lib: Library, schema: str, args: Any, kwargs: Any
+) -> None:
     operator = define(lib, schema, CPU=lambda *a, **k: None, CUDA=lambda *a, **k: CUDA)
     assert operator(*args, **kwargs) is CUDA
 
 
 def test_42_operators_without_tensors(lib: Library) -> None:
-    operator = define(lib, "f(SymInt a, SymInt b) -> SymInt", CompositeExplicitAutograd=lambda a, b: a * b)
+    operator = define(
+        lib, "f(SymInt a, SymInt b) -> SymInt", CompositeExplicitAutograd=lambda a, b: a * b
+    )
     assert operator(3, 4) == 12
 
 
 def test_43_the_higher_backend_wins_in_both_orders(lib: Library) -> None:
-    operator = define(lib, "f(Tensor x, Tensor y) -> Tensor", CPU=lambda x, y: CPU, Meta=lambda x, y: META)
+    operator = define(
+        lib, "f(Tensor x, Tensor y) -> Tensor", CPU=lambda x, y: CPU, Meta=lambda x, y: META
+    )
     assert operator(CPU, META) is META and operator(META, CPU) is META
 
 
 def test_44_an_empty_list_brings_no_keys(lib: Library) -> None:
     operator = define(lib, "f(Tensor[] xs, Tensor? y=None) -> Tensor", CPU=lambda xs, y: CPU)
     assert operator([], CPU) is CPU
-    with pytest.raises(NotImplementedError, match=r"no tensor arguments, or an empty list.*registered at: CPU"):
+    with pytest.raises(
+        NotImplementedError, match=r"no tensor arguments, or an empty list.*registered at: CPU"
+    ):
         operator([])
 
 
@@ -268,7 +285,9 @@ def test_48_redispatch_takes_the_set_as_it_is(lib: Library) -> None:
 
 def test_the_observed_order_of_keys(lib: Library) -> None:
     log: list[str] = []
-    operator = define(lib, "f(Tensor x) -> Tensor", CPU=kernel("CPU", log), Meta=kernel("Meta", log))
+    operator = define(
+        lib, "f(Tensor x) -> Tensor", CPU=kernel("CPU", log), Meta=kernel("Meta", log)
+    )
 
     def passing(name: str) -> Any:
         def run(key_set: KeySet, x: Any) -> Any:
@@ -277,14 +296,33 @@ def test_the_observed_order_of_keys(lib: Library) -> None:
 
         return run
 
-    for name in ("BackendSelect", "Conjugate", "ADInplaceOrView", "AutogradCPU", "AutogradMeta", "AutocastCPU"):
+    for name in (
+        "BackendSelect",
+        "Conjugate",
+        "ADInplaceOrView",
+        "AutogradCPU",
+        "AutogradMeta",
+        "AutocastCPU",
+    ):
         lib.impl("f", passing(name), name, with_keyset=True)
     conjugated = Operand("CPU", "Conjugate")
     below = ["ADInplaceOrView", "BackendSelect"]
     for guard, x, expected in [
-        (dispatch.AllowDispatchKeys("AutocastCPU"), CPU, ["AutocastCPU", "AutogradCPU", *below, "CPU"]),
-        (dispatch.AllowDispatchKeys(0), conjugated, ["AutogradCPU", "ADInplaceOrView", "Conjugate", "BackendSelect", "CPU"]),
-        (dispatch.InferenceMode(), Operand(bits=keys.tensor_keys("CPU", inference=True)), ["BackendSelect", "CPU"]),
+        (
+            dispatch.AllowDispatchKeys("AutocastCPU"),
+            CPU,
+            ["AutocastCPU", "AutogradCPU", *below, "CPU"],
+        ),
+        (
+            dispatch.AllowDispatchKeys(0),
+            conjugated,
+            ["AutogradCPU", "ADInplaceOrView", "Conjugate", "BackendSelect", "CPU"],
+        ),
+        (
+            dispatch.InferenceMode(),
+            Operand(bits=keys.tensor_keys("CPU", inference=True)),
+            ["BackendSelect", "CPU"],
+        ),
         (dispatch.IncludeDispatchKeys("Meta"), CPU, ["AutogradMeta", *below, "Meta"]),
         (dispatch.AutoDispatchBelowAutograd(), CPU, [*below, "CPU"]),
         (dispatch.AutoDispatchBelowADInplaceOrView(), CPU, ["BackendSelect", "CPU"]),
@@ -303,7 +341,10 @@ def test_a_missing_kernel_names_what_there_is(lib: Library) -> None:
     with pytest.raises(NotImplementedError) as caught:
         operator(CUDA)
     first, schema, *table = str(caught.value).splitlines()
-    assert first == f"{lib.ns}::f: no kernel for key CUDA (kernels are registered at: CPU, AutogradXLA)"
+    assert (
+        first
+        == f"{lib.ns}::f: no kernel for key CUDA (kernels are registered at: CPU, AutogradXLA)"
+    )
     assert schema.startswith(f"schema: {lib.ns}::f(Tensor x) -> Tensor, registered at ")
     assert [line.partition(":")[0] for line in table] == ["CPU", "AutogradXLA"]
     assert all(line.endswith("[kernel]") and "test_calling.py" in line for line in table)
@@ -343,7 +384,9 @@ SCHEMA = "f(Tensor x, int a, float b=1.0, int[2] c=1, *, Device? d=None, str s='
 )
 def test_arguments_that_do_not_fit(lib: Library, args: Any, kwargs: Any, message: str) -> None:
     operator = define(lib, SCHEMA, CPU=lambda *a, **k: CPU)
-    with pytest.raises(TypeError, match=rf"{lib.ns}::f: {message}.*declaration {lib.ns}::f\(Tensor x"):
+    with pytest.raises(
+        TypeError, match=rf"{lib.ns}::f: {message}.*declaration {lib.ns}::f\(Tensor x"
+    ):
         operator(*args, **kwargs)
 
 
@@ -374,13 +417,19 @@ class Number:
 @pytest.mark.parametrize(
     ("type", "given", "received"),
     [
-        ("float", 2, 2.0), ("float", True, 1.0), ("float", Number(3), 3.0), ("int", True, 1), ("int", Number(3), 3),
-        ("int[2]", 3, [3, 3]), ("int[2]", (3, 4), [3, 4]), ("int[]", (), []), ("float[]", (1, 2), [1.0, 2.0]),
-        ("int[]?", None, None), ("Device", "cpu", device("cpu")), ("Scalar", Number(2.5), 2.5), ("Scalar", True, True),
-        ("bool", Number(True), True), ("complex", 2, 2 + 0j), ("ScalarType", int64, int64), ("Tensor[]", (CPU,), [CPU]),
+        ("float", 2, 2.0), ("float", True, 1.0), ("float", Number(3), 3.0), ("int", True, 1),
+        ("int", Number(3), 3),
+        ("int[2]", 3, [3, 3]), ("int[2]", (3, 4), [3, 4]), ("int[]", (), []), ("float[]", (1, 2),
+        [1.0, 2.0]),
+        ("int[]?", None, None), ("Device", "cpu", device("cpu")), ("Scalar", Number(2.5), 2.5),
+        ("Scalar", True, True),
+        ("bool", Number(True), True), ("complex", 2, 2 + 0j), ("ScalarType", int64, int64),
+        ("Tensor[]", (CPU,), [CPU]),
     ],
 )  # fmt: skip
-def test_conversions_at_the_boxed_boundary(lib: Library, type: str, given: Any, received: Any) -> None:
+def test_conversions_at_the_boxed_boundary(
+    lib: Library, type: str, given: Any, received: Any
+) -> None:
     seen = Recorder()
     operator = define(lib, f"f(Tensor x, {type} v) -> Tensor", CPU=seen)
     operator(CPU, given)
@@ -393,7 +442,9 @@ def test_native_kernels_are_given_tuples(lib: Library) -> None:
 
     seen: list[Any] = []
     operator = define(lib, "f(Tensor x, int[] dims) -> Tensor")
-    handle = dispatcher.register_kernel(operator, keys.key("CPU"), lambda key_set, x, dims: seen.append(dims))
+    handle = dispatcher.register_kernel(
+        operator, keys.key("CPU"), lambda key_set, x, dims: seen.append(dims)
+    )
     operator(CPU, [1, 2])
     handle.remove()
     assert seen == [(1, 2)]
@@ -403,7 +454,8 @@ def test_defaults_are_objects_of_ours(lib: Library) -> None:
     seen = Recorder()
     operator = define(
         lib,
-        "f(Tensor x, MemoryFormat m=contiguous_format, ScalarType t=long, int[2] c=1, int r=Mean, float y=1) -> Tensor",
+        "f(Tensor x, MemoryFormat m=contiguous_format, ScalarType t=long, int[2] c=1, int r=Mean, "
+        "float y=1) -> Tensor",
         CPU=seen,
     )
     operator(CPU)
@@ -411,7 +463,9 @@ def test_defaults_are_objects_of_ours(lib: Library) -> None:
 
 
 def test_41_handlers_are_not_given_defaults(lib: Library) -> None:
-    operator = define(lib, "f(Tensor x, int a=1, int b=2, *, int c=3, int d=4) -> Tensor", CPU=Recorder())
+    operator = define(
+        lib, "f(Tensor x, int a=1, int b=2, *, int c=3, int d=4) -> Tensor", CPU=Recorder()
+    )
     seen: list[Any] = []
     with library("IMPL", "_") as wide:
         wide.fallback(lambda op, *args, **kwargs: seen.append((args, kwargs)) or CPU, GENERIC)
@@ -438,7 +492,9 @@ def test_kernels_of_operators_are_given_everything(lib: Library) -> None:
         ("(int, int)[]", [(1, 2), (3, 4)], [[1, 2], (1, 2), [(1, 2, 3)]]),
     ],
 )  # fmt: skip
-def test_every_type_of_the_grammar_is_checked(lib: Library, declared: str, good: Any, bad: list[Any]) -> None:
+def test_every_type_of_the_grammar_is_checked(
+    lib: Library, declared: str, good: Any, bad: list[Any]
+) -> None:
     operator = define(lib, f"f(Tensor x, {declared} y) -> Tensor", CPU=lambda x, y: x)
     operator(CPU, good)
     for value in bad:
@@ -450,9 +506,11 @@ def test_every_type_of_the_grammar_is_checked(lib: Library, declared: str, good:
 @pytest.mark.parametrize(
     ("name", "call", "place", "shown"),
     [
-        ("sum.dim_IntList", lambda x: x.sum(0), 1, [0]), ("mean.dim", lambda x: x.mean(-1), 1, [-1]),
+        ("sum.dim_IntList", lambda x: x.sum(0), 1, [0]), ("mean.dim", lambda x: x.mean(-1), 1,
+        [-1]),
         ("amax", lambda x: x.amax(1), 1, [1]), ("flip", lambda x: x.flip(0), 1, [0]),
-        ("permute", lambda x: x.permute(1, 0), 1, [1, 0]), ("new_zeros", lambda x: x.new_zeros(3), 1, [3]),
+        ("permute", lambda x: x.permute(1, 0), 1, [1, 0]), ("new_zeros", lambda x: x.new_zeros(3),
+        1, [3]),
         ("mul.Tensor", lambda x: x * 2.5, 1, 2.5),
     ],
 )  # fmt: skip
@@ -469,7 +527,9 @@ def test_kernels_of_users_get_what_pytorch_hands_them(
 
     with Library("aten", "IMPL") as lib, warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.OverrideWarning)
-        lib.impl(name, kernel, "CPU", with_keyset=convention == "keyset", boxed=convention == "boxed")
+        lib.impl(
+            name, kernel, "CPU", with_keyset=convention == "keyset", boxed=convention == "boxed"
+        )
         with pytest.raises(errors.ArgumentError, match="seen"):
             call(gt.ones(2, 3))
     assert type(seen[0][place]) is type(shown) and seen[0][place] == shown
@@ -478,11 +538,15 @@ def test_kernels_of_users_get_what_pytorch_hands_them(
 @pytest.mark.parametrize(
     ("of", "a", "b", "dtype"),
     [
-        (gt.float32, None, 0.5, "float32"), (gt.int32, 1.5, None, "float32"), (gt.float64, None, 0.1, "float64"),
-        (gt.uint8, 3, None, "uint8"), (gt.float16, True, None, "float16"), (gt.bool, 1, 2.5, "float32"),
+        (gt.float32, None, 0.5, "float32"), (gt.int32, 1.5, None, "float32"), (gt.float64, None,
+        0.1, "float64"),
+        (gt.uint8, 3, None, "uint8"), (gt.float16, True, None, "float16"), (gt.bool, 1, 2.5,
+        "float32"),
     ],
 )  # fmt: skip
-def test_numbers_of_where_are_tensors_for_kernels_of_users(of: Any, a: Any, b: Any, dtype: str) -> None:
+def test_numbers_of_where_are_tensors_for_kernels_of_users(
+    of: Any, a: Any, b: Any, dtype: str
+) -> None:
     """Their dtype is the result's. Source: ATen/native/TensorCompare.cpp; seen in PyTorch 2.13."""
     x, seen = gt.ones(2, 3).to(of), []
     a, b = x if a is None else a, x if b is None else b
@@ -493,7 +557,11 @@ def test_numbers_of_where_are_tensors_for_kernels_of_users(of: Any, a: Any, b: A
     for value, given in zip(seen[1:], (a, b)):
         assert isinstance(value, gt.Tensor)
         if given is not x:
-            assert value.shape == () and value.dtype is getattr(gt, dtype) and value.item() == gt.tensor(given, dtype=value.dtype).item()
+            assert (
+                value.shape == ()
+                and value.dtype is getattr(gt, dtype)
+                and value.item() == gt.tensor(given, dtype=value.dtype).item()
+            )
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -502,9 +570,12 @@ def test_numbers_of_where_are_tensors_for_kernels_of_users(of: Any, a: Any, b: A
 @pytest.mark.parametrize(
     ("returns", "good", "bad"),
     [
-        ("Tensor", CPU, "a string"), ("Tensor", CPU, None), ("()", None, 3), ("Tensor?", None, 3), ("int", 3, 3.5),
-        ("Tensor[]", [CPU], "string"), ("Tensor[]", (CPU, CPU), [3]), ("(Tensor, int)", (CPU, 1), (CPU,)),
-        ("(Tensor, int)", [CPU, 1], CPU), ("float", 2.5, "2.5"), ("str", "a", 1), ("bool", True, CPU),
+        ("Tensor", CPU, "a string"), ("Tensor", CPU, None), ("()", None, 3), ("Tensor?", None, 3),
+        ("int", 3, 3.5),
+        ("Tensor[]", [CPU], "string"), ("Tensor[]", (CPU, CPU), [3]), ("(Tensor, int)", (CPU, 1),
+        (CPU,)),
+        ("(Tensor, int)", [CPU, 1], CPU), ("float", 2.5, "2.5"), ("str", "a", 1), ("bool", True,
+        CPU),
     ],
 )  # fmt: skip
 def test_49_results_are_checked(lib: Library, returns: str, good: Any, bad: Any) -> None:
@@ -512,11 +583,15 @@ def test_49_results_are_checked(lib: Library, returns: str, good: Any, bad: Any)
     operator = define(lib, f"f(Tensor x, int n=1) -> {returns}", CPU=lambda x, n: result[0])
     found = operator(CPU)
     if isinstance(good, (list, tuple)):  # the form is the schema's, whichever the kernel chose
-        assert type(found) is (tuple if returns.startswith("(") else list) and list(found) == list(good)
+        assert type(found) is (tuple if returns.startswith("(") else list) and list(found) == list(
+            good
+        )
     else:
         assert found is good
     result[0] = bad
-    with pytest.raises(TypeError, match=r"the kernel registered at .*test_calling.py:\d+ must return"):
+    with pytest.raises(
+        TypeError, match=r"the kernel registered at .*test_calling.py:\d+ must return"
+    ):
         operator(CPU)
 
 

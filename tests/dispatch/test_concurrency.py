@@ -145,7 +145,8 @@ def test_registrations_from_many_threads_are_all_kept(lib: Library, eager_switch
     operator = dispatch.find(f"{lib.ns}::f")
     chosen = [key for key in keys.RUNTIME_KEYS if key.functionality in ("Dense", "Sparse")]
     threads = [
-        threading.Thread(target=dispatcher.register_kernel, args=(operator, key, lambda *a: CPU)) for key in chosen
+        threading.Thread(target=dispatcher.register_kernel, args=(operator, key, lambda *a: CPU))
+        for key in chosen
     ]
     for thread in threads:
         thread.start()

@@ -32,7 +32,9 @@ def ops(lib: Library) -> Any:
         "into(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": lambda x, *, out: gt.add(x, 1, out=out),
         "halves(Tensor(a -> *) x) -> Tensor(a)[]": lambda x: x.chunk(2),
         "both(Tensor[] xs, Tensor?[] ys) -> (Tensor, int)": lambda xs, ys: (gt.cat(xs), len(ys)),
-        "make(int n, *, Device? device=None) -> Tensor": lambda n, *, device=None: gt.ones(n, device=device),
+        "make(int n, *, Device? device=None) -> Tensor": lambda n, *, device=None: gt.ones(
+            n, device=device
+        ),
         "same(Tensor(a) x) -> Tensor(a)": lambda x: x,
     }.items():
         lib.define(schema)
@@ -54,7 +56,7 @@ def arange(*sizes: int, device: str = "cuda:0") -> gt.Tensor:
     return gt.arange(numel, dtype=gt.float32).reshape(sizes).to(device)
 
 
-# --- on the CPU -------------------------------------------------------------------------------------
+# --- on the CPU -----------------------------------------------------------------------------------
 
 
 def test_off_by_default(ops: Any) -> None:
@@ -74,7 +76,9 @@ def test_results_come_back_to_the_device(ops: Any, on: None, device: str) -> Non
 def test_it_warns_once_for_each_operator(ops: Any) -> None:
     x = arange(4)
     with fallback.enable_cpu_fallback("CUDA"):
-        with pytest.warns(errors.FallbackWarning, match="f: no kernel for cuda:0, so it runs on the CPU, 32 bytes"):
+        with pytest.warns(
+            errors.FallbackWarning, match="f: no kernel for cuda:0, so it runs on the CPU, 32 bytes"
+        ):
             ops.f(x, x)
         ops.f(x, x)  # warnings are errors in this suite
         with pytest.warns(errors.FallbackWarning, match="same"):
@@ -150,7 +154,9 @@ def test_for_single_operators(ops: Any, lib: Library) -> None:
             assert ops.f(arange(2), arange(2)).tolist() == [0, 2]
         with pytest.raises(errors.DispatchError, match="no kernel for key CUDA"):
             ops.same(arange(2))
-        assert gt.dispatch.find("aten::add.Tensor").kernels == before["aten::add.Tensor"]  # it has a kernel
+        assert (
+            gt.dispatch.find("aten::add.Tensor").kernels == before["aten::add.Tensor"]
+        )  # it has a kernel
     assert not gt.dispatch.has_computed_kernel(f"{lib.ns}::f", "CUDA")
 
 
@@ -163,13 +169,21 @@ def test_what_cannot_be_switched_on(ops: Any) -> None:
             fallback.enable_cpu_fallback(key)
     with pytest.raises(errors.DispatchError, match="no such operator"):
         fallback.enable_cpu_fallback("CUDA", ops=["no_such"])
-    with fallback.enable_cpu_fallback("CUDA"), pytest.raises(errors.RegistrationError, match="CUDA"):
+    with (
+        fallback.enable_cpu_fallback("CUDA"),
+        pytest.raises(errors.RegistrationError, match="CUDA"),
+    ):
         fallback.enable_cpu_fallback("CUDA")
 
 
-@pytest.mark.parametrize("given", [{"ops": ["contiguous"]}, {"deny": ["aten::reshape"]}, {"ops": ["exp", "clone"]}])
+@pytest.mark.parametrize(
+    "given", [{"ops": ["contiguous"]}, {"deny": ["aten::reshape"]}, {"ops": ["exp", "clone"]}]
+)
 def test_an_operator_made_of_others_is_refused(given: Any) -> None:
-    with pytest.raises(errors.ArgumentError, match="must name operators that a device has kernels of .*made of others"):
+    with pytest.raises(
+        errors.ArgumentError,
+        match="must name operators that a device has kernels of .*made of others",
+    ):
         fallback.enable_cpu_fallback("PrivateUse1", **given)
 
 
@@ -186,7 +200,7 @@ def test_as_kernel_of_one_operator(ops: Any, lib: Library) -> None:
             assert ops.f(arange(2), arange(2)).tolist() == [0, 2]
 
 
-# --- not implemented --------------------------------------------------------------------------------
+# --- not implemented ------------------------------------------------------------------------------
 
 
 def test_kernels_that_we_bring_know_how_they_are_called(lib: Library) -> None:
@@ -216,7 +230,7 @@ def test_not_implemented_names_operator_and_key(lib: Library) -> None:
         f(Operand("Meta"))
 
 
-# --- boxed calls ------------------------------------------------------------------------------------
+# --- boxed calls ----------------------------------------------------------------------------------
 
 
 def test_23_every_operator_can_be_called_boxed() -> None:
@@ -238,7 +252,7 @@ def test_a_boxed_redispatch_takes_just_the_keys_it_is_given(lib: Library) -> Non
     assert stack == [CPU, -5]
 
 
-# --- without a derivative ---------------------------------------------------------------------------
+# --- without a derivative -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -287,14 +301,20 @@ def test_three_modes(lib: Library, modes: Any) -> None:
         modes("other")
 
 
-@pytest.mark.parametrize("arguments", ["Tensor x", "Tensor x, Tensor y", "Tensor x, Tensor y, Tensor z"])
-def test_plain_operands_pass_whatever_their_number(lib: Library, modes: Any, arguments: str) -> None:
+@pytest.mark.parametrize(
+    "arguments", ["Tensor x", "Tensor x, Tensor y", "Tensor x, Tensor y, Tensor z"]
+)
+def test_plain_operands_pass_whatever_their_number(
+    lib: Library, modes: Any, arguments: str
+) -> None:
     lib.define(f"f({arguments}) -> Tensor")
     lib.impl("f", lambda *xs: xs[0].detach() * 1, "CPU")
     f, count = getattr(gt.ops, lib.ns).f, arguments.count("Tensor")
     modes("error")
     assert f(*[gt.ones(2)] * count).tolist() == [1, 1]
-    assert f(*[gt.ones(2)[:1]] * count).tolist() == [1]  # a view has an `_autograd`, and no gradient
+    assert f(*[gt.ones(2)[:1]] * count).tolist() == [
+        1
+    ]  # a view has an `_autograd`, and no gradient
     for place in range(count):
         given = [gt.ones(2) for _ in range(count)]
         given[place] = leaf(1.0, 1.0)
@@ -372,7 +392,9 @@ def test_a_mode_is_left_without_a_gap(lib: Library, modes: Any) -> None:
     assert dict(dispatcher.fallbacks()) == at_first  # the same kernels, which look at the mode
     modes("nothing")
     ends = dict(dispatcher.fallbacks())
-    assert {k.name for k, f in at_first.items() if f is not ends[k]} == {k.name for k in keys.Autograd.keys}
+    assert {k.name for k, f in at_first.items() if f is not ends[k]} == {
+        k.name for k in keys.Autograd.keys
+    }
     assert all(ends[k].is_fallthrough for k in keys.Autograd.keys)
     modes("warn")
     assert set(dispatcher.fallbacks()) == set(ends)

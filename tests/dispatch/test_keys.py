@@ -17,10 +17,13 @@ from gputensor.library import Library, fallthrough_kernel
 def test_functionalities_are_in_pytorchs_order() -> None:
     order = [k for k in keys.FUNCTIONALITIES]
     for low, high in [
-        ("Dense", "Quantized"), ("Quantized", "Sparse"), ("Sparse", "BackendSelect"), ("BackendSelect", "Python"),
+        ("Dense", "Quantized"), ("Quantized", "Sparse"), ("Sparse", "BackendSelect"),
+        ("BackendSelect", "Python"),
         ("Python", "Functionalize"), ("Functionalize", "Conjugate"), ("Conjugate", "Negative"),
-        ("Negative", "ZeroTensor"), ("ZeroTensor", "ADInplaceOrView"), ("ADInplaceOrView", "AutogradOther"),
-        ("AutogradOther", "Autograd"), ("Autograd", "AutocastCPU"), ("AutocastPrivateUse1", "PythonDispatcher"),
+        ("Negative", "ZeroTensor"), ("ZeroTensor", "ADInplaceOrView"), ("ADInplaceOrView",
+        "AutogradOther"),
+        ("AutogradOther", "Autograd"), ("Autograd", "AutocastCPU"), ("AutocastPrivateUse1",
+        "PythonDispatcher"),
     ]:  # fmt: skip
         assert order.index(low) < order.index(high)
 
@@ -56,12 +59,18 @@ def test_full_after_holds_what_is_strictly_below_and_all_backends() -> None:
     assert "ADInplaceOrView" in mask and "AutogradOther" in mask and "PythonDispatcher" in mask
     assert "AutogradCPU" not in mask and "AutocastCPU" not in mask
     assert mask & keys.BACKEND_MASK == keys.BACKEND_MASK
-    assert KeySet(keys.tensor_keys("CPU")).after("AutogradCPU") == key_set(("ADInplaceOrView", "CPU"))
+    assert KeySet(keys.tensor_keys("CPU")).after("AutogradCPU") == key_set(
+        ("ADInplaceOrView", "CPU")
+    )
 
 
 def test_39_key_sets_pickle_and_compare_by_content() -> None:
     one = KeySet(key_set(("CPU", "AutogradCPU")))
-    for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), KeySet(key_set(("AutogradCPU", "CPU")))):
+    for other in (
+        pickle.loads(pickle.dumps(one)),
+        copy.deepcopy(one),
+        KeySet(key_set(("AutogradCPU", "CPU"))),
+    ):
         assert other == one and hash(other) == hash(one)
     assert one != KeySet(key_set(("CPU",)))
     assert pickle.loads(pickle.dumps(keys.UNDEFINED)) is keys.UNDEFINED
@@ -69,13 +78,18 @@ def test_39_key_sets_pickle_and_compare_by_content() -> None:
 
 
 def test_tensors_carry_pytorchs_keys() -> None:
-    assert KeySet(keys.tensor_keys("CPU")) == key_set(("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU"))
+    assert KeySet(keys.tensor_keys("CPU")) == key_set(
+        ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU")
+    )
     assert KeySet(keys.tensor_keys("Meta")) == key_set(("Meta", "ADInplaceOrView", "AutogradMeta"))
     assert KeySet(keys.tensor_keys("CPU", inference=True)) == key_set(("CPU", "AutocastCPU"))
 
 
 def test_sets_print_their_keys_highest_first() -> None:
-    assert repr(KeySet(key_set(("CPU", "AutogradCPU", "Conjugate")))) == "KeySet({AutogradCPU, Conjugate, CPU})"
+    assert (
+        repr(KeySet(key_set(("CPU", "AutogradCPU", "Conjugate"))))
+        == "KeySet({AutogradCPU, Conjugate, CPU})"
+    )
     assert keys.describe(0) == "{}"
     assert keys.describe(keys.functionality_bit("Autograd")) == "{Autograd*}"
     assert [k.name for k in KeySet(key_set(("CPU", "CUDA")))] == ["CUDA", "CPU"]
@@ -100,7 +114,9 @@ def test_is_alias_key() -> None:
 def test_is_included_in_alias() -> None:
     """Source: torch._C._dispatch_is_included_in_alias, asked for the run-time keys of both."""
     included = dispatch.is_included_in_alias
-    assert included("AutogradCPU", "Autograd") and included("AutogradOther", "CompositeImplicitAutograd")
+    assert included("AutogradCPU", "Autograd") and included(
+        "AutogradOther", "CompositeImplicitAutograd"
+    )
     assert included("QuantizedCPU", "CompositeExplicitAutograd") and included("CPU", "CPU")
     assert not included("CPU", "Autograd") and not included("CUDA", "CPU")
     assert not included("SparseCPU", "CompositeExplicitAutogradNonFunctional")

@@ -1,4 +1,5 @@
-"""Conjugates, negatives and efficient zeros: what stays lazy, what is materialised, what is written."""
+"""Conjugates, negatives and efficient zeros: what stays lazy, what is materialised, what is
+written."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def conjugated(values: Any) -> Any:
     return np.conjugate(np.asarray(values, np.complex64)).tolist()
 
 
-# --- views ------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------
 
 
 @on_devices
@@ -52,7 +53,9 @@ def test_a_conjugate_is_a_view_with_a_bit(device: str) -> None:
 
 def test_real_tensors_are_their_own_conjugates() -> None:
     x = gt.ones(2)
-    assert x.conj() is x and x.conj_physical() is x and x.resolve_conj() is x and x.resolve_neg() is x
+    assert (
+        x.conj() is x and x.conj_physical() is x and x.resolve_conj() is x and x.resolve_neg() is x
+    )
     assert gt.real(x) is x and x.real is x
     with pytest.raises(errors.DtypeError, match="_conj: 'self' must be complex"):
         aten._conj(x)
@@ -61,14 +64,22 @@ def test_real_tensors_are_their_own_conjugates() -> None:
 
 
 VIEWS: dict[str, Any] = {
-    "view": lambda x: x.view(4, 3), "reshape": lambda x: x.reshape(2, 6), "permute": lambda x: x.permute(1, 0),
-    "t": lambda x: x.t(), "select": lambda x: x[1], "slice": lambda x: x[:, ::2], "expand": lambda x: x[None].expand(2, 3, 4),
-    "unbind": lambda x: x.unbind()[0], "split": lambda x: x.split(2)[1], "chunk": lambda x: x.chunk(2, 1)[0],
-    "as_strided": lambda x: x.as_strided((2, 2), (1, 3)), "diagonal": lambda x: x.diagonal(), "detach": lambda x: x.detach(),
-    "unfold": lambda x: x.unfold(1, 2, 1), "squeeze": lambda x: x[:1].squeeze(), "unsqueeze": lambda x: x.unsqueeze(0),
-    "flatten": lambda x: x.flatten(), "unflatten": lambda x: x.unflatten(1, (2, 2)), "movedim": lambda x: x.movedim(0, 1),
-    "alias": lambda x: gt.alias(x), "narrow": lambda x: x.narrow(1, 1, 2), "contiguous": lambda x: x.contiguous(),
-    "swapaxes": lambda x: x.swapaxes(0, 1), "mT": lambda x: x.mT, "expand_as": lambda x: x.expand_as(x),
+    "view": lambda x: x.view(4, 3), "reshape": lambda x: x.reshape(2, 6),
+    "permute": lambda x: x.permute(1, 0),
+    "t": lambda x: x.t(), "select": lambda x: x[1], "slice": lambda x: x[:, ::2],
+    "expand": lambda x: x[None].expand(2, 3, 4),
+    "unbind": lambda x: x.unbind()[0], "split": lambda x: x.split(2)[1],
+    "chunk": lambda x: x.chunk(2, 1)[0],
+    "as_strided": lambda x: x.as_strided((2, 2), (1, 3)), "diagonal": lambda x: x.diagonal(),
+    "detach": lambda x: x.detach(),
+    "unfold": lambda x: x.unfold(1, 2, 1), "squeeze": lambda x: x[:1].squeeze(),
+    "unsqueeze": lambda x: x.unsqueeze(0),
+    "flatten": lambda x: x.flatten(), "unflatten": lambda x: x.unflatten(1, (2, 2)),
+    "movedim": lambda x: x.movedim(0, 1),
+    "alias": lambda x: gt.alias(x), "narrow": lambda x: x.narrow(1, 1, 2),
+    "contiguous": lambda x: x.contiguous(),
+    "swapaxes": lambda x: x.swapaxes(0, 1), "mT": lambda x: x.mT,
+    "expand_as": lambda x: x.expand_as(x),
     "transpose_": lambda x: gt.alias(x).transpose_(0, 1), "squeeze_": lambda x: x[:1].squeeze_(),
     "t_": lambda x: gt.alias(x).t_(), "as_strided_": lambda x: gt.alias(x).as_strided_((2,), (1,)),
     "unsqueeze_": lambda x: gt.alias(x).unsqueeze_(0),
@@ -116,7 +127,7 @@ def test_pairs_of_reals() -> None:
         gt.view_as_complex(gt.ones(2, 3)[:, :2])
 
 
-# --- materialising ----------------------------------------------------------------------------------
+# --- materialising --------------------------------------------------------------------------------
 
 
 @on_devices
@@ -124,10 +135,13 @@ def test_operators_read_what_the_view_shows(device: str) -> None:
     x, y = z(device), gt.tensor([1j, 1, 2, 1 - 1j], device=device)
     a, b = np.asarray(Z, np.complex64), np.asarray([1j, 1, 2, 1 - 1j], np.complex64)
     for found, wanted in (
-        (x.conj() * y, a.conj() * b), (x.conj() + y.conj(), a.conj() + b.conj()), (-x.conj(), -a.conj()),
+        (x.conj() * y, a.conj() * b), (x.conj() + y.conj(), a.conj() + b.conj()), (-x.conj(),
+        -a.conj()),
         (gt.cat([x.conj(), y]), np.concatenate([a.conj(), b])), (x.conj().sum(), a.conj().sum()),
-        (gt.where(y == 1, x.conj(), y), np.where(b == 1, a.conj(), b)), (x.conj().flip(0), a.conj()[::-1]),
-        (gt.stack([x.conj(), x]), np.stack([a.conj(), a])), (aten._neg_view(x) * 1, -a), (x.conj().abs(), abs(a)),
+        (gt.where(y == 1, x.conj(), y), np.where(b == 1, a.conj(), b)), (x.conj().flip(0),
+        a.conj()[::-1]),
+        (gt.stack([x.conj(), x]), np.stack([a.conj(), a])), (aten._neg_view(x) * 1, -a),
+        (x.conj().abs(), abs(a)),
         (aten._neg_view(x.conj()) * 1, -a.conj()), (x.conj().repeat(2), np.tile(a.conj(), 2)),
         (x.conj()[:2, None] @ y.conj()[None, :2], np.outer(a.conj()[:2], b.conj()[:2])),
     ):  # fmt: skip
@@ -138,7 +152,13 @@ def test_operators_read_what_the_view_shows(device: str) -> None:
 @on_devices
 def test_copies_are_materialised_and_turned_in_one_pass(device: str) -> None:
     c = z(device).conj()
-    for made in (c.clone(), c.to(gt.complex128), c[::2].contiguous(), c.resolve_conj(), c.cpu() if device == "cuda" else c * 1):
+    for made in (
+        c.clone(),
+        c.to(gt.complex128),
+        c[::2].contiguous(),
+        c.resolve_conj(),
+        c.cpu() if device == "cuda" else c * 1,
+    ):
         assert made._keys & keys.LAZY == (keys.CONJUGATE if made is c else 0)
     assert c.clone().tolist() == conjugated(Z) and c.to(gt.complex128).tolist() == conjugated(Z)
     assert c.cpu().tolist() == conjugated(Z)
@@ -146,13 +166,17 @@ def test_copies_are_materialised_and_turned_in_one_pass(device: str) -> None:
     with gt.dispatch.trace() as lines:
         c.clone()
     hops = [line for line in lines if "copy_" in line or "out]" in line]
-    assert [h.split("op=[")[1].split("]")[0] for h in hops][-2:] == ["aten::copy_", "aten::conj_physical.out"]
+    assert [h.split("op=[")[1].split("]")[0] for h in hops][-2:] == [
+        "aten::copy_",
+        "aten::conj_physical.out",
+    ]
 
 
 def test_what_is_made_like_a_lazy_view_is_plain() -> None:
     c = z().conj()
     for made in (
-        gt.empty_like(c), gt.zeros_like(c), gt.ones_like(c), c.new_zeros(2), c.new_empty((2,)), gt.full_like(c, 1),
+        gt.empty_like(c), gt.zeros_like(c), gt.ones_like(c), c.new_zeros(2), c.new_empty((2,)),
+        gt.full_like(c, 1),
         c.new_full((2,), 3),
     ):  # fmt: skip
         assert not made._keys & keys.LAZY
@@ -179,7 +203,7 @@ def test_casts_of_lazy_views(device: str, target: gt.dtype) -> None:
     assert into.copy_(aten._neg_view(x)).tolist() == wanted
 
 
-# --- writing ----------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 @on_devices
@@ -249,16 +273,26 @@ def test_another_dtype_cannot_be_seen_through_a_bit() -> None:
             lazy.view(gt.uint8)
 
 
-# --- efficient zeros --------------------------------------------------------------------------------
+# --- efficient zeros ------------------------------------------------------------------------------
 
 
 @on_devices
 def test_zeros_without_memory(device: str) -> None:
     x = zeros(2, 3, device=device)
-    assert x.tolist() == [[0] * 3] * 2 and x.data_ptr() == 0 and "ZeroTensor" in gt.dispatch.key_set(x)
+    assert (
+        x.tolist() == [[0] * 3] * 2 and x.data_ptr() == 0 and "ZeroTensor" in gt.dispatch.key_set(x)
+    )
     assert x.device.type == device and x.untyped_storage().nbytes == 24
     assert repr(zeros(2)) == "tensor([0., 0.])"
-    for plain in (x.clone(), x + 1, x.to(gt.float64), -x, x.sum(), gt.zeros_like(x), gt.cat([x, x])):
+    for plain in (
+        x.clone(),
+        x + 1,
+        x.to(gt.float64),
+        -x,
+        x.sum(),
+        gt.zeros_like(x),
+        gt.cat([x, x]),
+    ):
         assert not plain._keys & keys.LAZY and plain.data_ptr()
     assert zeros(2, dtype=gt.complex64).conj().tolist() == [0, 0]
     to = gt.ones(4, 3, device=device)
@@ -277,7 +311,10 @@ def test_arithmetic_that_keeps_zeros_efficient(device: str) -> None:
     assert (x * y).dtype is gt.float64 and (x * 2).dtype is gt.float32
     assert (x + y).tolist() == [[float("inf")] * 3] * 2 and (y - x).dtype is gt.float64
     assert gt.sub(x, 2, alpha=3).tolist() == [[-6] * 3] * 2
-    assert (gt.tensor([1.0, -1.0, 0.0], device=device) / x)[0].tolist()[:2] == [float("inf"), -float("inf")]
+    assert (gt.tensor([1.0, -1.0, 0.0], device=device) / x)[0].tolist()[:2] == [
+        float("inf"),
+        -float("inf"),
+    ]
     if device == "cuda":
         with pytest.raises(errors.DeviceError, match="all tensors must be on one device"):
             x * gt.ones(3)
@@ -285,18 +322,26 @@ def test_arithmetic_that_keeps_zeros_efficient(device: str) -> None:
 
 
 @pytest.mark.parametrize("write", [
-    lambda x: x.add_(1), lambda x: x.zero_(), lambda x: x.fill_(1), lambda x: x.copy_(gt.ones(2)), lambda x: x.resize_(7),
+    lambda x: x.add_(1), lambda x: x.zero_(), lambda x: x.fill_(1), lambda x: x.copy_(gt.ones(2)),
+    lambda x: x.resize_(7),
     lambda x: gt.add(x, 1, out=x), lambda x: x.set_(), lambda x: x.__setitem__(0, 1),
 ])  # fmt: skip
 def test_zeros_are_immutable(write: Any) -> None:
-    with pytest.raises(errors.ArgumentError, match=r"must have memory to write to \(got an efficient zero\); use .clone"):
+    with pytest.raises(
+        errors.ArgumentError,
+        match=r"must have memory to write to \(got an efficient zero\); use .clone",
+    ):
         write(zeros(2))
 
 
-# --- who else reads memory --------------------------------------------------------------------------
+# --- who else reads memory ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [lambda: z().conj(), lambda: aten._neg_view(z()), lambda: zeros(4)], ids=["conj", "neg", "zero"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: z().conj(), lambda: aten._neg_view(z()), lambda: zeros(4)],
+    ids=["conj", "neg", "zero"],
+)
 def test_readers_of_memory(make: Any) -> None:
     x = make()
     for read in (lambda: x.numpy(), lambda: np.asarray(x), lambda: x._get_array()):
@@ -326,7 +371,7 @@ def test_meta_tensors_are_lazy_too() -> None:
     assert zeros(2, device="meta").add(1).device.type == "meta"
 
 
-# --- rules ------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 
 def test_user_operators_get_materialised_operands(lib: Library) -> None:

@@ -1,4 +1,5 @@
-"""DispatchMode: what a mode sees, in which order, and that it costs and changes nothing afterwards."""
+"""DispatchMode: what a mode sees, in which order, and that it costs and changes nothing
+afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_calls_arrive_with_operator_and_arguments() -> None:
     given: list[Any] = []
 
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             given.append((op, types, args, kwargs))
             return 5 if op.short_name == "item" else META
 
@@ -113,7 +116,9 @@ def test_within_a_handler_only_the_modes_outside_are_on() -> None:
     found: list[Any] = []
 
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             found.append((modes.current_modes(), "Python" in gt.dispatch.included()))
             args[0] * 2  # a call of its own
             return op(*args, **(kwargs or {}))
@@ -130,7 +135,9 @@ def test_handlers_run_below_autograd() -> None:
     inside: list[Any] = []
 
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             inside.append(tls.state.get())
             return op(*args, **(kwargs or {}))
 
@@ -147,7 +154,9 @@ def test_conjugates_stay_lazy_in_a_handler() -> None:
     """PyTorch 2.13 excludes the key there and reads conjugates unconjugated."""
 
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if op.short_name == "mul":
                 return gt.conj(args[0]) * 1
             return op(*args, **(kwargs or {}))
@@ -165,17 +174,26 @@ def test_a_mode_sees_materialised_operands() -> None:
 
 def test_not_implemented_is_an_error_in_the_end() -> None:
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return NotImplemented
 
     x = gt.ones(2)
-    with Mode(), pytest.raises(TypeError, match=r"add: no handler took the call \(got NotImplemented from Mode\)"):
+    with (
+        Mode(),
+        pytest.raises(
+            TypeError, match=r"add: no handler took the call \(got NotImplemented from Mode\)"
+        ),
+    ):
         x + 1
 
 
 def test_results_are_checked() -> None:
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return "no tensor"
 
     x = gt.ones(2)
@@ -185,13 +203,18 @@ def test_results_are_checked() -> None:
 
 
 def test_a_mode_without_a_handler() -> None:
-    with gt.DispatchMode(), pytest.raises(errors.ArgumentError, match="'__gputensor_dispatch__' must be defined"):
+    with (
+        gt.DispatchMode(),
+        pytest.raises(errors.ArgumentError, match="'__gputensor_dispatch__' must be defined"),
+    ):
         gt.ones(2)
 
 
 def test_exceptions_restore_the_state() -> None:
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             raise ValueError(op.short_name)
 
     state = tls.state.get()
@@ -251,7 +274,7 @@ def test_only_who_is_in_a_mode_pays(lib: Library) -> None:
     assert all(key_set & keys.PYTHON for key_set in set(add.table) - set(plain))
 
 
-# --- views that are none ----------------------------------------------------------------------------
+# --- views that are none --------------------------------------------------------------------------
 
 
 class Answer(gt.DispatchMode):
@@ -260,7 +283,9 @@ class Answer(gt.DispatchMode):
     def __init__(self, make: Any) -> None:
         self.make = make
 
-    def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __gputensor_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return self.make(args[0]) if op.name == "aten::t" else op(*args, **(kwargs or {}))
 
 

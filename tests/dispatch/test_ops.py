@@ -23,8 +23,14 @@ def test_operators_by_name(lib: Library) -> None:
     assert packet.default is dispatch.find(f"{lib.ns}::f") is dispatch.find(f"{lib.ns}::f.default")
     assert str(packet.other._schema) == f"{lib.ns}::f.other(Tensor x, int n) -> Tensor"
     assert packet.default.tags == ("pointwise",)
-    assert (repr(packet), str(packet)) == (f"<OperatorPacket {lib.ns}::f: default, other>", f"{lib.ns}.f")
-    assert (repr(packet.other), str(packet.other)) == (f"<Operator {lib.ns}::f.other>", f"{lib.ns}.f.other")
+    assert (repr(packet), str(packet)) == (
+        f"<OperatorPacket {lib.ns}::f: default, other>",
+        f"{lib.ns}.f",
+    )
+    assert (repr(packet.other), str(packet.other)) == (
+        f"<Operator {lib.ns}::f.other>",
+        f"{lib.ns}.f.other",
+    )
     assert str(packet.default) == f"{lib.ns}.f.default"
 
 

@@ -1,4 +1,5 @@
-"""The profiler: which hops it counts, what the times add up to, devices, NVTX, nothing left behind."""
+"""The profiler: which hops it counts, what the times add up to, devices, NVTX, nothing left
+behind."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_self_times_leave_out_what_is_below(lib: Library) -> None:
     rows = by_name(prof)
     above, below = rows[f"{lib.ns}::outer", "CPU"], rows[f"{lib.ns}::inner", "CPU"]
     assert below.calls == 2 and below.host_us == below.host_self_us >= 4000
-    assert above.host_us == pytest.approx(above.host_self_us + rows[f"{lib.ns}::inner", "AutogradCPU"].host_us)
+    assert above.host_us == pytest.approx(
+        above.host_self_us + rows[f"{lib.ns}::inner", "AutogradCPU"].host_us
+    )
     assert above.host_self_us >= 2000
 
 
@@ -67,10 +70,16 @@ def test_the_table() -> None:
         (x + 1) * 2
         x + 1
     head, line, *rows, total = prof.table(sort_by="calls").splitlines()
-    assert head.split()[:3] == ["op", "key", "calls"] and "device" not in head and set(line) <= {"-", " "}
+    assert (
+        head.split()[:3] == ["op", "key", "calls"]
+        and "device" not in head
+        and set(line) <= {"-", " "}
+    )
     assert rows[0].startswith("aten::add.Tensor") and total.endswith("us")
     assert len(prof.table(limit=1).splitlines()) == 4
-    assert [r.calls for r in prof.rows("calls")] == sorted((r.calls for r in prof.rows()), reverse=True)
+    assert [r.calls for r in prof.rows("calls")] == sorted(
+        (r.calls for r in prof.rows()), reverse=True
+    )
     with pytest.raises(errors.ArgumentError, match="'sort_by' must be one of"):
         prof.rows("speed")
 
@@ -137,14 +146,19 @@ def test_device_times() -> None:
 
 def test_nvtx_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges: list[str] = []
-    stand_in = types.SimpleNamespace(push_range=ranges.append, pop_range=lambda: ranges.append("end"))
+    stand_in = types.SimpleNamespace(
+        push_range=ranges.append, pop_range=lambda: ranges.append("end")
+    )
     monkeypatch.setitem(sys.modules, "nvtx", stand_in)
     x = gt.ones(2)
     with profile(nvtx=True):
         x.add_(1)
-    assert ranges[-4:] == ["aten::add_.Tensor [ADInplaceOrView]", "aten::add_.Tensor [CPU]", "end", "end"] or (
-        ranges.count("end") == len(ranges) // 2 and "aten::add_.Tensor [CPU]" in ranges
-    )
+    assert ranges[-4:] == [
+        "aten::add_.Tensor [ADInplaceOrView]",
+        "aten::add_.Tensor [CPU]",
+        "end",
+        "end",
+    ] or (ranges.count("end") == len(ranges) // 2 and "aten::add_.Tensor [CPU]" in ranges)
 
 
 def test_nvtx_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,11 @@ def test_memory_errors_of_users_stay_theirs(aten: Library) -> None:
     x = gt.ones(2, requires_grad=True)
     y = x * 2
     y.register_hook(_exhausted)
-    for call in (lambda: gt.exp(gt.ones(2)), lambda: gt.ops.aten.exp(self=gt.ones(2)), y.sum().backward):
+    for call in (
+        lambda: gt.exp(gt.ones(2)),
+        lambda: gt.ops.aten.exp(self=gt.ones(2)),
+        y.sum().backward,
+    ):
         with pytest.raises(PoolError, match="^my pool$"):
             call()
 

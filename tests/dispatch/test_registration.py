@@ -1,4 +1,5 @@
-"""What may be registered where: section 2, behaviours 2, 3, 15 to 18, 28 to 37 and bugs c, e, h, i."""
+"""What may be registered where: section 2, behaviours 2, 3, 15 to 18, 28 to 37 and bugs c, e, h,
+i."""
 
 from __future__ import annotations
 
@@ -61,12 +62,17 @@ def test_2_a_failing_kernel_leaves_no_operator_behind(lib: Library) -> None:
 
 
 def test_3_a_function_defines_its_operator(lib: Library) -> None:
-    def f(x: Tensor, by: float = 2.0, sizes: list[int] | None = None, *, flag: bool = False) -> Tensor:
+    def f(
+        x: Tensor, by: float = 2.0, sizes: list[int] | None = None, *, flag: bool = False
+    ) -> Tensor:
         return x
 
     lib.define("f", f)
     text = dispatch.dump(f"{lib.ns}::f")
-    assert f"{lib.ns}::f(Tensor x, float by=2.0, SymInt[]? sizes=None, *, bool flag=False) -> Tensor" in text
+    assert (
+        f"{lib.ns}::f(Tensor x, float by=2.0, SymInt[]? sizes=None, *, bool flag=False) -> Tensor"
+        in text
+    )
     assert "alias analysis kind: CONSERVATIVE" in text
     assert "CompositeImplicitAutograd[alias]: registered at" in text
     assert ops.__getattr__(lib.ns).f(CPU) is CPU
@@ -95,7 +101,9 @@ def test_a_definition_with_a_kernel_is_one_step(lib: Library) -> None:
 @pytest.mark.parametrize("analysis", ["", "PURE_FUNCTION", "CONSERVATIVE"])
 def test_15_a_second_definition_is_an_error(lib: Library, analysis: str) -> None:
     lib.define("f(Tensor x) -> Tensor")
-    with pytest.raises(errors.RegistrationError, match=rf"f: defined twice, at .*{HERE} and at .*{HERE}; schema"):
+    with pytest.raises(
+        errors.RegistrationError, match=rf"f: defined twice, at .*{HERE} and at .*{HERE}; schema"
+    ):
         lib.define("f(Tensor x) -> Tensor", alias_analysis=analysis)
     lib.define("f.other(Tensor x) -> Tensor")
 
@@ -110,7 +118,9 @@ def test_16_alias_analysis_is_reported(lib: Library) -> None:
 def test_17_a_second_fallback_is_an_error() -> None:
     with library("IMPL", "_") as lib:
         lib.fallback(kernel("one"), "TESTING_ONLY_GenericMode")
-        with pytest.raises(errors.RegistrationError, match=rf"GenericMode: .*{HERE}, and again at .*{HERE}"):
+        with pytest.raises(
+            errors.RegistrationError, match=rf"GenericMode: .*{HERE}, and again at .*{HERE}"
+        ):
             lib.fallback(kernel("two"), "TESTING_ONLY_GenericMode")
         with pytest.raises(errors.RegistrationError, match="AutogradOther.*not_implemented.py"):
             lib.fallback(kernel("two"), "Autograd")
@@ -119,7 +129,10 @@ def test_17_a_second_fallback_is_an_error() -> None:
 def test_fallbacks_need_the_namespace_and_a_key(lib: Library) -> None:
     with pytest.raises(errors.RegistrationError, match="library of '_'"):
         lib.fallback(kernel("f"), "Conjugate")
-    with library("IMPL", "_") as wide, pytest.raises(errors.RegistrationError, match="dispatch key"):
+    with (
+        library("IMPL", "_") as wide,
+        pytest.raises(errors.RegistrationError, match="dispatch key"),
+    ):
         wide.fallback(kernel("f"))
 
 
@@ -207,7 +220,9 @@ def test_35_unknown_kinds_and_reserved_namespaces() -> None:
 
 
 def test_36_a_second_definition_library(lib: Library) -> None:
-    with pytest.raises(errors.RegistrationError, match=rf"made at .*operands\.py:\d+ .*{HERE}.*FRAGMENT"):
+    with pytest.raises(
+        errors.RegistrationError, match=rf"made at .*operands\.py:\d+ .*{HERE}.*FRAGMENT"
+    ):
         Library(lib.ns, "DEF")
     with pytest.raises(errors.RegistrationError, match="'aten'"):
         Library("aten", "DEF")
@@ -279,7 +294,10 @@ def test_an_override_that_is_an_error_changes_nothing(lib: Library) -> None:
     lib.define("f(Tensor x) -> Tensor")
     lib.impl("f", kernel("f"), "CPU")
     before = dispatch.dump(f"{lib.ns}::f")
-    with pytest.raises(errors.RegistrationError, match=rf"CPU is registered at .*{HERE}, and allow_override=False at .*{HERE}; schema"):
+    with pytest.raises(
+        errors.RegistrationError,
+        match=rf"CPU is registered at .*{HERE}, and allow_override=False at .*{HERE}; schema",
+    ):
         lib.impl("f", kernel("g"), "CPU", allow_override=False)
     with pytest.raises(errors.OverrideWarning):  # pytest makes errors of warnings here
         lib.impl("f", kernel("g"), "CPU")

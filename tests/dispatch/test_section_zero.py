@@ -18,21 +18,31 @@ from gputensor.library import Library
 
 from .operands import CPU
 
-# --- a: tensors of two devices ----------------------------------------------------------------------
+# --- a: tensors of two devices --------------------------------------------------------------------
 
 MIXED: dict[str, Any] = {
-    "mm": lambda a, b: a.mm(b), "matmul": lambda a, b: a @ b, "mm.out": lambda a, b: gt.mm(a, a, out=b),
-    "add": lambda a, b: a + b, "add_": lambda a, b: a.add_(b), "add.out": lambda a, b: gt.add(a, a, out=b),
+    "mm": lambda a, b: a.mm(b), "matmul": lambda a, b: a @ b, "mm.out": lambda a, b: gt.mm(a, a,
+    out=b),
+    "add": lambda a, b: a + b, "add_": lambda a, b: a.add_(b), "add.out": lambda a, b: gt.add(a, a,
+    out=b),
     "eq": lambda a, b: a == b, "where": lambda a, b: gt.where(a > 0, a, b), "maximum": gt.maximum,
     "cat": lambda a, b: gt.cat([a, b]), "stack": lambda a, b: gt.stack([a, b]),
     "sum.out": lambda a, b: gt.sum(a, 0, out=b),
 }  # fmt: skip
-PAIRS = [("cpu", "meta"), ("meta", "cpu"), ("cpu", "cuda:0"), ("cuda:1", "cuda:0"), ("cuda:0", "meta")]
+PAIRS = [
+    ("cpu", "meta"),
+    ("meta", "cpu"),
+    ("cpu", "cuda:0"),
+    ("cuda:1", "cuda:0"),
+    ("cuda:0", "meta"),
+]
 
 
 @pytest.mark.parametrize("places", PAIRS, ids="-".join)
 @pytest.mark.parametrize("call", MIXED)
-def test_a_operands_of_two_devices_are_an_error_that_names_both(call: str, places: tuple[str, str]) -> None:
+def test_a_operands_of_two_devices_are_an_error_that_names_both(
+    call: str, places: tuple[str, str]
+) -> None:
     """PyTorch gives an uninitialised result, or writes nothing and says nothing."""
     if any(p.startswith("cuda") for p in places) and gt.cuda.device_count() < 2:
         pytest.skip("needs two CUDA devices")
@@ -50,14 +60,18 @@ def test_a_what_has_no_elements_is_no_source() -> None:
     assert x.tolist() == [1, 1]
 
 
-# --- f, g: schemas ----------------------------------------------------------------------------------
+# --- f, g: schemas --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("schema", [
-    "f(Tensor x, Tensor x) -> Tensor", 'f(int x="s") -> ()', "f(int x=None) -> ()", "f(Tensor x=None) -> Tensor",
+    "f(Tensor x, Tensor x) -> Tensor", 'f(int x="s") -> ()', "f(int x=None) -> ()",
+    "f(Tensor x=None) -> Tensor",
 ])  # fmt: skip
 def test_f_what_a_schema_may_not_say(lib: Library, schema: str) -> None:
-    with pytest.raises(errors.SchemaError, match=r"column \d+ must be (a default of type|an argument of a new name)"):
+    with pytest.raises(
+        errors.SchemaError,
+        match=r"column \d+ must be (a default of type|an argument of a new name)",
+    ):
         lib.define(schema)
     assert dispatcher.get(f"{lib.ns}::f") is None
 
@@ -70,13 +84,17 @@ def test_g_an_optional_list_of_tensors_brings_its_keys(lib: Library) -> None:
     assert operator([CPU]) == "cpu" and operator(None) == operator([]) == "none"
 
 
-# --- j: to(memory_format=) ----------------------------------------------------------------------------
+# --- j: to(memory_format=) ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[:, ::2]])
 def test_j_to_compares_with_the_suggested_format_and_contiguous_promises_one(view: Any) -> None:
-    """Decided: as PyTorch, and said in `to`'s documentation. What must be dense is asked of contiguous()."""
+    """Decided: as PyTorch, and said in `to`'s documentation. What must be dense is asked of
+    contiguous()."""
     x = view(gt.ones(4, 6))
     assert x.to(memory_format=gt.contiguous_format) is x and not x.is_contiguous()
-    assert x.contiguous().is_contiguous() and x.to(memory_format=gt.contiguous_format, copy=True).is_contiguous()
+    assert (
+        x.contiguous().is_contiguous()
+        and x.to(memory_format=gt.contiguous_format, copy=True).is_contiguous()
+    )
     assert "contiguous() promises" in gt.Tensor.to.__doc__

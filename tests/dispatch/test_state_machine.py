@@ -30,9 +30,21 @@ OPERANDS = {
     "meta": ("AutogradMeta", "ADInplaceOrView", "BackendSelect", "Meta"),
     "sparse": ("AutogradOther", "ADInplaceOrView", "BackendSelect", "SparseCPU"),
     "functionalised": ("AutogradCPU", "ADInplaceOrView", "Functionalize", "BackendSelect", "CPU"),
-    "in mode": ("TESTING_ONLY_GenericMode", "AutogradCPU", "ADInplaceOrView", "BackendSelect", "CPU"),
+    "in mode": (
+        "TESTING_ONLY_GenericMode",
+        "AutogradCPU",
+        "ADInplaceOrView",
+        "BackendSelect",
+        "CPU",
+    ),
 }
-BUILTIN_FALLTHROUGHS = {"BackendSelect", "ADInplaceOrView", "AutogradCPU", "AutogradMeta", "AutogradOther"}
+BUILTIN_FALLTHROUGHS = {
+    "BackendSelect",
+    "ADInplaceOrView",
+    "AutogradCPU",
+    "AutogradMeta",
+    "AutogradOther",
+}
 
 
 class Dispatcher(RuleBasedStateMachine):
@@ -45,7 +57,9 @@ class Dispatcher(RuleBasedStateMachine):
         self.definer = Library(self.ns, "DEF")
         self.library = Library(self.ns, "IMPL")
         self.wide = Library("_", "IMPL")
-        self.live: list[tuple[str, Any, Any]] = []  # key, what it answers (None: falls through), handle
+        self.live: list[
+            tuple[str, Any, Any]
+        ] = []  # key, what it answers (None: falls through), handle
         self.fallbacks: dict[str, tuple[Any, Any]] = {}
         self.count = 0
 
@@ -70,7 +84,9 @@ class Dispatcher(RuleBasedStateMachine):
             return self.newest(key)
         if explicit and composite and not autograd:
             return explicit
-        backend = {"AutogradCPU": "CPU", "AutogradMeta": "Meta", "AutogradOther": "SparseCPU"}.get(key, "")
+        backend = {"AutogradCPU": "CPU", "AutogradMeta": "Meta", "AutogradOther": "SparseCPU"}.get(
+            key, ""
+        )
         if implicit and composite:
             if key == "AutogradOther" and self.newest(backend):
                 return ("ambiguous",)

@@ -20,7 +20,9 @@ class Wrapper(gt.Tensor):
 
     @staticmethod
     def __new__(cls, data: gt.Tensor) -> Any:
-        return gt.Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), dtype=data.dtype, device=data.device)
+        return gt.Tensor._make_wrapper_subclass(
+            cls, data.shape, data.stride(), dtype=data.dtype, device=data.device
+        )
 
     def __init__(self, data: gt.Tensor) -> None:
         self.inner = data
@@ -28,7 +30,9 @@ class Wrapper(gt.Tensor):
     @classmethod
     def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         cls.log.append((cls, op.short_name, types))
-        result = op(*_map(args, _unwrap), **{k: _map(v, _unwrap) for k, v in (kwargs or {}).items()})
+        result = op(
+            *_map(args, _unwrap), **{k: _map(v, _unwrap) for k, v in (kwargs or {}).items()}
+        )
         return _map(result, lambda x: Wrapper(x) if isinstance(x, gt.Tensor) else x)
 
 
@@ -37,7 +41,11 @@ def _unwrap(x: Any) -> Any:
 
 
 def _map(value: Any, change: Any) -> Any:
-    return type(value)(_map(x, change) for x in value) if isinstance(value, (list, tuple)) else change(value)
+    return (
+        type(value)(_map(x, change) for x in value)
+        if isinstance(value, (list, tuple))
+        else change(value)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +55,12 @@ def _log() -> None:
 
 def test_a_wrapper_stands_for_its_data() -> None:
     x = Wrapper(gt.ones(2, 3).t())
-    assert (x.shape, x.stride(), x.dtype, x.device) == ((3, 2), (1, 3), gt.float32, gt.device("cpu"))
+    assert (x.shape, x.stride(), x.dtype, x.device) == (
+        (3, 2),
+        (1, 3),
+        gt.float32,
+        gt.device("cpu"),
+    )
     assert "Python" in gt.dispatch.key_set(x)
     y = (1 + x * 2).sum(0)
     assert type(y) is Wrapper and y.inner.tolist() == [9, 9]
@@ -76,7 +89,12 @@ def test_sizes_strides_and_device_of_a_wrapper() -> None:
         pass
 
     made = gt.Tensor._make_wrapper_subclass(Plain, (2, 3), dtype=gt.int64, device="meta")
-    assert (made.shape, made.stride(), made.dtype, made.device.type) == ((2, 3), (3, 1), gt.int64, "meta")
+    assert (made.shape, made.stride(), made.dtype, made.device.type) == (
+        (2, 3),
+        (3, 1),
+        gt.int64,
+        "meta",
+    )
     assert "Python" not in gt.dispatch.key_set(made)
     with pytest.raises(TypeError, match="'cls' must be a subclass of Tensor"):
         gt.Tensor._make_wrapper_subclass(int, (2,))
@@ -84,7 +102,7 @@ def test_sizes_strides_and_device_of_a_wrapper() -> None:
         gt.Tensor._make_wrapper_subclass(Plain, (2,), dtype="float32")
 
 
-# --- hooks ------------------------------------------------------------------------------------------
+# --- hooks ----------------------------------------------------------------------------------------
 
 
 class Base(gt.Tensor):
@@ -131,7 +149,9 @@ def test_unrelated_classes_are_asked_from_left_to_right() -> None:
 
     class Left(gt.Tensor):
         @classmethod
-        def __gputensor_dispatch__(cls, op: Any, given: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            cls, op: Any, given: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             types.append(given)
             return NotImplemented
 
@@ -145,7 +165,12 @@ def test_unrelated_classes_are_asked_from_left_to_right() -> None:
         b + a
     with pytest.raises(TypeError, match="NotImplemented from Refusing, Right, Left"):
         gt.cat([a, b, of(Right, 1)])
-    assert types == [(Refusing, Left), (Left, Refusing), (Refusing, Right, Left), (Refusing, Right, Left)]
+    assert types == [
+        (Refusing, Left),
+        (Left, Refusing),
+        (Refusing, Right, Left),
+        (Refusing, Right, Left),
+    ]
 
 
 def test_a_hook_that_declines_leaves_it_to_the_next() -> None:
@@ -157,7 +182,9 @@ def test_a_hook_that_declines_leaves_it_to_the_next() -> None:
 def test_49_a_list_or_tuple_serves_for_tensors(kind: type) -> None:
     class Splitting(gt.Tensor):
         @classmethod
-        def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            cls, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return kind([gt.ones(1), gt.ones(2)])
 
     found = of(Splitting, 4).split(2)
@@ -170,10 +197,14 @@ def test_49_a_list_or_tuple_serves_for_tensors(kind: type) -> None:
 def test_49_anything_else_for_a_tensor_raises(answer: Any) -> None:
     class Wrong(gt.Tensor):
         @classmethod
-        def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            cls, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return answer
 
-    with pytest.raises(TypeError, match=r"add: the kernel registered at Wrong\.__gputensor_dispatch__ must return"):
+    with pytest.raises(
+        TypeError, match=r"add: the kernel registered at Wrong\.__gputensor_dispatch__ must return"
+    ):
         of(Wrong, 2) + 1
     with pytest.raises(TypeError, match="must return"):
         of(Wrong, 2).unbind()
@@ -181,7 +212,9 @@ def test_49_anything_else_for_a_tensor_raises(answer: Any) -> None:
 
 def test_a_mode_is_asked_before_the_operands_types() -> None:
     class Mode(gt.DispatchMode):
-        def __gputensor_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __gputensor_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             Base.log.append(f"mode {[t.__name__ for t in types]}")
             return op(*args, **(kwargs or {}))
 
@@ -192,7 +225,7 @@ def test_a_mode_is_asked_before_the_operands_types() -> None:
         assert hooks(lambda: a + 1) == []
 
 
-# --- classes without a hook -------------------------------------------------------------------------
+# --- classes without a hook -----------------------------------------------------------------------
 
 
 def test_a_class_without_a_hook_behaves_as_a_tensor() -> None:
@@ -231,7 +264,7 @@ def test_gradients_pass_through_wrappers() -> None:
     assert type(x.grad) is Wrapper and x.grad.inner.tolist() == [[3] * 3] * 2
 
 
-# --- copies -----------------------------------------------------------------------------------------
+# --- copies ---------------------------------------------------------------------------------------
 
 
 class Tagged(gt.Tensor):

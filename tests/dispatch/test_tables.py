@@ -60,9 +60,13 @@ def test_5_kernels_alone_are_dangling(lib: Library) -> None:
     with library("IMPL", lib.ns) as other:
         other.impl("f", kernel("CPU"), "CPU")
         text = dispatch.dump(f"{lib.ns}::f")
-        assert "schema: (none)" in text and "CPU: registered at" in text and "test_tables.py" in text
+        assert (
+            "schema: (none)" in text and "CPU: registered at" in text and "test_tables.py" in text
+        )
         assert f"{lib.ns}::f" in dispatch.dangling_impls()
-        with pytest.raises(errors.DispatchError, match=r"no schema \(CPU at .*test_tables.py:\d+\); define it"):
+        with pytest.raises(
+            errors.DispatchError, match=r"no schema \(CPU at .*test_tables.py:\d+\); define it"
+        ):
             dispatch.find(f"{lib.ns}::f")
     assert dispatch.dangling_impls() == []
 
@@ -70,7 +74,12 @@ def test_5_kernels_alone_are_dangling(lib: Library) -> None:
 def test_6_a_kernel_for_everything_gives_way(lib: Library) -> None:
     register(lib, "CIA CPU XLA Autograd AutogradCPU")
     assert set(owners(lib, "Undefined CUDA AutogradOther AutogradCUDA")) == {"CIA"}
-    assert owners(lib, "CPU XLA AutogradCPU AutogradXLA") == ["CPU", "XLA", "AutogradCPU", "Autograd"]
+    assert owners(lib, "CPU XLA AutogradCPU AutogradXLA") == [
+        "CPU",
+        "XLA",
+        "AutogradCPU",
+        "Autograd",
+    ]
 
 
 def test_7_a_backend_kernel_hides_the_composite_from_its_autograd_key(lib: Library) -> None:
@@ -92,11 +101,16 @@ def test_9_autograd_alone_serves_no_backend(lib: Library) -> None:
 
 def test_10_autograd_is_used_where_a_backend_kernel_is(lib: Library) -> None:
     register(lib, "CPU Autograd CIA")
-    assert owners(lib, "AutogradCPU AutogradOther AutogradCUDA CUDA Undefined") == ["Autograd", *["CIA"] * 4]
+    assert owners(lib, "AutogradCPU AutogradOther AutogradCUDA CUDA Undefined") == [
+        "Autograd",
+        *["CIA"] * 4,
+    ]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("CIA", "QuantizedCPU"))))
-def test_11_b_autograd_other_is_ambiguous_in_either_order(lib: Library, order: tuple[str, ...]) -> None:
+def test_11_b_autograd_other_is_ambiguous_in_either_order(
+    lib: Library, order: tuple[str, ...]
+) -> None:
     """PyTorch leaves the slot stale when the backend kernel comes last (section 0b)."""
     register(lib, " ".join(order))
     assert owners(lib, "AutogradOther AutogradCPU QuantizedCPU") == [
@@ -107,7 +121,10 @@ def test_11_b_autograd_other_is_ambiguous_in_either_order(lib: Library, order: t
         dispatch.find(f"{lib.ns}::f")(other)
     message = str(caught.value)
     assert "CompositeImplicitAutograd at " in message and "QuantizedCPU at " in message
-    assert message.count("test_tables.py:") == 2 and f"schema {lib.ns}::f(Tensor x) -> Tensor" in message
+    assert (
+        message.count("test_tables.py:") == 2
+        and f"schema {lib.ns}::f(Tensor x) -> Tensor" in message
+    )
 
 
 def test_11_aliases_do_not_cure_the_ambiguity_and_a_direct_kernel_does(lib: Library) -> None:
@@ -124,7 +141,9 @@ def test_12_an_explicit_composite_leaves_autograd_alone(lib: Library) -> None:
 
 
 @pytest.mark.parametrize("at", ["CPU Autograd CEA", "CPU Autograd CIA CEA"])
-def test_13_14_autograd_beats_the_implicit_composite_where_there_is_an_explicit_one(lib: Library, at: str) -> None:
+def test_13_14_autograd_beats_the_implicit_composite_where_there_is_an_explicit_one(
+    lib: Library, at: str
+) -> None:
     register(lib, at)
     assert {owner(lib, key.name) for key in keys.Autograd.keys} == {"Autograd"}
     assert owner(lib, "QuantizedCPU") == "CEA"
@@ -171,7 +190,9 @@ def test_20_registrations_of_a_key(lib: Library) -> None:
 def test_has_kernel_asks_for_registrations_and_has_computed_kernel_for_slots(lib: Library) -> None:
     register(lib, "CIA")
     name = f"{lib.ns}::f"
-    assert dispatch.has_kernel(name, "CompositeImplicitAutograd") and not dispatch.has_kernel(name, "CPU")
+    assert dispatch.has_kernel(name, "CompositeImplicitAutograd") and not dispatch.has_kernel(
+        name, "CPU"
+    )
     assert dispatch.has_computed_kernel(name, "CPU")
     with pytest.raises(errors.ArgumentError, match="run-time key"):
         dispatch.has_computed_kernel(name, "CompositeImplicitAutograd")
@@ -194,7 +215,14 @@ def test_21_invariants_hold_and_are_able_to_fail(lib: Library) -> None:
     operator.table = kept
 
 
-SITES = ("CPU", "QuantizedCPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "Autograd", "AutogradOther")
+SITES = (
+    "CPU",
+    "QuantizedCPU",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "Autograd",
+    "AutogradOther",
+)
 
 
 @pytest.mark.parametrize("chosen", list(itertools.combinations(SITES, 3)))
@@ -237,7 +265,8 @@ def test_tables_agree_with_pytorchs() -> None:
 
 
 def golden_lines(name: str) -> list[str]:
-    """The slots of an operator as the golden file writes them: `label: keys`, fallbacks left out."""
+    """The slots of an operator as the golden file writes them: `label: keys`, fallbacks left
+    out."""
     table = dispatch.find(name).table
     labels: dict[str, list[str]] = {}
     for key in keys.RUNTIME_KEYS:

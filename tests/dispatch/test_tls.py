@@ -13,7 +13,11 @@ from gputensor.dispatch import keys, tls
 
 def test_the_state_at_the_start_is_pytorchs() -> None:
     assert dispatch.included() == keys.key_set(("BackendSelect", "ADInplaceOrView"))
-    assert [k for k in ("AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1") if k not in dispatch.excluded()] == []
+    assert [
+        k
+        for k in ("AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1")
+        if k not in dispatch.excluded()
+    ] == []
     assert "AutogradCPU" not in dispatch.excluded() and "CPU" not in dispatch.excluded()
 
 
@@ -29,7 +33,12 @@ def test_guards_nest_and_restore_also_when_something_raises() -> None:
 
 
 def test_guards_take_keys_in_any_form() -> None:
-    for form in ("Autograd", keys.Autograd, tls.AUTOGRAD, ["AutogradOther", keys.key("AutogradCPU")]):
+    for form in (
+        "Autograd",
+        keys.Autograd,
+        tls.AUTOGRAD,
+        ["AutogradOther", keys.key("AutogradCPU")],
+    ):
         with dispatch.ExcludeDispatchKeys(form):
             assert not tls.state.get()[1] & tls.AUTOGRAD
 

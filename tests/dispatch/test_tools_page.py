@@ -1,4 +1,5 @@
-"""docs/dispatch_tools.md names every tool of `gt.dispatch`; its blocks run with the other pages'."""
+"""docs/dispatch_tools.md names every tool of `gt.dispatch`; its blocks run with the other
+pages'."""
 
 from __future__ import annotations
 

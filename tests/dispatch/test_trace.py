@@ -94,4 +94,6 @@ def test_the_environment_starts_a_trace(
     start_from_environment()
     operator(CPU, [])
     _set_traces(lambda on: ())
-    assert capsys.readouterr().err.startswith(f"[call] op=[{lib.ns}::f], key=[AutogradCPU]\n [redispatch]")
+    assert capsys.readouterr().err.startswith(
+        f"[call] op=[{lib.ns}::f], key=[AutogradCPU]\n [redispatch]"
+    )

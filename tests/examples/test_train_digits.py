@@ -15,7 +15,9 @@ import pytest
 
 import gputensor as gt
 
-pytest.importorskip("sklearn", reason="scikit-learn brings the digits; it is in the extra `examples`")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn brings the digits; it is in the extra `examples`"
+)
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "train_digits.py"
@@ -71,7 +73,9 @@ def test_an_epoch_on_a_cuda_device() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::gputensor.core.errors.FallbackWarning")
-def test_steps_on_a_device_of_ones_own(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_on_a_device_of_ones_own(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "openreg"))
     from gputensor_openreg import bring_up
 

@@ -15,9 +15,11 @@ from gputensor.dispatch import keys
 
 HERE = Path(__file__).parent
 CASES = 150
-# Keys that PyTorch has too, aliases included. Direct registration at Undefined means "no key" there.
+# Keys that PyTorch has too, aliases included. Direct registration at Undefined means "no key"
+# there.
 KEYS = (
-    "CPU", "CUDA", "XLA", "PrivateUse1", "Meta", "QuantizedCPU", "SparseCPU", "SparseCUDA", "BackendSelect",
+    "CPU", "CUDA", "XLA", "PrivateUse1", "Meta", "QuantizedCPU", "SparseCPU", "SparseCUDA",
+    "BackendSelect",
     "Conjugate", "ADInplaceOrView", "AutogradOther", "AutogradCPU", "AutogradXLA", "AutocastCPU",
     "TESTING_ONLY_GenericMode", "Autograd", "CompositeExplicitAutograd",
     "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd",
@@ -40,7 +42,8 @@ def random_set(rng: random.Random) -> list[str]:
 
 
 def torch_slots(torch: Any, name: str) -> dict[str, str]:
-    """key -> kind of slot, of PyTorch's operator, for keys that we have too; "missing" is left out."""
+    """key -> kind of slot, of PyTorch's operator, for keys that we have too; "missing" is left
+    out."""
     found = map(_LINE.fullmatch, torch._C._dispatch_dump_table(name).splitlines())
     return {m[1]: m[3] + (" fallthrough" if m[2] else "") for m in found if m and m[1] in OURS}
 
@@ -73,7 +76,9 @@ def main() -> None:
     for number in range(CASES):
         words = random_set(rng)
         lib = torch_library(torch, f"golden{number}", words)
-        blocks.append("\n".join(["set " + " ".join(words), *torch_lines(torch, f"golden{number}::f")]))
+        blocks.append(
+            "\n".join(["set " + " ".join(words), *torch_lines(torch, f"golden{number}::f")])
+        )
         lib._destroy()
     (HERE / "dispatch.txt").write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
 

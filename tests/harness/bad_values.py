@@ -1,4 +1,5 @@
-"""Values that no argument was made for, and what a call makes of them: taken, or refused in one sentence."""
+"""Values that no argument was made for, and what a call makes of them: taken, or refused in one
+sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +16,6 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.core.errors import GpuTensorError
-
 
 
 class _Colour(enum.Enum):
@@ -111,13 +111,20 @@ def fault(error: BaseException) -> str | None:
 
 
 def state_of(tensors: list[Any]) -> list[Any]:
-    return [(x.shape, x.stride(), x.storage_offset(), x._version, x.dtype, x.requires_grad) for x in tensors]
+    return [
+        (x.shape, x.stride(), x.storage_offset(), x._version, x.dtype, x.requires_grad)
+        for x in tensors
+    ]
 
 
 def try_one(
-    call: Callable[[], Any], tensors: list[Any], built: Sequence[Any] = (), of_others: tuple[type, ...] = ()
+    call: Callable[[], Any],
+    tensors: list[Any],
+    built: Sequence[Any] = (),
+    of_others: tuple[type, ...] = (),
 ) -> tuple[str, str | None]:
-    """("taken" | "refused", fault) of one call; a refused call must have left the tensors as they were.
+    """("taken" | "refused", fault) of one call; a refused call must have left the tensors as they
+    were.
 
     of_others: exceptions that the call may raise although they are not of the house.
     """
@@ -139,7 +146,9 @@ def try_one(
         else:
             return "taken", None
     if found is None and kept is not None and kept() is not None:
-        found = "is kept, with the operands that its traceback knows, until the garbage collector runs"
+        found = (
+            "is kept, with the operands that its traceback knows, until the garbage collector runs"
+        )
     return "refused", found
 
 
@@ -159,7 +168,9 @@ def parameters(function: Callable[..., Any]) -> list[str]:
     return found
 
 
-def spoiled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+def spoiled(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
+) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """The call with each argument in turn exchanged for `value`: (its name, args, kwargs)."""
     for number in range(len(args)):
         yield f"#{number}", (*args[:number], value, *args[number + 1 :]), kwargs

@@ -247,7 +247,8 @@ def dtypes_of(row: Row) -> tuple[dtype, ...]:
 
 
 def one_of_each_form(row: Row) -> list[Case]:
-    """A case that is not refused for each form of the row's samples: how many arguments, which by keyword."""
+    """A case that is not refused for each form of the row's samples: how many arguments, which by
+    keyword."""
     of = dtypes_of(row)
     chosen = dtypes.float32 if dtypes.float32 in of else of[0]
     found: dict[Any, Case] = {}

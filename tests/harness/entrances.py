@@ -1,4 +1,5 @@
-"""Good calls of public functions that are no operators, for sweeps that spoil an argument at a time."""
+"""Good calls of public functions that are no operators, for sweeps that spoil an argument at a
+time."""
 
 from __future__ import annotations
 
@@ -44,7 +45,11 @@ def _backward() -> Any:
 
 def _of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Arguments that are functions without a name are made for each call: tensors."""
-    return lambda: (function, tuple(a() if callable(a) and getattr(a, "__name__", "") in _MADE else a for a in args), kwargs)
+    return lambda: (
+        function,
+        tuple(a() if callable(a) and getattr(a, "__name__", "") in _MADE else a for a in args),
+        kwargs,
+    )
 
 
 def _saved() -> io.BytesIO:
@@ -87,14 +92,24 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "mse_loss": _of(F.mse_loss, _x, lambda: gt.zeros(2, 3)),
     "SGD": _of(gt.optim.SGD, lambda: [_leaf()], 0.1, 0.9),
     "Adam": _of(gt.optim.Adam, lambda: [_leaf()], 0.1, (0.9, 0.99)),
-    "Optimizer.add_param_group": lambda: (gt.optim.SGD([_leaf()], 0.1).add_param_group, ({"params": [_leaf()]},), {}),
-    "Optimizer.load_state_dict": lambda: (gt.optim.SGD([_leaf()], 0.1).load_state_dict, (gt.optim.SGD([_leaf()], 0.1).state_dict(),), {}),
+    "Optimizer.add_param_group": lambda: (
+        gt.optim.SGD([_leaf()], 0.1).add_param_group,
+        ({"params": [_leaf()]},),
+        {},
+    ),
+    "Optimizer.load_state_dict": lambda: (
+        gt.optim.SGD([_leaf()], 0.1).load_state_dict,
+        (gt.optim.SGD([_leaf()], 0.1).state_dict(),),
+        {},
+    ),
     "Optimizer.step": lambda: (gt.optim.SGD([_leaf()], 0.1).step, (), {}),
     "autograd.grad": _grad,
     "autograd.backward": _backward,
     "backward": lambda: (_loss()[0].backward, (), {}),
     "register_hook": _method("register_hook", len, of=_leaf),
-    "register_post_accumulate_grad_hook": _method("register_post_accumulate_grad_hook", len, of=_leaf),
+    "register_post_accumulate_grad_hook": _method(
+        "register_post_accumulate_grad_hook", len, of=_leaf
+    ),
     "requires_grad_": _method("requires_grad_", True),
     "grad = ": lambda: (lambda value: setattr(_leaf(), "grad", value), (gt.ones(2, 3),), {}),
     "requires_grad = ": lambda: (lambda value: setattr(_x(), "requires_grad", value), (True,), {}),
@@ -123,7 +138,11 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "is_autocast_enabled": _of(gt.is_autocast_enabled, "cpu"),
     "GradScaler": _of(gt.amp.GradScaler, "cpu", 2.0),
     "testing.assert_close": _of(gt.testing.assert_close, _x, _x, rtol=0.1, atol=0.1),
-    "gradcheck": _of(gt.autograd.gradcheck, lambda: gt.exp, lambda: gt.ones(2, dtype=gt.float64, requires_grad=True)),
+    "gradcheck": _of(
+        gt.autograd.gradcheck,
+        lambda: gt.exp,
+        lambda: gt.ones(2, dtype=gt.float64, requires_grad=True),
+    ),
     "cuda.set_device": _of(gt.cuda.set_device, 0),
     "cuda.device": _of(gt.cuda.device, 0),
     "cuda.get_device_name": _of(gt.cuda.get_device_name, 0),
@@ -153,16 +172,30 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "enable_grad": _of(gt.enable_grad, lambda: len),
     "autograd.set_detect_anomaly": _of(gt.autograd.set_detect_anomaly, False),
     "autograd.detect_anomaly": _of(gt.autograd.detect_anomaly, True),
-    "autograd.gradgradcheck": _of(gt.autograd.gradgradcheck, lambda: lambda *xs: gt.exp(xs[0] if xs else _x()), lambda: gt.ones(2, dtype=gt.float64, requires_grad=True)),
+    "autograd.gradgradcheck": _of(
+        gt.autograd.gradgradcheck,
+        lambda: lambda *xs: gt.exp(xs[0] if xs else _x()),
+        lambda: gt.ones(2, dtype=gt.float64, requires_grad=True),
+    ),
     "amp.is_autocast_available": _of(gt.amp.is_autocast_available, "cpu"),
     "amp.policies": _of(gt.amp.policies, "cpu"),
-    "library.Library.define": lambda: (gt.library.Library("somebody", "FRAGMENT").define, (f"f{next(_numbers)}(Tensor x) -> Tensor",), {}),
-    "library.Library.impl": lambda: (gt.library.Library("somebody", "IMPL").impl, (f"f{next(_numbers)}", len, "CPU"), {}),
+    "library.Library.define": lambda: (
+        gt.library.Library("somebody", "FRAGMENT").define,
+        (f"f{next(_numbers)}(Tensor x) -> Tensor",),
+        {},
+    ),
+    "library.Library.impl": lambda: (
+        gt.library.Library("somebody", "IMPL").impl,
+        (f"f{next(_numbers)}", len, "CPU"),
+        {},
+    ),
     "dispatch.has_computed_kernel": _of(gt.dispatch.has_computed_kernel, "aten::add.Tensor", "CPU"),
     "dispatch.dump_table": _of(gt.dispatch.dump_table, "aten::add.Tensor"),
     "dispatch.find": _of(gt.dispatch.find, "aten::add.Tensor"),
     "dispatch.is_alias_key": _of(gt.dispatch.is_alias_key, "Autograd"),
-    "dispatch.is_included_in_alias": _of(gt.dispatch.is_included_in_alias, "AutogradCPU", "Autograd"),
+    "dispatch.is_included_in_alias": _of(
+        gt.dispatch.is_included_in_alias, "AutogradCPU", "Autograd"
+    ),
     "dispatch.has_backend_fallback": _of(gt.dispatch.has_backend_fallback, "CPU"),
     "dispatch.registrations_for_key": _of(gt.dispatch.registrations_for_key, "CPU"),
     "dispatch.IncludeDispatchKeys": _of(gt.dispatch.IncludeDispatchKeys, "CPU"),

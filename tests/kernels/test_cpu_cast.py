@@ -1,4 +1,5 @@
-"""Note [Numeric casts] for every pair of dtypes, against rules written with Python's own numbers."""
+"""Note [Numeric casts] for every pair of dtypes, against rules written with Python's own
+numbers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def check(dst_memory, into, src):
     expected = dst_memory.copy()
     view = np.ndarray(
         into.shape, into.dtype, expected,
-        into.__array_interface__["data"][0] - dst_memory.__array_interface__["data"][0], into.strides,
+        into.__array_interface__["data"][0] - dst_memory.__array_interface__["data"][0],
+        into.strides,
     )  # fmt: skip
     np.copyto(view, src)
     layout_copy.copy(into, src)
@@ -210,7 +211,7 @@ def test_memory_is_released():
     assert (sys.getrefcount(src), sys.getrefcount(dst)) == before
 
 
-# --- plans ------------------------------------------------------------------------------------------
+# --- plans ----------------------------------------------------------------------------------------
 
 
 def walk_of(itemsize, shape, dst, src, alignment=64):

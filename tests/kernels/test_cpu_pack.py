@@ -36,7 +36,9 @@ def run(x, scale, bias, to, channels_last=False):
     shape = x.shape
     if channels_last:
         order = [0, *range(2, x.ndim), 1]
-        dst = np.empty([shape[d] for d in order], to).transpose([order.index(d) for d in range(x.ndim)])
+        dst = np.empty([shape[d] for d in order], to).transpose(
+            [order.index(d) for d in range(x.ndim)]
+        )
     else:
         dst = np.empty(shape, to)
     packing.pack(dst, x, np.asarray(scale, np.float64), np.asarray(bias, np.float64))
@@ -46,7 +48,11 @@ def run(x, scale, bias, to, channels_last=False):
 @pytest.mark.parametrize("source", REAL, ids=lambda d: d.short)
 @pytest.mark.parametrize("to", REAL, ids=lambda d: d.short)
 def test_every_pair_of_dtypes(source, to):
-    x = (np.arange(2 * 3 * 4 * 5) % 23 - (11 if source.is_signed else 0)).astype(source.np).reshape(2, 3, 4, 5)
+    x = (
+        (np.arange(2 * 3 * 4 * 5) % 23 - (11 if source.is_signed else 0))
+        .astype(source.np)
+        .reshape(2, 3, 4, 5)
+    )
     scale, bias = [0.5, -3.25, 40.0], [0.25, 1.5, -7.0]
     made = run(x, scale, bias, to.np)
     assert (raw(made) == raw(expected(x, scale, bias, to.np))).all()
@@ -54,14 +60,18 @@ def test_every_pair_of_dtypes(source, to):
 
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("view", ["nchw", "nhwc", "gaps"])
-@pytest.mark.parametrize("shape", [(2, 3, 40, 51), (1, 1, 9, 9), (3, 64, 7, 7), (2, 4, 3, 5, 6), (1, 3, 700, 250)])
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 40, 51), (1, 1, 9, 9), (3, 64, 7, 7), (2, 4, 3, 5, 6), (1, 3, 700, 250)]
+)
 @pytest.mark.parametrize("to", [np.float32, np.float16, bfloat16.np, np.uint8], ids=str)
 def test_every_layout(shape, view, channels_last, to):
     size = int(np.prod(shape))
     x = (np.arange(size) * 7919 % 251).astype(np.uint8).reshape(shape)
     if view == "nhwc":
         order = [0, *range(2, x.ndim), 1]
-        x = np.ascontiguousarray(x.transpose(order)).transpose([order.index(d) for d in range(x.ndim)])
+        x = np.ascontiguousarray(x.transpose(order)).transpose(
+            [order.index(d) for d in range(x.ndim)]
+        )
     elif view == "gaps":
         x = np.repeat(x, 2, -1)[..., ::2]
     scale, bias = np.linspace(-1, 1.5, shape[1]), np.linspace(100, -3, shape[1])
@@ -77,7 +87,10 @@ def test_every_layout(shape, view, channels_last, to):
 
 @pytest.mark.parametrize("to", [d for d in REAL if d.category == 1], ids=lambda d: d.short)
 def test_integers_saturate_and_nan_is_0(to):
-    x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 0.5, 1.5, -0.5, 2.5, 300, -300, 2.0**31, 2.0**63], np.float32)
+    x = np.array(
+        [np.nan, np.inf, -np.inf, 1e30, -1e30, 0.5, 1.5, -0.5, 2.5, 300, -300, 2.0**31, 2.0**63],
+        np.float32,
+    )
     x = x.reshape(1, 1, 1, -1)
     assert run(x, [1], [0], to.np).tolist() == expected(x, [1], [0], to.np).tolist()
 
@@ -93,7 +106,9 @@ def test_any_sizes_on_any_number_of_threads(shape, channels_last, source, thread
     try:
         x = (np.arange(int(np.prod(shape))) % 97).astype(source).reshape(shape)
         scale, bias = np.linspace(0.1, 2, shape[1]), np.linspace(-1, 1, shape[1])
-        assert (run(x, scale, bias, np.float32, channels_last) == expected(x, scale, bias, np.float32)).all()
+        assert (
+            run(x, scale, bias, np.float32, channels_last) == expected(x, scale, bias, np.float32)
+        ).all()
     finally:
         cpu.set_num_threads(before)
 

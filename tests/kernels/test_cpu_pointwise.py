@@ -39,7 +39,7 @@ def rounded(values, to):
         return values.astype(np.float32).astype(to.np) if to in HALVES else values.astype(to.np)
 
 
-# --- the hot path -----------------------------------------------------------------------------------
+# --- the hot path ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
@@ -57,7 +57,7 @@ def test_a_number_beside_a_wide_float_gets_the_bare_ufunc(of, number):
     assert binary.bind("mul", (number, of), of, of) is np.multiply
 
 
-# --- values -----------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_nan_wins(op, of):
     assert np.isnan(found.astype(np.float64)).all()
 
 
-# --- numbers ----------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
@@ -205,7 +205,7 @@ def test_numbers_that_raise_the_category():
     same_bits(loop(np.array([1, 2]), 4), np.array([0.25, 0.5], np.float32))
 
 
-# --- alpha ------------------------------------------------------------------------------------------
+# --- alpha ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)
@@ -231,7 +231,7 @@ def test_alpha_of_bools_and_of_mixed_operands():
     same_bits(loop(np.array([1.0], np.float32), np.array([2]), 0.5), np.array([2.0], np.float32))
 
 
-# --- division ---------------------------------------------------------------------------------------
+# --- division -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
@@ -285,7 +285,7 @@ def test_floating_division_follows_python(of):
     assert np.isinf(zero[:2]).all() and np.isnan(zero[2])
 
 
-# --- unary, where -----------------------------------------------------------------------------------
+# --- unary, where ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("of", [d for d in ALL if d is not bool_], ids=lambda d: d.short)

@@ -1,4 +1,5 @@
-"""Targets that are no class, rows with infinities, and long rows: what the rows' samples leave out."""
+"""Targets that are no class, rows with infinities, and long rows: what the rows' samples leave
+out."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ LOSSES = (F.nll_loss, F.cross_entropy)
 @pytest.mark.parametrize("wrong", [3, -1, -101, 1 << 40])
 def test_a_target_that_is_no_class_is_named(loss: Any, wrong: int) -> None:
     target = gt.tensor([0, wrong, 2])
-    with pytest.raises(errors.IndexRangeError, match=rf"target' must hold classes in \[0, 2\].*got {wrong}\)"):
+    with pytest.raises(
+        errors.IndexRangeError, match=rf"target' must hold classes in \[0, 2\].*got {wrong}\)"
+    ):
         loss(gt.zeros(3, 3), target)
     with pytest.raises(IndexError):
         loss(gt.zeros(3, 3), target, reduction="none", ignore_index=2)
@@ -32,7 +35,9 @@ def test_on_a_cuda_device_it_is_an_assertion() -> None:
     if not (gt.cuda.is_available() and gt.cuda.is_emulated()):
         pytest.skip("a failed assertion ends the use of a GPU in this process")
     x = gt.zeros(2, 3, device="cuda")
-    with pytest.raises(errors.KernelError, match=r"loss\.cu:\d+: assertion failed: .*a target is no class"):
+    with pytest.raises(
+        errors.KernelError, match=r"loss\.cu:\d+: assertion failed: .*a target is no class"
+    ):
         F.nll_loss(x, gt.tensor([0, 3]).to("cuda")).item()
     assert F.nll_loss(x, gt.tensor([0, 2]).to("cuda")).item() == 0
 
@@ -68,12 +73,19 @@ def test_functional_takes_pytorchs_arguments(reduction: str) -> None:
     wanted = {"none": squares, "mean": squares.mean(), "sum": squares.sum()}[reduction]
     assert F.mse_loss(x, y, reduction=reduction).tolist() == wanted.tolist()
     w = gt.rand(5, 3) + 0.5
-    weighed = {"none": squares * w, "mean": (squares * w).sum() / w.sum(), "sum": (squares * w).sum()}
+    weighed = {
+        "none": squares * w,
+        "mean": (squares * w).sum() / w.sum(),
+        "sum": (squares * w).sum(),
+    }
     found = F.mse_loss(x, y, reduction=reduction, weight=w)
     assert gt.testing.assert_close(found, weighed[reduction]) is None
     z = x - 0.5
     assert F.relu(z, inplace=True) is z and z.tolist() == F.relu(x - 0.5).tolist()
-    for wrong in (lambda: F.nll_loss(x, y, size_average=True), lambda: F.nll_loss(x, y, reduction="max")):
+    for wrong in (
+        lambda: F.nll_loss(x, y, size_average=True),
+        lambda: F.nll_loss(x, y, reduction="max"),
+    ):
         with pytest.raises(errors.GpuTensorError, match="reduction"):
             wrong()
     for wrong in (lambda: F.softmax(x), lambda: F.linear(x, [1.0])):

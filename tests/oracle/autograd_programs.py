@@ -61,7 +61,18 @@ def step(r: random.Random, shapes: list[tuple[int, ...]]) -> Step:
     """A step for a pool of tensors of these sizes."""
     while True:
         kind = r.choices(
-            ("view", "unary", "binary", "number", "inplace", "reduce", "list", "nograd", "setitem", "inplace_view"),
+            (
+                "view",
+                "unary",
+                "binary",
+                "number",
+                "inplace",
+                "reduce",
+                "list",
+                "nograd",
+                "setitem",
+                "inplace_view",
+            ),
             (8, 2, 4, 2, 6, 1, 1, 1.5, 1, 0.7),
         )[0]
         a, b = r.randrange(len(shapes)), r.randrange(len(shapes))
@@ -109,8 +120,8 @@ def _may_overlap(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 class Run:
     """A program being executed by one library.
 
-    pool: the tensors made so far. leaves: those at its beginning. is_broken: whether an assertion of
-    the library's own failed.
+    pool: the tensors made so far. leaves: those at its beginning. is_broken: whether an assertion
+    of the library's own failed.
     """
 
     is_broken = False
@@ -129,7 +140,9 @@ class Run:
         try:
             self._do(step)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            return next(k for k in (IndexError, ValueError, TypeError, RuntimeError) if isinstance(error, k))
+            return next(
+                k for k in (IndexError, ValueError, TypeError, RuntimeError) if isinstance(error, k)
+            )
         return None
 
     def _do(self, step: Step) -> None:
@@ -157,13 +170,16 @@ class Run:
             getattr(x, name)(*rest)
             return
         else:
-            args = () if rest is None else (rest,) if isinstance(rest, float) else (self.pool[rest],)
+            args = (
+                () if rest is None else (rest,) if isinstance(rest, float) else (self.pool[rest],)
+            )
             getattr(x, name)(*args)
             return
         self.pool.append(made)
 
     def is_ambiguous(self, step: Step) -> bool:
-        """True if a step writes where the order of its elements would show: memory that overlaps."""
+        """True if a step writes where the order of its elements would show: memory that
+        overlaps."""
         if step[0] == "nograd":
             return self.is_ambiguous(step[1:])
         kind, _, a, rest = step
@@ -185,8 +201,8 @@ class Run:
                 history = (x.requires_grad, x.is_leaf)
             except RuntimeError as error:
                 history = ("error",)
-                # PyTorch 2.13 fails so for a view with `retain_grad` that got another shape in place, once
-                # its base is written to.
+                # PyTorch 2.13 fails so for a view with `retain_grad` that got another shape in
+                # place, once its base is written to.
                 self.is_broken = self.is_broken or "INTERNAL ASSERT" in str(error)
             found.append((tuple(x.shape), *history))
         return found

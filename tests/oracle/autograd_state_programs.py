@@ -24,8 +24,10 @@ GUARDS: dict[str, Callable[[Any], Any]] = {
 }
 FUNCTIONS = ("Twice", "Same", "Written", "Unreturned", "Two", "Viewed", "Constant", "Skipped")
 CHANGES = (
-    "freeze", "thaw", "detach_", "data", "set_data", "hook", "node_hook", "prehook", "after_accumulate",
-    "retain_grad", "clear", "enter", "leave", "function", "decorated", "generator", "backward", "grad", "saved",
+    "freeze", "thaw", "detach_", "data", "set_data", "hook", "node_hook", "prehook",
+    "after_accumulate",
+    "retain_grad", "clear", "enter", "leave", "function", "decorated", "generator", "backward",
+    "grad", "saved",
 )  # fmt: skip
 WEIGHTS = (2, 2, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1.5, 1.5, 3, 1, 1, 2, 1.5, 0.7)
 
@@ -59,12 +61,21 @@ class StateRun(Run):
     """
 
     def __init__(
-        self, lib: Any, values: list[np.ndarray], wants_grad: list[bool], place: str = "", seed: int = 0
+        self,
+        lib: Any,
+        values: list[np.ndarray],
+        wants_grad: list[bool],
+        place: str = "",
+        seed: int = 0,
     ) -> None:
         self.place, self.turns = place, random.Random(seed)
         if place:
             self.streams_of = getattr(lib, place)
-            self.streams = [self.streams_of.default_stream(0), self.streams_of.Stream(), self.streams_of.Stream()]
+            self.streams = [
+                self.streams_of.default_stream(0),
+                self.streams_of.Stream(),
+                self.streams_of.Stream(),
+            ]
         super().__init__(lib, values, wants_grad)
         self.log: list[Any] = []
         self.open: list[Any] = []
@@ -82,7 +93,9 @@ class StateRun(Run):
         runtime = self.lib.runtime.of(self.place)
         for other in self.streams:
             stream.wait_event(other.record_event())
-        if hasattr(runtime, "record_stream"):  # what a user does too, of memory that another stream uses
+        if hasattr(
+            runtime, "record_stream"
+        ):  # what a user does too, of memory that another stream uses
             for x in self.pool:
                 x.record_stream(stream)
         with self.streams_of.stream(stream):
@@ -202,10 +215,16 @@ class StateRun(Run):
     def _grad(self, x: Any, given: Any) -> None:
         to, retain, create = given
         (g,) = self.lib.autograd.grad(
-            x.sum(), self.pool[to], retain_graph=retain or create, create_graph=create, allow_unused=True
+            x.sum(),
+            self.pool[to],
+            retain_graph=retain or create,
+            create_graph=create,
+            allow_unused=True,
         )
         if g is not None:
-            self.pool.append(g.clone())  # how often the engine wrote to it is the library's own affair
+            self.pool.append(
+                g.clone()
+            )  # how often the engine wrote to it is the library's own affair
 
     def _saved(self, x: Any, _: Any) -> None:
         with self.lib.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x):
@@ -222,23 +241,32 @@ class StateRun(Run):
     def is_ambiguous(self, step: Step) -> bool:
         """Also where PyTorch's rules are not ours.
 
-        A version here is the storage's; views that PyTorch's `x.data = y` parts from x in memory go on
-        sharing x's version there. A view that nobody tracked does not know here which writes it came
-        after, so it belongs to a base that is thawed; in PyTorch those made before the last write do not.
-        Whether PyTorch lets a view that is a leaf be written to depends on whether `grad_fn` was asked for.
+        A version here is the storage's; views that PyTorch's `x.data = y` parts from x in memory go
+        on sharing x's version there. A view that nobody tracked does not know here which writes it
+        came after, so it belongs to a base that is thawed; in PyTorch those made before the last
+        write do not. Whether PyTorch lets a view that is a leaf be written to depends on whether
+        `grad_fn` was asked for.
         """
         if step[0] != "state":  # nor what is written from itself through another view of it
             return super().is_ambiguous(step) or step[0] == "setitem" and step[2] == step[3]
         x = self.pool[step[2]]
         if step[1] in ("set_data", "thaw"):
             address = x.untyped_storage().data_ptr()
-            is_shared = any(y is not x and y.untyped_storage().data_ptr() == address for y in self.pool)
-            return is_shared if step[1] == "set_data" else x._is_view() or is_shared and x._version > 0
+            is_shared = any(
+                y is not x and y.untyped_storage().data_ptr() == address for y in self.pool
+            )
+            return (
+                is_shared if step[1] == "set_data" else x._is_view() or is_shared and x._version > 0
+            )
         return step[3] in ("Written", "Unreturned") and _may_overlap(tuple(x.shape), x.stride())
 
     def grads(self) -> list[np.ndarray | None]:
         self._meet()
-        return [None if x.grad is None else self._landed(x.grad) for x in self.pool if self._is_readable(x)]
+        return [
+            None if x.grad is None else self._landed(x.grad)
+            for x in self.pool
+            if self._is_readable(x)
+        ]
 
     def values(self) -> list[np.ndarray]:
         self._meet()
@@ -345,4 +373,7 @@ def _functions(lib: Any) -> dict[str, Any]:
         def backward(ctx: Any, g: Any, h: Any) -> Any:
             return None if g is None or h is None else g * 2 + h * 3
 
-    return {made.__name__: made for made in (Twice, Same, Written, Unreturned, Two, Viewed, Constant, Skipped)}
+    return {
+        made.__name__: made
+        for made in (Twice, Same, Written, Unreturned, Two, Viewed, Constant, Skipped)
+    }

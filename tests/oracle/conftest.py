@@ -11,7 +11,8 @@ import pytest
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """PyTorch on one thread, which small programs do not outrun, and no warnings of either library."""
+    """PyTorch on one thread, which small programs do not outrun, and no warnings of either
+    library."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,4 +1,5 @@
-"""Random layouts made twice, in PyTorch and in gputensor, by the same steps; and how to compare them."""
+"""Random layouts made twice, in PyTorch and in gputensor, by the same steps; and how to compare
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def random_sizes(rng: random.Random, max_ndim: int = 5) -> tuple[int, ...]:
 
 
 def values(rng: random.Random, sizes: tuple[int, ...], name: str) -> np.ndarray[Any, Any]:
-    """Small values that every dtype holds exactly; zeros among them, negatives where there are any."""
+    """Small values that every dtype holds exactly; zeros among them, negatives where there are
+    any."""
     low = 0 if name == "bool" or name.startswith("uint") else -4
     made = np.random.default_rng(rng.getrandbits(32)).integers(low, 9, sizes)
     if name in ("complex64", "complex128"):
@@ -64,7 +66,9 @@ def random_pair(rng: random.Random, name: str | None = None, max_ndim: int = 5) 
 def _step(rng: random.Random, pair: Pair, max_ndim: int) -> Pair:
     theirs, ours = pair
     ndim = theirs.ndim
-    kind = rng.choice(("permute", "slice", "select", "unsqueeze", "expand", "narrow", "format", "transpose"))
+    kind = rng.choice(
+        ("permute", "slice", "select", "unsqueeze", "expand", "narrow", "format", "transpose")
+    )
     if kind == "unsqueeze" and ndim < max_ndim:
         dim = rng.randint(-ndim - 1, ndim)
         return theirs.unsqueeze(dim), ours.unsqueeze(dim)
@@ -94,7 +98,9 @@ def _step(rng: random.Random, pair: Pair, max_ndim: int) -> Pair:
         sizes = [rng.choice((2, 3)) if n == 1 and rng.random() < 0.7 else n for n in theirs.shape]
         return theirs.expand(sizes), ours.expand(sizes)
     if kind == "format" and ndim == 4:
-        return theirs.contiguous(memory_format=torch.channels_last), ours.contiguous(memory_format=gt.channels_last)
+        return theirs.contiguous(memory_format=torch.channels_last), ours.contiguous(
+            memory_format=gt.channels_last
+        )
     return pair
 
 
@@ -106,12 +112,20 @@ def raw_bytes(tensor: Any) -> bytes:
     return bytes(np.ascontiguousarray(tensor.cpu()._get_array()).tobytes())
 
 
-def assert_same(theirs: Any, ours: Any, what: str, *, strides: bool = True, exact: bool = True) -> None:
+def assert_same(
+    theirs: Any, ours: Any, what: str, *, strides: bool = True, exact: bool = True
+) -> None:
     """Sizes, strides, dtype and elements of a result of PyTorch's and of ours agree."""
-    assert tuple(theirs.shape) == tuple(ours.shape), f"{what}: sizes {tuple(theirs.shape)}, got {tuple(ours.shape)}"
-    assert str(theirs.dtype).removeprefix("torch.") == ours.dtype.name, f"{what}: {theirs.dtype}, got {ours.dtype}"
+    assert tuple(theirs.shape) == tuple(ours.shape), (
+        f"{what}: sizes {tuple(theirs.shape)}, got {tuple(ours.shape)}"
+    )
+    assert str(theirs.dtype).removeprefix("torch.") == ours.dtype.name, (
+        f"{what}: {theirs.dtype}, got {ours.dtype}"
+    )
     if strides:
-        assert theirs.stride() == ours.stride(), f"{what}: strides {theirs.stride()}, got {ours.stride()}"
+        assert theirs.stride() == ours.stride(), (
+            f"{what}: strides {theirs.stride()}, got {ours.stride()}"
+        )
     if exact:
         assert _equal(theirs, ours), f"{what}: elements differ\n{theirs}\n{ours}"
 
@@ -123,11 +137,16 @@ def _equal(theirs: Any, ours: Any) -> bool:
         return x == y
     part = ours.dtype.to_real.np
     a, b = (np.frombuffer(z, part).astype(np.float64) for z in (x, y))
-    return bool(np.array_equal(a, b, equal_nan=True) and (np.signbit(a) == np.signbit(b))[~np.isnan(a)].all())
+    return bool(
+        np.array_equal(a, b, equal_nan=True)
+        and (np.signbit(a) == np.signbit(b))[~np.isnan(a)].all()
+    )
 
 
 def describe(theirs: Any) -> str:
-    return f"{str(theirs.dtype).removeprefix('torch.')}{list(theirs.shape)} strides {theirs.stride()}"
+    return (
+        f"{str(theirs.dtype).removeprefix('torch.')}{list(theirs.shape)} strides {theirs.stride()}"
+    )
 
 
 def unsigned(pairs: list[Any]) -> bool:

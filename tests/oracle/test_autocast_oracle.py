@@ -1,4 +1,5 @@
-"""Autocast against PyTorch's: policies, dtypes of results and gradients in random programs, scaling.
+"""Autocast against PyTorch's: policies, dtypes of results and gradients in random programs,
+scaling.
 
 PyTorch without CUDA runs the CPU's autocast; CUDA's list is compared with the header in its wheel.
 """

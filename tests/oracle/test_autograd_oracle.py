@@ -26,7 +26,7 @@ PROGRAMS = 5000
 PER_TEST = 250
 
 
-# --- random programs ----------------------------------------------------------------------------------
+# --- random programs ------------------------------------------------------------------------------
 
 
 def run_program(seed: int) -> str | None:
@@ -34,7 +34,8 @@ def run_program(seed: int) -> str | None:
     r, numbers = random.Random(seed), np.random.default_rng(seed)
     shapes = [(2, 3), (3,), (2, 3), ()]
     values = [
-        np.asarray(numbers.uniform(0.5, 1.5, s) * np.where(numbers.random(s) < 0.3, -1, 1)) for s in shapes
+        np.asarray(numbers.uniform(0.5, 1.5, s) * np.where(numbers.random(s) < 0.3, -1, 1))
+        for s in shapes
     ]
     wants = [True, r.random() < 0.5, False, r.random() < 0.3]
     theirs, ours = Run(torch, values, wants), Run(gt, values, wants)
@@ -71,7 +72,7 @@ def test_random_programs(first: int) -> None:
     assert not wrong
 
 
-# --- PyTorch's samples --------------------------------------------------------------------------------
+# --- PyTorch's samples ----------------------------------------------------------------------------
 
 
 NAMES = sorted({op.base for op in load.load().ops if op.derivatives or op.is_implicit})
@@ -183,7 +184,7 @@ def test_enough_operators_are_compared() -> None:
     assert len(set(_operators()) & set(NAMES)) > 40
 
 
-# --- names ----------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def test_node_classes_are_named_as_pytorchs() -> None:

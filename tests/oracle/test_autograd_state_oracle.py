@@ -71,13 +71,19 @@ def _compare(r: random.Random, theirs: StateRun, ours: StateRun) -> str | None:
 
 def _different(theirs: list[Any], ours: list[Any]) -> str | None:
     for number, (a, b) in enumerate(zip(theirs, ours)):
-        if (a is None) is not (b is None) or a is not None and not np.allclose(a, b, rtol=1e-7, atol=1e-9, equal_nan=True):
+        if (
+            (a is None) is not (b is None)
+            or a is not None
+            and not np.allclose(a, b, rtol=1e-7, atol=1e-9, equal_nan=True)
+        ):
             return f"{number}: {a} against {b}"
     return None
 
 
 def wrong(first: int, count: int, place: str = "") -> dict[int, str]:
-    return {seed: found for seed in range(first, first + count) if (found := run_program(seed, place))}
+    return {
+        seed: found for seed in range(first, first + count) if (found := run_program(seed, place))
+    }
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, PER_TEST))
@@ -108,8 +114,16 @@ assert not found, found
 @pytest.mark.emulator
 @pytest.mark.parametrize("order", ["lazy", "random"])
 def test_random_programs_on_cuda_streams(order: str) -> None:
-    settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_ORDER": order, "PYTHONPATH": str(ROOT)}
+    settings = {
+        "GPUTENSOR_CUDA": "emulator",
+        "GPUTENSOR_EMULATOR_ORDER": order,
+        "PYTHONPATH": str(ROOT),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", EMULATED], cwd=ROOT, env=os.environ | settings, capture_output=True, text=True
+        [sys.executable, "-c", EMULATED],
+        cwd=ROOT,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr

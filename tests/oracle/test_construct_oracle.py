@@ -77,7 +77,8 @@ def random_data(rng, numbers):
 
 
 @pytest.mark.parametrize("numbers", [
-    [1, 2, -3], [1, 2.5], [True, False], [True, 3], [1.5, 2j], [0.1, -0.0], NUMBERS[:6], [True, 0.5, 7],
+    [1, 2, -3], [1, 2.5], [True, False], [True, 3], [1.5, 2j], [0.1, -0.0], NUMBERS[:6], [True,
+    0.5, 7],
 ], ids=str)  # fmt: skip
 def test_inferred_dtype(numbers):
     rng = random.Random(str(numbers))
@@ -88,7 +89,8 @@ def test_inferred_dtype(numbers):
 @pytest.mark.parametrize("element", dt.ALL, ids=lambda d: d.name)
 def test_given_dtype(element):
     for number in NUMBERS:
-        # PyTorch takes no floats for uint64, and refuses some uint64 it could hold; these are ours to accept.
+        # PyTorch takes no floats for uint64, and refuses some uint64 it could hold; these are ours
+        # to accept.
         if element is dt.uint64 and isinstance(number, (float, bool)):
             continue
         check([number], element)
@@ -98,8 +100,10 @@ def test_given_dtype(element):
 @pytest.mark.parametrize("data", [
     [], [[]], [[], []], [[1], []], [[1, 2], [3]], [1, [2]], [[1], 2], [[1, 2], 3], ["a"], "a", None,
     [None], [1, None], {1: 2}, {1, 2}, object(), b"ab", range(3), (1, (2,)), ((1, 2), [3, 4.0]),
-    np.float32(1), np.float64(1), np.int8(3), np.bool_(True), [np.float32(1)], [np.float64(1), 2], [np.int8(1)],
-    [np.float16(1), np.float32(2)], [np.arange(3), np.arange(3)], [[np.arange(2.0)], [np.arange(2.0)]],
+    np.float32(1), np.float64(1), np.int8(3), np.bool_(True), [np.float32(1)], [np.float64(1), 2],
+    [np.int8(1)],
+    [np.float16(1), np.float32(2)], [np.arange(3), np.arange(3)], [[np.arange(2.0)],
+    [np.arange(2.0)]],
     np.arange(6).reshape(2, 3).T, np.array(5), np.array([1, 2], np.uint16),
 ], ids=lambda d: str(d).replace("\n", ""))  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy.ndarrays")

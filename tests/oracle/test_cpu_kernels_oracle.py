@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gputensor.core.dtype import (
-    ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32, float64, int64, uint8,
+    ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32, float64, int64,
+    uint8,
 )  # fmt: skip
 from gputensor.kernels.cpu import binary, cast, comparison, matmul, quiet, reduce, unary, where
 

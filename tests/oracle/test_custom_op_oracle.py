@@ -1,7 +1,7 @@
 """Custom operators against PyTorch's: one program for both libraries, run in each.
 
-Schemas from annotations are equal as texts; results, versions and gradients are equal; misuse raises
-an error of the same class.
+Schemas from annotations are equal as texts; results, versions and gradients are equal; misuse
+raises an error of the same class.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ def functions(lib: Any) -> dict[str, tuple[Callable[..., Any], Any]]:
     cpu = lib.device("cpu")
 
     def one(x: Tensor) -> Tensor: ...
-    def more(x: Tensor, y: Optional[Tensor], zs: Sequence[Tensor], oo: List[Optional[Tensor]]) -> List[Tensor]: ...
+    def more(
+        x: Tensor, y: Optional[Tensor], zs: Sequence[Tensor], oo: List[Optional[Tensor]]
+    ) -> List[Tensor]: ...
     def numbers(
-        x: Tensor, n: int, f: float = 1.5, b: bool = True, s: str = "hi", i: int = -3, e: float = 1e-12,
+        x: Tensor, n: int, f: float = 1.5, b: bool = True, s: str = "hi", i: int = -3,
+        e: float = 1e-12,
         nn: Optional[Sequence[int]] = None, ff: Optional[float] = None, fs: Sequence[float] = None,
     ) -> Tuple[Tensor, int, float, bool]: ...  # fmt: skip
     def kinds(
@@ -55,10 +58,16 @@ def functions(lib: Any) -> dict[str, tuple[Callable[..., Any], Any]]:
     found: dict[str, tuple[Callable[..., Any], Any]] = {
         f.__name__: (f, ()) for f in (one, more, numbers, kinds, tupled, several)
     }
-    found |= {"written": (written, ("ys", "o")), "unknown": (written, "unknown"), "set": (written, {"x"})}
+    found |= {
+        "written": (written, ("ys", "o")),
+        "unknown": (written, "unknown"),
+        "set": (written, {"x"}),
+    }
     for function, _ in found.values():  # PyTorch does not know the names of this function
         function.__annotations__ = {
-            name: eval(text, {"lib": lib, "Tensor": Tensor, **globals()}) if isinstance(text, str) else text
+            name: eval(text, {"lib": lib, "Tensor": Tensor, **globals()})
+            if isinstance(text, str)
+            else text
             for name, text in function.__annotations__.items()
         }
     return found
@@ -68,12 +77,16 @@ def test_schemas_are_the_same_text() -> None:
     theirs, ours = functions(torch), functions(gt)
     assert list(theirs) == list(ours)
     for name, (function, mutates_args) in theirs.items():
-        expected = torch.library.infer_schema(function, mutates_args=mutates_args, op_name=f"q::{name}")
-        found = gt.library.infer_schema(ours[name][0], mutates_args=mutates_args, op_name=f"q::{name}")
+        expected = torch.library.infer_schema(
+            function, mutates_args=mutates_args, op_name=f"q::{name}"
+        )
+        found = gt.library.infer_schema(
+            ours[name][0], mutates_args=mutates_args, op_name=f"q::{name}"
+        )
         assert found == expected
 
 
-# --- the same operator in both ------------------------------------------------------------------------------
+# --- the same operator in both --------------------------------------------------------------------
 
 
 class Side:
@@ -83,18 +96,25 @@ class Side:
         self.lib = lib
         Tensor, custom_op, numpy = lib.Tensor, lib.library.custom_op, lib.from_numpy
 
-        def product(x: Tensor, ys: Sequence[Tensor], n: int, *, by: float = 2.0) -> Tuple[Tensor, List[Tensor]]:
+        def product(
+            x: Tensor, ys: Sequence[Tensor], n: int, *, by: float = 2.0
+        ) -> Tuple[Tensor, List[Tensor]]:
             first = numpy(x.detach().numpy() * ys[0].detach().numpy() * by)
             return first, [numpy(y.detach().numpy() * n) for y in ys]
 
         product.__annotations__ = {
-            "x": Tensor, "ys": Sequence[Tensor], "n": int, "by": float, "return": Tuple[Tensor, List[Tensor]]
+            "x": Tensor, "ys": Sequence[Tensor], "n": int, "by": float, "return": Tuple[Tensor,
+            List[Tensor]]
         }  # fmt: skip
         self.product = custom_op("q::product", product, mutates_args=())
 
         def setup(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
             ctx.save_for_backward(inputs[0], inputs[1][0])
-            ctx.n, ctx.by, self.inputs = inputs[2], keyword_only_inputs["by"], (type(inputs[1]), type(output[1]))
+            ctx.n, ctx.by, self.inputs = (
+                inputs[2],
+                keyword_only_inputs["by"],
+                (type(inputs[1]), type(output[1])),
+            )
 
         def backward(ctx: Any, g: Any, gs: Any) -> Any:
             x, y = ctx.saved_tensors
@@ -127,7 +147,16 @@ def test_results_and_gradients() -> None:
         (first.sum() + rest[0].sum() * 2 + rest[1].sum()).backward()
         made = [t.tolist() for t in (first, *rest)]
         flags = [t.requires_grad for t in (first, *rest)]
-        return made, flags, x.grad.tolist(), y.grad.tolist(), z.grad, side.needs, side.inputs, first.grad_fn.name()
+        return (
+            made,
+            flags,
+            x.grad.tolist(),
+            y.grad.tolist(),
+            z.grad,
+            side.needs,
+            side.inputs,
+            first.grad_fn.name(),
+        )
 
     both(program)
 
@@ -151,7 +180,14 @@ def test_versions() -> None:
         before = saved._version
         with side.lib.no_grad():
             side.shift(saved, by=1.0)
-        return result, x.tolist(), x._version, view._version, saved._version - before, saved.requires_grad
+        return (
+            result,
+            x.tolist(),
+            x._version,
+            view._version,
+            saved._version - before,
+            saved.requires_grad,
+        )
 
     both(program)
 
@@ -159,9 +195,16 @@ def test_versions() -> None:
 def test_shapes() -> None:
     def program(side: Side) -> Any:
         meta = side.lib.empty(2, 3, device="meta")
-        side.product.register_fake(lambda x, ys, n, *, by=2.0: (x.new_empty(x.shape), [y.new_empty(y.shape) for y in ys]))
+        side.product.register_fake(
+            lambda x, ys, n, *, by=2.0: (x.new_empty(x.shape), [y.new_empty(y.shape) for y in ys])
+        )
         first, rest = side.product(meta, [meta[:1]], 1)
-        return tuple(first.shape), [tuple(r.shape) for r in rest], side.shift(meta, 1.0), first.device.type
+        return (
+            tuple(first.shape),
+            [tuple(r.shape) for r in rest],
+            side.shift(meta, 1.0),
+            first.device.type,
+        )
 
     both(program)
 
@@ -174,7 +217,12 @@ def test_opcheck_says_the_same() -> None:
             found = side.lib.library.opcheck(op, args, test_utils=tests, raise_exception=False)
             return {name: said == "SUCCESS" for name, said in found.items()}
 
-        def custom(body: Any, mutates_args: Any = (), schema: str = "(Tensor x) -> Tensor", fake: Any = None) -> Any:
+        def custom(
+            body: Any,
+            mutates_args: Any = (),
+            schema: str = "(Tensor x) -> Tensor",
+            fake: Any = None,
+        ) -> Any:
             op = side.lib.library.custom_op("q::f", body, mutates_args=mutates_args, schema=schema)
             op.register_fake(fake or (lambda x: x.new_empty(x.shape)))
             return op
@@ -192,20 +240,27 @@ def test_opcheck_says_the_same() -> None:
         found.append(check(custom(lambda x: x), x))
         found.append(check(custom(lambda x: x[:1], fake=lambda x: x.new_empty(1)), x))
         found.append(check(custom(lambda x: x * 2, fake=lambda x: x.new_empty(5)), x))
-        found.append(check(custom(lambda x: x * 2, fake=lambda x: x.new_empty(2, dtype=side.lib.float32)), x))
+        found.append(
+            check(custom(lambda x: x * 2, fake=lambda x: x.new_empty(2, dtype=side.lib.float32)), x)
+        )
         return found
 
     both(program)
 
 
-# --- misuse -------------------------------------------------------------------------------------------------
+# --- misuse ---------------------------------------------------------------------------------------
 
 
 def _misuse(side: Side) -> dict[str, Callable[[], Any]]:
     lib, x, leaf = side.lib, side.leaf([1.0], grad=False), side.leaf([1.0, 2.0])
     custom_op = lib.library.custom_op
 
-    def make(body: Any = lambda x: x * 2, mutates_args: Any = (), schema: Any = "(Tensor x) -> Tensor", **kwargs: Any) -> Any:
+    def make(
+        body: Any = lambda x: x * 2,
+        mutates_args: Any = (),
+        schema: Any = "(Tensor x) -> Tensor",
+        **kwargs: Any,
+    ) -> Any:
         return custom_op("q::m", body, mutates_args=mutates_args, schema=schema, **kwargs)
 
     def inferred(annotations: dict[str, Any], mutates_args: Any = ()) -> Any:
@@ -228,8 +283,12 @@ def _misuse(side: Side) -> dict[str, Callable[[], Any]]:
     T = lib.Tensor
     return {
         "no mutates_args": lambda: custom_op("q::f"),
-        "no namespace": lambda: custom_op("f", lambda x: x, mutates_args=(), schema="(Tensor x) -> Tensor"),
-        "two namespaces": lambda: custom_op("a::b::c", lambda x: x, mutates_args=(), schema="(Tensor x) -> Tensor"),
+        "no namespace": lambda: custom_op(
+            "f", lambda x: x, mutates_args=(), schema="(Tensor x) -> Tensor"
+        ),
+        "two namespaces": lambda: custom_op(
+            "a::b::c", lambda x: x, mutates_args=(), schema="(Tensor x) -> Tensor"
+        ),
         "no annotations": lambda: custom_op("q::f", lambda x: x, mutates_args=()),
         "no result": lambda: inferred({"x": T, "y": T}),
         "a dict": lambda: inferred({"x": T, "y": dict, "return": T}),
@@ -245,7 +304,9 @@ def _misuse(side: Side) -> dict[str, Callable[[], Any]]:
         "no device to choose by": lambda: make(schema="(int n) -> Tensor", device_types="cpu"),
         "an operand returned": lambda: make(lambda x: x)(x),
         "a view returned": lambda: make(lambda x: x[:])(x),
-        "one result twice": lambda: make(lambda x: (y := x * 2, y), schema="(Tensor x) -> (Tensor, Tensor)")(x),
+        "one result twice": lambda: make(
+            lambda x: (y := x * 2, y), schema="(Tensor x) -> (Tensor, Tensor)"
+        )(x),
         "no kernel": lambda: make(device_types="cuda")(x),
         "no shapes": lambda: make()(lib.empty(1, device="meta")),
         "no formula": lambda: make()(leaf).sum().backward(),
@@ -279,10 +340,13 @@ MORE_EXACT = {"no shapes": (RuntimeError, NotImplementedError)}
 @pytest.mark.parametrize("name", list(_misuse(Side(torch))))
 def test_misuse_raises_the_same(name: str) -> None:
     theirs, ours = (outcome(_misuse(Side(lib))[name]) for lib in (torch, gt))
-    assert theirs is not None and (theirs is ours or MORE_EXACT.get(name) == (theirs, ours)), (theirs, ours)
+    assert theirs is not None and (theirs is ours or MORE_EXACT.get(name) == (theirs, ours)), (
+        theirs,
+        ours,
+    )
 
 
-# --- any arguments ------------------------------------------------------------------------------------------
+# --- any arguments --------------------------------------------------------------------------------
 
 
 class Shaped:
@@ -301,20 +365,38 @@ class Shaped:
 
         self.op = lib.library.custom_op(
             "q::shaped", f, mutates_args=(),
-            schema="(Tensor a, Tensor? b, Tensor[] cs, Tensor?[] ds, int n) -> (Tensor, Tensor[], int)",
+            schema="(Tensor a, Tensor? b, Tensor[] cs, Tensor?[] ds, int n) -> (Tensor, Tensor[], "
+                   "int)",
         )  # fmt: skip
 
         def setup(ctx: Any, inputs: Any, output: Any) -> None:
             ctx.set_materialize_grads(self.materializes)
-            ctx.n, ctx.has_b, ctx.known = inputs[4], inputs[1] is not None, [d is not None for d in inputs[3]]
+            ctx.n, ctx.has_b, ctx.known = (
+                inputs[4],
+                inputs[1] is not None,
+                [d is not None for d in inputs[3]],
+            )
             self.said.append((len(inputs), type(output), type(output[1])))
 
         def backward(ctx: Any, g: Any, gs: Any, m: Any) -> Any:
-            self.said.append((ctx.needs_input_grad, m, None if g is None else g.tolist(), [None if h is None else h.tolist() for h in gs]))
+            self.said.append(
+                (
+                    ctx.needs_input_grad,
+                    m,
+                    None if g is None else g.tolist(),
+                    [None if h is None else h.tolist() for h in gs],
+                )
+            )
             zero = lib.zeros(2, dtype=lib.float64)
             g = zero if g is None else g
             cs = [g + (zero if h is None else h * 2) for h in gs]
-            return g * ctx.n, g if ctx.has_b else None, cs, [g if known else None for known in ctx.known], None
+            return (
+                g * ctx.n,
+                g if ctx.has_b else None,
+                cs,
+                [g if known else None for known in ctx.known],
+                None,
+            )
 
         self.op.register_autograd(backward, setup_context=setup)
 
@@ -325,12 +407,18 @@ class Shaped:
         made: list[Any] = []
 
         def leaf() -> Any:
-            made.append(lib.tensor([r.random(), r.random()], dtype=lib.float64, requires_grad=r.random() < 0.5))
+            made.append(
+                lib.tensor(
+                    [r.random(), r.random()], dtype=lib.float64, requires_grad=r.random() < 0.5
+                )
+            )
             return made[-1] if r.random() < 0.7 else made[-1] * 1.0
 
         a, b = leaf(), leaf() if r.random() < 0.6 else None
         cs = [leaf() for _ in range(r.randint(0, 3))]
-        ds = [leaf() for _ in range(r.randint(0, 2))]  # PyTorch takes a list with a None for no list
+        ds = [
+            leaf() for _ in range(r.randint(0, 2))
+        ]  # PyTorch takes a list with a None for no list
         if r.random() < 0.2:
             b = a  # the same tensor twice
         n = r.randint(1, 3)  # PyTorch wants a gradient less where it equals a default
@@ -341,7 +429,13 @@ class Shaped:
         if used:
             total = sum((x * k).sum() for k, x in enumerate(used, 1))
             total.backward()
-        return flags, n, [x.tolist() for x in outputs], [None if x.grad is None else x.grad.tolist() for x in made], list(self.said)
+        return (
+            flags,
+            n,
+            [x.tolist() for x in outputs],
+            [None if x.grad is None else x.grad.tolist() for x in made],
+            list(self.said),
+        )
 
 
 def test_any_arguments() -> None:

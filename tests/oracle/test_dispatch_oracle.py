@@ -2,8 +2,9 @@
 
 Left out by name: keys whose backend fallback only one of us has (OTHER_FALLBACKS), registration at
 Undefined (in PyTorch it means "no key"), a Meta kernel beside CompositeImplicitAutograd (its Python
-front refuses that in one order only). Where bug b of section 0 may have left PyTorch's AutogradOther slot
-stale, as a Quantized or Sparse kernel came after the composite one, PyTorch is made to compute it anew.
+front refuses that in one order only). Where bug b of section 0 may have left PyTorch's
+AutogradOther slot stale, as a Quantized or Sparse kernel came after the composite one, PyTorch is
+made to compute it anew.
 """
 
 from __future__ import annotations
@@ -30,7 +31,13 @@ SETS = 5000
 SEQUENCES, STEPS = 2500, 12
 # Missing against a fallback: Meta raises either way; the two keys for which PyTorch has no boxed
 # autograd kernel have ours; functionalization and the Python dispatcher are PyTorch's alone.
-OTHER_FALLBACKS = ("Meta", "AutogradPrivateUse2", "AutogradPrivateUse3", "Functionalize", "PythonDispatcher")
+OTHER_FALLBACKS = (
+    "Meta",
+    "AutogradPrivateUse2",
+    "AutogradPrivateUse3",
+    "Functionalize",
+    "PythonDispatcher",
+)
 
 
 def our_library(ns: str, words: list[str]) -> Library:
@@ -70,11 +77,18 @@ def our_slots(name: str) -> dict[str, str]:
     """key -> kind of slot, as `torch_slots` gives it."""
     operator = dispatcher.get(name)
     found = [] if operator is None else tables.slots(operator.table)
-    return {key.name: why + (" fallthrough" if kernel.is_fallthrough else "") for key, kernel, why in found}
+    return {
+        key.name: why + (" fallthrough" if kernel.is_fallthrough else "")
+        for key, kernel, why in found
+    }
 
 
 def comparable(slots: dict[str, str]) -> dict[str, str]:
-    return {k: why for k, why in slots.items() if not (k in OTHER_FALLBACKS and why == "backend fallback")}
+    return {
+        k: why
+        for k, why in slots.items()
+        if not (k in OTHER_FALLBACKS and why == "backend fallback")
+    }
 
 
 def refresh_autograd_other(ns: str) -> None:
@@ -85,7 +99,8 @@ def refresh_autograd_other(ns: str) -> None:
 
 
 def test_random_sequences_of_registering_and_undoing_give_equal_tables() -> None:
-    """def, impl, fallthrough and undo in any order, the definition itself included, kind by kind."""
+    """def, impl, fallthrough and undo in any order, the definition itself included, kind by
+    kind."""
     rng = random.Random(2)
     candidates = [key for key in KEYS if key != "Meta"]
     compared, kinds = 0, set()
@@ -105,7 +120,9 @@ def test_random_sequences_of_registering_and_undoing_give_equal_tables() -> None
                 word = rng.choice(candidates) + ("=fallthrough" if rng.random() < 0.2 else "")
                 theirs, ours = torch.library.Library(ns, "IMPL"), Library(ns, "IMPL")
                 key, _, fallthrough = word.partition("=")
-                theirs.impl("f", torch.library.fallthrough_kernel if fallthrough else lambda x: x, key)
+                theirs.impl(
+                    "f", torch.library.fallthrough_kernel if fallthrough else lambda x: x, key
+                )
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", errors.OverrideWarning)
                     register(ours, word)
@@ -122,7 +139,8 @@ def test_random_sequences_of_registering_and_undoing_give_equal_tables() -> None
             ours._destroy()
     assert compared == SEQUENCES * STEPS
     assert kinds == {
-        "kernel", "kernel fallthrough", "math kernel", "math kernel fallthrough", "default backend kernel",
+        "kernel", "kernel fallthrough", "math kernel", "math kernel fallthrough",
+        "default backend kernel",
         "default backend kernel fallthrough", "autograd kernel", "autograd kernel fallthrough",
         "backend fallback", "backend fallback fallthrough", "ambiguous autogradother",
     }  # fmt: skip
@@ -159,7 +177,8 @@ def test_every_permutation_of_up_to_four_gives_one_table() -> None:
 
 # Some keys have an attribute, some only a name that parses.
 _RUNTIME = {
-    key.name: getattr(torch._C.DispatchKey, key.name, None) or torch._C._parse_dispatch_key(key.name)
+    key.name: getattr(torch._C.DispatchKey, key.name,
+    None) or torch._C._parse_dispatch_key(key.name)
     for key in keys.RUNTIME_KEYS if key.name != "Undefined"
 }  # fmt: skip
 
@@ -182,7 +201,9 @@ def _theirs(names: Any) -> Any:
 def test_full_after_is_pytorchs_for_every_key() -> None:
     assert len(_RUNTIME) == len(keys.RUNTIME_KEYS) - 1 > 40
     for name, key in _RUNTIME.items():
-        assert _ours(dispatch.full_after(name)) == _names(torch._C._dispatch_keyset_full_after(key)), name
+        assert _ours(dispatch.full_after(name)) == _names(
+            torch._C._dispatch_keyset_full_after(key)
+        ), name
 
 
 def test_set_operations_are_pytorchs() -> None:
@@ -201,7 +222,8 @@ def test_set_operations_are_pytorchs() -> None:
 # --- calls ----------------------------------------------------------------------------------------
 
 _CALLED = (
-    "CPU", "Meta", "BackendSelect", "Conjugate", "Negative", "ADInplaceOrView", "AutogradCPU", "AutogradMeta",
+    "CPU", "Meta", "BackendSelect", "Conjugate", "Negative", "ADInplaceOrView", "AutogradCPU",
+    "AutogradMeta",
     "AutocastCPU", "TESTING_ONLY_GenericWrapper", "TESTING_ONLY_GenericMode",
 )  # fmt: skip
 
@@ -221,7 +243,10 @@ def test_calls_guards_and_redispatches_take_pytorchs_way() -> None:
         # Keys without a kernel of ours would meet PyTorch's own fallbacks.
         include = [key for key in chosen if rng.random() < 0.2 and not key.startswith("Auto")]
         exclude = [key for key in _CALLED if rng.random() < 0.1]
-        ours, theirs = _our_way(ns, chosen, falls, include, exclude), _their_way(ns, chosen, falls, include, exclude)
+        ours, theirs = (
+            _our_way(ns, chosen, falls, include, exclude),
+            _their_way(ns, chosen, falls, include, exclude),
+        )
         assert ours == theirs, (chosen, falls, include, exclude)
         lengths.add(len(ours))
     assert len(lengths) >= 5
@@ -292,8 +317,13 @@ class _Guards:
         self.include, self.exclude = _theirs(include), _theirs(exclude)
 
     def __enter__(self) -> None:
-        self.before = (torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set())
-        self.guard = torch._C._ForceDispatchKeyGuard(self.before[0] | self.include, self.before[1] | self.exclude)
+        self.before = (
+            torch._C._dispatch_tls_local_include_set(),
+            torch._C._dispatch_tls_local_exclude_set(),
+        )
+        self.guard = torch._C._ForceDispatchKeyGuard(
+            self.before[0] | self.include, self.before[1] | self.exclude
+        )
         self.guard.__enter__()
 
     def __exit__(self, *exc: Any) -> None:
@@ -303,7 +333,9 @@ class _Guards:
 def test_the_default_state_is_pytorchs() -> None:
     assert _ours(tls.included()) == _names(torch._C._dispatch_tls_local_include_set())
     shown = _names(torch._C._dispatch_tls_local_exclude_set())
-    assert {k for k in _ours(tls.excluded()) if k.startswith("Auto")} == {k for k in shown if k.startswith("Auto")}
+    assert {k for k in _ours(tls.excluded()) if k.startswith("Auto")} == {
+        k for k in shown if k.startswith("Auto")
+    }
     with torch.inference_mode():
         included = _names(torch._C._dispatch_tls_local_include_set())
     with dispatch.InferenceMode():
@@ -314,4 +346,6 @@ def test_tensors_carry_pytorchs_keys() -> None:
     for backend, made in (("CPU", torch.ones(1)), ("Meta", torch.ones(1, device="meta"))):
         assert _ours(keys.tensor_keys(backend)) == _names(torch._C._dispatch_keys(made))
     with torch.inference_mode():
-        assert _ours(keys.tensor_keys("CPU", inference=True)) == _names(torch._C._dispatch_keys(torch.ones(1)))
+        assert _ours(keys.tensor_keys("CPU", inference=True)) == _names(
+            torch._C._dispatch_keys(torch.ones(1))
+        )

@@ -1,4 +1,5 @@
-"""Calls with a dimension on tensors of none and of one: sizes, strides, dtypes, values as PyTorch's."""
+"""Calls with a dimension on tensors of none and of one: sizes, strides, dtypes, values as
+PyTorch's."""
 
 from __future__ import annotations
 
@@ -22,4 +23,6 @@ def test_as_pytorch(name):
             what = f"{name} of {list(sizes)}, {d}: {ours!r}, PyTorch {theirs!r}"
             assert isinstance(ours, Exception) == isinstance(theirs, Exception), what
             if not isinstance(ours, Exception):
-                assert F.without_values(ours) == F.without_values(theirs) and F.close(ours, theirs), what
+                assert F.without_values(ours) == F.without_values(theirs) and F.close(
+                    ours, theirs
+                ), what

@@ -1,4 +1,5 @@
-"""10,000 random layouts: flags, copies in every memory format, casts and arithmetic equal PyTorch's."""
+"""10,000 random layouts: flags, copies in every memory format, casts and arithmetic equal
+PyTorch's."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_flags_and_views(chunk):
         assert theirs.storage_offset() == ours.storage_offset(), what
         assert theirs.is_contiguous() == ours.is_contiguous(), what
         for a, b in list(FORMATS.values())[1:]:
-            assert theirs.is_contiguous(memory_format=a) == ours.is_contiguous(memory_format=b), what
+            assert theirs.is_contiguous(memory_format=a) == ours.is_contiguous(memory_format=b), (
+                what
+            )
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -50,10 +53,17 @@ def test_copies_in_every_format(chunk):
     for seed, rng in _cases(chunk):
         theirs, ours = L.random_pair(rng)
         for name, (a, b) in FORMATS.items():
-            if name == "channels_last" and theirs.ndim != 4 or name == "channels_last_3d" and theirs.ndim != 5:
+            if (
+                name == "channels_last"
+                and theirs.ndim != 4
+                or name == "channels_last_3d"
+                and theirs.ndim != 5
+            ):
                 continue
             what = f"seed {seed}: {name} of {L.describe(theirs)}"
-            L.assert_same(theirs.clone(memory_format=a), ours.clone(memory_format=b), "clone " + what)
+            L.assert_same(
+                theirs.clone(memory_format=a), ours.clone(memory_format=b), "clone " + what
+            )
             L.assert_same(
                 torch.empty_like(theirs, memory_format=a), gt.empty_like(ours, memory_format=b),
                 "empty_like " + what, exact=False,
@@ -103,7 +113,9 @@ def _operand(rng, theirs, ours):
     name = rng.choice(L.DTYPES)
     if kind < 0.4:
         return L.random_pair(rng, name, 1) if rng.random() < 0.1 else L.pair_of(rng, (), name)
-    sizes = [n if rng.random() < 0.7 else 1 for n in theirs.shape][rng.randint(0, theirs.ndim) if theirs.ndim else 0 :]
+    sizes = [n if rng.random() < 0.7 else 1 for n in theirs.shape][
+        rng.randint(0, theirs.ndim) if theirs.ndim else 0 :
+    ]
     x, y = L.pair_of(rng, tuple(sizes), name)
     if x.ndim and rng.random() < 0.5:
         order = list(range(x.ndim))
@@ -115,7 +127,8 @@ def _operand(rng, theirs, ours):
 
 
 OPS = {
-    "add": (torch.add, gt.add), "sub": (torch.sub, gt.sub), "mul": (torch.mul, gt.mul), "eq": (torch.eq, gt.eq),
+    "add": (torch.add, gt.add), "sub": (torch.sub, gt.sub), "mul": (torch.mul, gt.mul),
+    "eq": (torch.eq, gt.eq),
     "ne": (torch.ne, gt.ne), "lt": (torch.lt, gt.lt), "maximum": (torch.maximum, gt.maximum),
     "div": (torch.div, gt.div),
 }  # fmt: skip
@@ -144,10 +157,16 @@ def test_arithmetic_broadcasts_and_promotes(chunk):
         if name == "maximum" and not isinstance(other_theirs, torch.Tensor):
             continue
         x, y = _both(lambda: f(theirs, other_theirs), lambda: g(ours, other_ours))
-        second = L.describe(other_theirs) if isinstance(other_theirs, torch.Tensor) else repr(other_theirs)
+        second = (
+            L.describe(other_theirs)
+            if isinstance(other_theirs, torch.Tensor)
+            else repr(other_theirs)
+        )
         what = f"seed {seed}: {name} of {L.describe(theirs)} and {second}"
         if isinstance(x, Exception):
-            assert isinstance(y, Exception) or _is_gap(name, theirs, other_theirs), f"{what}: PyTorch raises {x}"
+            assert isinstance(y, Exception) or _is_gap(name, theirs, other_theirs), (
+                f"{what}: PyTorch raises {x}"
+            )
             continue
         if isinstance(y, Exception):
             assert "complex32" in str(y) or x.dtype is torch.complex32, f"{what}: raises {y}"
@@ -200,7 +219,9 @@ def test_mixed_dtypes_sizes_of_one_and_broadcasts(chunk):
         given = [L.describe(p[0]) if isinstance(p[0], torch.Tensor) else repr(p[0]) for p in pairs]
         what = f"seed {seed}: {name} of {' and '.join(given)}"
         if isinstance(x, Exception) or isinstance(y, Exception):
-            assert isinstance(y, Exception) or L.unsigned(pairs) or "not implemented" in str(x), f"{what}: PyTorch raises {x}"
+            assert isinstance(y, Exception) or L.unsigned(pairs) or "not implemented" in str(x), (
+                f"{what}: PyTorch raises {x}"
+            )
             assert isinstance(x, Exception) or "complex32" in str(y), f"{what}: raises {y}"
             continue
         try:

@@ -1,8 +1,9 @@
-"""Conjugates, negatives and efficient zeros against PyTorch's: random programs of views, reads and writes.
+"""Conjugates, negatives and efficient zeros against PyTorch's: random programs of views, reads and
+writes.
 
-After every step values, sizes, strides and both bits are compared, and at the end the memory that all
-of it went to. Left out by name: `view_as_real` and other dtypes of lazy views (both refuse), x / zero
-(PyTorch: inf whatever x is), `resize_` of an efficient zero (PyTorch 2.13 crashes).
+After every step values, sizes, strides and both bits are compared, and at the end the memory that
+all of it went to. Left out by name: `view_as_real` and other dtypes of lazy views (both refuse), x
+/ zero (PyTorch: inf whatever x is), `resize_` of an efficient zero (PyTorch 2.13 crashes).
 """
 
 from __future__ import annotations
@@ -124,15 +125,20 @@ def test_random_programs() -> None:
 
 def test_efficient_zeros() -> None:
     calls: dict[str, Any] = {
-        "x+1": lambda lib, x, y: x + 1, "x*y": lambda lib, x, y: x * y, "y*x": lambda lib, x, y: y * x,
-        "x+y": lambda lib, x, y: x + y, "y-x": lambda lib, x, y: y - x, "x-x": lambda lib, x, y: x - x,
+        "x+1": lambda lib, x, y: x + 1, "x*y": lambda lib, x, y: x * y, "y*x": lambda lib, x,
+        y: y * x,
+        "x+y": lambda lib, x, y: x + y, "y-x": lambda lib, x, y: y - x, "x-x": lambda lib, x,
+        y: x - x,
         "x/y": lambda lib, x, y: x / (y + 1), "alpha": lambda lib, x, y: lib.add(x, y, alpha=3),
-        "neg": lambda lib, x, y: -x, "sum": lambda lib, x, y: x.sum(0), "clone": lambda lib, x, y: x.clone(),
-        "t": lambda lib, x, y: x.t(), "view": lambda lib, x, y: x.view(-1), "to": lambda lib, x, y: x.to(lib.float64),
+        "neg": lambda lib, x, y: -x, "sum": lambda lib, x, y: x.sum(0), "clone": lambda lib, x,
+        y: x.clone(),
+        "t": lambda lib, x, y: x.t(), "view": lambda lib, x, y: x.view(-1), "to": lambda lib, x,
+        y: x.to(lib.float64),
         "zeros_like": lambda lib, x, y: lib.zeros_like(x), "copy": lambda lib, x, y: y.copy_(x),
         "contiguous": lambda lib, x, y: x.t().contiguous(), "conj": lambda lib, x, y: x.conj(),
         "2x": lambda lib, x, y: x * 2, "expand": lambda lib, x, y: x[None].expand(2, 2, 3),
-        "add_": lambda lib, x, y: x.add_(1), "fill_": lambda lib, x, y: x.fill_(0), "copy_": lambda lib, x, y: x.copy_(y),
+        "add_": lambda lib, x, y: x.add_(1), "fill_": lambda lib, x, y: x.fill_(0),
+        "copy_": lambda lib, x, y: x.copy_(y),
         "numpy": lambda lib, x, y: x.numpy(),
     }  # fmt: skip
     for dtype in ("float32", "float64", "complex64", "int64"):
@@ -143,7 +149,14 @@ def test_efficient_zeros() -> None:
                 try:
                     made = call(lib, x, lib.arange(6, dtype=lib.float32).reshape(2, 3))
                     zero = bool(private(lib, "_is_zerotensor")(made))
-                    found.append((tuple(made.shape), str(made.dtype).split(".")[-1], zero, values(made.clone()).tolist()))
+                    found.append(
+                        (
+                            tuple(made.shape),
+                            str(made.dtype).split(".")[-1],
+                            zero,
+                            values(made.clone()).tolist(),
+                        )
+                    )
                 except RuntimeError:
                     found.append(("refused",))
             assert found[0] == found[1], (dtype, name)
@@ -154,7 +167,8 @@ FALLBACK_BITS = {"Conjugate": 1, "Negative": 2, "ZeroTensor": 3}
 
 @pytest.mark.parametrize("key", FALLBACK_BITS)
 def test_what_falls_through_there_is_not_materialised_here(key: str) -> None:
-    """Operators whose kernels PyTorch lets see the bit: ours pass it on, have a kernel, or are named."""
+    """Operators whose kernels PyTorch lets see the bit: ours pass it on, have a kernel, or are
+    named."""
     from gputensor.dispatch import keys
 
     bit = keys.functionality_bit(key)
@@ -167,7 +181,9 @@ def test_what_falls_through_there_is_not_materialised_here(key: str) -> None:
             continue
         lines = torch._C._dispatch_dump_table(operator.qualified_name).splitlines()
         line = next((line for line in lines if line.startswith(f"{key}:")), "")
-        if "fallthrough" not in line or not any(a.type.has_tensor for a in operator.schema.arguments):
+        if "fallthrough" not in line or not any(
+            a.type.has_tensor for a in operator.schema.arguments
+        ):
             continue
         checked += 1
         own = keys.runtime_key(key) in operator.kernels

@@ -1,4 +1,5 @@
-"""Every call that takes a number x dtype x numbers at the edges: what PyTorch gives, or an error as it has."""
+"""Every call that takes a number x dtype x numbers at the edges: what PyTorch gives, or an error as
+it has."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ WIDE = {v for v in N.WHOLE if not -(2**63) <= v < 2**64}
 
 def _has_no_kernel(error: Any) -> bool:
     text = str(error)
-    return isinstance(error, NotImplementedError) or "not implemented" in text or "Promotion for uint16" in text
+    return (
+        isinstance(error, NotImplementedError)
+        or "not implemented" in text
+        or "Promotion for uint16" in text
+    )
 
 
 def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) -> str | None:
@@ -37,7 +42,9 @@ def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) ->
     if we_raise and "complex32" in str(ours):
         return "complex32 has no kernels"
     if name in HALVES and call in ("add", "radd", "sub", "rsub", "add_", "sub_", "add_out"):
-        return "PyTorch's CPU rounds a number to f16 or bf16 before it adds, its CUDA kernels do not"
+        return (
+            "PyTorch's CPU rounds a number to f16 or bf16 before it adds, its CUDA kernels do not"
+        )
     if "complex" in str(theirs) and not raises and not we_raise:
         return "products with infinities, and signs of zeros"
     if call.startswith("sub_alpha") and (raises != we_raise or v in (-(2**63), 2**64 - 1)):

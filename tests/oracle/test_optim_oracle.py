@@ -20,9 +20,18 @@ CASES = [
     ("Adam", {}),
     ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
     ("Adam", {"amsgrad": True}),
-    ("Adam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "betas": (0.8, 0.95), "maximize": True}),
+    (
+        "Adam",
+        {
+            "weight_decay": 0.1,
+            "decoupled_weight_decay": True,
+            "betas": (0.8, 0.95),
+            "maximize": True,
+        },
+    ),
 ]
-# A step is some six roundings, half of an ulp each, which add up over 50; what PyTorch fuses is not.
+# A step is some six roundings, half of an ulp each, which add up over 50; what PyTorch fuses is
+# not.
 ULP = 50
 
 
@@ -30,11 +39,15 @@ def leaves(lib: Any, values: list[np.ndarray]) -> list[Any]:
     return [lib.from_numpy(x.copy()).requires_grad_() for x in values]
 
 
-def steps(random: np.random.Generator, theirs: tuple[Any, Any], ours: tuple[Any, Any], count: int) -> None:
+def steps(
+    random: np.random.Generator, theirs: tuple[Any, Any], ours: tuple[Any, Any], count: int
+) -> None:
     for _ in range(count):
         for p, q in zip(theirs[1], ours[1]):
             g = random.normal(size=p.shape)
-            g = (g + 1j * random.normal(size=p.shape) if p.is_complex() else g).astype(q.detach().numpy().dtype)
+            g = (g + 1j * random.normal(size=p.shape) if p.is_complex() else g).astype(
+                q.detach().numpy().dtype
+            )
             p.grad, q.grad = torch.from_numpy(g.copy()), gt.from_numpy(g.copy())
         theirs[0].step()
         ours[0].step()
@@ -68,7 +81,11 @@ def test_a_state_of_pytorchs_is_taken_over(name: str, options: dict[str, Any]) -
     steps(random, (theirs, a), (getattr(gt.optim, name)(leaves(gt, values), **options), b), 5)
     found = theirs.state_dict()
     found["state"] = {
-        n: {k: gt.from_numpy(v.numpy().copy()) if torch.is_tensor(v) else v for k, v in s.items() if v is not None}
+        n: {
+            k: gt.from_numpy(v.numpy().copy()) if torch.is_tensor(v) else v
+            for k, v in s.items()
+            if v is not None
+        }
         for n, s in found["state"].items()
     }
     ours.load_state_dict(found)

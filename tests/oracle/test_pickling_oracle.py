@@ -79,7 +79,8 @@ def facts(lib: Any, what: str, way: str, mode: str) -> Any:
     grad = back.grad.tolist() if back.is_leaf and back.grad is not None else None
     shares = back.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
     return (
-        back.requires_grad, back.is_leaf, back.grad_fn is None, grad, back.tolist(), back.stride(), back.is_inference(),
+        back.requires_grad, back.is_leaf, back.grad_fn is None, grad, back.tolist(), back.stride(),
+        back.is_inference(),
         shares, told,
     )  # fmt: skip
 

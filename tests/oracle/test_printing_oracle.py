@@ -1,4 +1,5 @@
-"""repr against PyTorch's own, to the character; "torch." reads "gputensor." and nothing else changes."""
+"""repr against PyTorch's own, to the character; "torch." reads "gputensor." and nothing else
+changes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ torch = pytest.importorskip("torch", reason="the oracle is PyTorch")
 pytestmark = pytest.mark.oracle
 
 SHAPES = [
-    (), (1,), (3,), (0,), (2, 0), (0, 3, 2), (7,), (40,), (3, 4), (2, 3, 4), (2, 1, 2, 2), (1001,), (40, 40),
+    (), (1,), (3,), (0,), (2, 0), (0, 3, 2), (7,), (40,), (3, 4), (2, 3, 4), (2, 1, 2, 2), (1001,),
+    (40, 40),
     (7, 200), (200, 7), (6, 13, 20), (3, 3, 120), (1, 1, 1), (2, 1001), (1001, 1), (11, 3, 2, 30),
 ]  # fmt: skip
 SPECIAL = [
@@ -46,7 +48,8 @@ def check(theirs):
 
 
 def floats(rng, count):
-    """Numbers of one of the kinds that print differently: whole, close, far apart, with nan and inf."""
+    """Numbers of one of the kinds that print differently: whole, close, far apart, with nan and
+    inf."""
     kind = rng.randrange(6)
     if kind == 0:
         values = [float(rng.randrange(-50, 50)) for _ in range(count)]

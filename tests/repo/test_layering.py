@@ -28,9 +28,11 @@ FLOORS = [
     (7, "autograd"),
     (8, "fallback lazy_views modes library infer_schema custom_op operator_kernels opcheck"),
     (8, "amp"),  # autograd is below it, its generated kernels above
-    (9, "_generated.register _generated.autocast _generated.autograd _generated.derivatives _generated.inplace_or_view "
+    (9, "_generated.register _generated.autocast _generated.autograd _generated.derivatives "
+        "_generated.inplace_or_view "
         "_generated.backend_select"),
-    (10, "cuda layout ops testing array_api backend device_module amp.cast_policies op_tests profiler audit nn optim"),
+    (10, "cuda layout ops testing array_api backend device_module amp.cast_policies op_tests "
+         "profiler audit nn optim"),
     (11, "__init__ __main__ cli pytest_plugin"),
 ]  # fmt: skip
 # Kernels see operands, never a Tensor: of what lies below them they may use floors 0 and 1 only.
@@ -120,9 +122,7 @@ def test_imports_go_down(module: str) -> None:
         target_floor, target_row = ROW_OF[prefix]
         highest = SEES_ONLY.get(own, floor - 1)
         if target_row != row and target_floor > highest:
-            wrong.append(
-                f"{module}, line {line}, imports {target} (floor {target_floor})"
-            )
+            wrong.append(f"{module}, line {line}, imports {target} (floor {target_floor})")
     assert not wrong, f"floor {floor} may not import upwards:\n" + "\n".join(wrong)
 
 

@@ -1,6 +1,7 @@
 """Files are written by `runtime.files` alone: what is written elsewhere can be seen half-done.
 
-The generator of `codegen/` is left out: it works while the package is broken, on files that git has.
+The generator of `codegen/` is left out: it works while the package is broken, on files that git
+has.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WAYS = frozenset(
-    "write_text write_bytes savefig replace rename mkstemp mkdtemp NamedTemporaryFile TemporaryFile "
+    "write_text write_bytes savefig replace rename mkstemp mkdtemp NamedTemporaryFile "
+    "TemporaryFile "
     "TemporaryDirectory tofile savez".split()
 )
 MODULES = frozenset("os shutil tempfile np numpy Path path".split())
@@ -35,7 +37,9 @@ def writes(tree: ast.AST) -> Iterator[tuple[int, str]]:
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
         if name in ("open", "fdopen"):
-            modes = [a.value for a in (*node.args, *(k.value for k in node.keywords)) if _is_text(a)]
+            modes = [
+                a.value for a in (*node.args, *(k.value for k in node.keywords)) if _is_text(a)
+            ]
             if any(set(m) & set("wax+") and set(m) <= set("rwaxbt+") for m in modes):
                 yield node.lineno, name
         elif isinstance(called, ast.Attribute) and name in WAYS:

@@ -13,7 +13,11 @@ from . import Fails, Row, S, T
 
 
 def _samples() -> list[S]:
-    made = [S(T(*sizes, values=v)) for v in ("any", "exact") for sizes in ((2, 3), (), (1, 3, 1), (2, 3, 4, 5), (7,))]
+    made = [
+        S(T(*sizes, values=v))
+        for v in ("any", "exact")
+        for sizes in ((2, 3), (), (1, 3, 1), (2, 3, 4, 5), (7,))
+    ]
     for values in ("any", "exact"):
         made += [
             S(T(2, 3, values=values), 0),
@@ -41,9 +45,17 @@ def _reference(function: Any) -> Any:
 
 def _row(name: str, function: Any) -> Row:
     bad = (
-        Fails(S(T(2, 3), 2), errors.IndexRangeError, rf"{name}: 'dim' must be in \[-2, 1\] \(got 2\)"),
-        Fails(S(T(0, 3)), errors.IndexRangeError, f"{name}: 'dim' must be given for an empty tensor"),
-        Fails(S(T(0, 3), 0), errors.IndexRangeError, f"{name}: 'dim' must name a dimension of non-zero size"),
+        Fails(
+            S(T(2, 3), 2), errors.IndexRangeError, rf"{name}: 'dim' must be in \[-2, 1\] \(got 2\)"
+        ),
+        Fails(
+            S(T(0, 3)), errors.IndexRangeError, f"{name}: 'dim' must be given for an empty tensor"
+        ),
+        Fails(
+            S(T(0, 3), 0),
+            errors.IndexRangeError,
+            f"{name}: 'dim' must name a dimension of non-zero size",
+        ),
         Fails(S(T(2)), errors.DtypeError, f"{name}: 'self' must be real and not bool", bool_),
         Fails(S(T(2)), errors.DtypeError, f"{name}: 'self' must be real and not bool", complex64),
     )

@@ -12,7 +12,11 @@ from gputensor.core.dtype import complex64, complex128, float32, float64, int32
 from . import Fails, Row, S, T, grid
 
 # What is read from a lazy view is a copy, whose strides are the view's own for a dense one.
-_COMPLEX = [S(T(2, 3, layout="contiguous")), S(T(2, 3, layout="transposed")), S(T(layout="contiguous"))]
+_COMPLEX = [
+    S(T(2, 3, layout="contiguous")),
+    S(T(2, 3, layout="transposed")),
+    S(T(layout="contiguous")),
+]
 
 
 def _never(self: np.ndarray) -> np.ndarray:
@@ -26,11 +30,17 @@ def _real_dtype(args: Any, kwargs: Any, of: Any) -> Any:
 ROWS = [
     Row("conj", _COMPLEX, np.conjugate, dtypes=(complex64, complex128)),
     Row(
-        "_conj", _COMPLEX, np.conjugate, dtypes=(complex64, complex128),
+        "_conj",
+        _COMPLEX,
+        np.conjugate,
+        dtypes=(complex64, complex128),
         errors=(Fails(S(T(2)), errors.DtypeError, "_conj: 'self' must be complex", float32),),
     ),
     Row(
-        "imag", grid(), np.imag, dtypes=(complex64, complex128),
+        "imag",
+        grid(),
+        np.imag,
+        dtypes=(complex64, complex128),
         result=lambda args, kwargs, of: of.to_real,
         errors=(Fails(S(T(2)), errors.DtypeError, "imag: 'self' must be complex", float32),),
     ),
@@ -38,20 +48,40 @@ ROWS = [
     Row("is_neg", [S(T(2))], _never),
     Row("_is_zerotensor", [S(T(2))], _never),
     Row("_neg_view", _COMPLEX, np.negative, dtypes=(int32, float32, complex64)),
-    Row("real", grid(), lambda self: self.real if self.dtype.kind == "c" else self, result=_real_dtype),
+    Row(
+        "real",
+        grid(),
+        lambda self: self.real if self.dtype.kind == "c" else self,
+        result=_real_dtype,
+    ),
     Row(
         "view_as_complex",
-        [S(T(3, 2, layout="contiguous")), S(T(2, layout="contiguous")), S(T(0, 2, layout="contiguous"))],
-        lambda self: self[..., 0] + 1j * self[..., 1], dtypes=(float32, float64),
+        [
+            S(T(3, 2, layout="contiguous")),
+            S(T(2, layout="contiguous")),
+            S(T(0, 2, layout="contiguous")),
+        ],
+        lambda self: self[..., 0] + 1j * self[..., 1],
+        dtypes=(float32, float64),
         result=lambda args, kwargs, of: of.to_complex,
         errors=(
-            Fails(S(T(3)), errors.ArgumentError, "have a last dimension of size 2 and stride 1", float32),
+            Fails(
+                S(T(3)),
+                errors.ArgumentError,
+                "have a last dimension of size 2 and stride 1",
+                float32,
+            ),
             Fails(S(T(2)), errors.DtypeError, "be float32 or float64", int32),
         ),
     ),
     Row(
-        "view_as_real", grid(), lambda self: np.stack((self.real, self.imag), -1),
-        dtypes=(complex64, complex128), result=lambda args, kwargs, of: of.to_real,
-        errors=(Fails(S(T(3)), errors.DtypeError, "view_as_real: 'self' must be complex", float32),),
+        "view_as_real",
+        grid(),
+        lambda self: np.stack((self.real, self.imag), -1),
+        dtypes=(complex64, complex128),
+        result=lambda args, kwargs, of: of.to_real,
+        errors=(
+            Fails(S(T(3)), errors.DtypeError, "view_as_real: 'self' must be complex", float32),
+        ),
     ),
 ]

@@ -21,7 +21,9 @@ def _target(*sizes: int, dtype: Any = int64) -> T:
     return T(*sizes, values="classes", dtype=dtype)
 
 
-def _each(x: np.ndarray, target: np.ndarray, weight: Any, ignore: int) -> tuple[np.ndarray, np.ndarray]:
+def _each(
+    x: np.ndarray, target: np.ndarray, weight: Any, ignore: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Weighted losses and weights of all rows."""
     x = x.astype(np.float64).reshape(-1, x.shape[-1])
     target = target.reshape(-1).astype(np.int64)
@@ -76,7 +78,9 @@ def _cross_entropy(x, target, weight=None, reduction=MEAN, ignore_index=-100, la
         count = (w[at] * kept).sum()
     each = -(logs * t * w).sum(1) * kept
     if reduction == NONE:
-        return each.reshape(target.shape if target.shape != x.shape else x.shape[:dim] + x.shape[dim + 1 :])
+        return each.reshape(
+            target.shape if target.shape != x.shape else x.shape[:dim] + x.shape[dim + 1 :]
+        )
     return each.sum() / count if reduction == MEAN else each.sum()
 
 
@@ -104,22 +108,56 @@ def _samples(*, defaults: bool) -> list[S]:
 def _refusals(*rest: Any) -> tuple[Fails, ...]:
     op = "nll_loss"
     return (
-        Fails(S(T(2, 3), _target(3), None, *rest), errors.ShapeError, rf"{op}: 'target' must have a class for each"),
-        Fails(S(T(2, 3), _target(2, dtype=int32), None, *rest), errors.DtypeError, f"{op}: 'target' must hold classes as"),
-        Fails(S(T(2, 3), _target(2), None, *rest), errors.DtypeError, f"{op}: 'self' must be floating", int64),
-        Fails(S(T(2, 3), _target(2), T(4), *rest), errors.ShapeError, rf"{op}: 'weight' must be f32\[3\]", float32),
+        Fails(
+            S(T(2, 3), _target(3), None, *rest),
+            errors.ShapeError,
+            rf"{op}: 'target' must have a class for each",
+        ),
+        Fails(
+            S(T(2, 3), _target(2, dtype=int32), None, *rest),
+            errors.DtypeError,
+            f"{op}: 'target' must hold classes as",
+        ),
+        Fails(
+            S(T(2, 3), _target(2), None, *rest),
+            errors.DtypeError,
+            f"{op}: 'self' must be floating",
+            int64,
+        ),
+        Fails(
+            S(T(2, 3), _target(2), T(4), *rest),
+            errors.ShapeError,
+            rf"{op}: 'weight' must be f32\[3\]",
+            float32,
+        ),
     )
 
 
 _GRADS = [
-    S(T(*(() if reduction else (5,)), values="positive"), T(5, 3), _target(5), weight, reduction, ignored, T(values="positive"))
+    S(
+        T(*(() if reduction else (5,)), values="positive"),
+        T(5, 3),
+        _target(5),
+        weight,
+        reduction,
+        ignored,
+        T(values="positive"),
+    )
     for reduction in (NONE, MEAN, SUM)
     for weight in (None, T(3, values="positive"))
     for ignored in (-100, 1)
 ] + [
     S(T(values="positive"), T(3), _target(), None, MEAN, -100, T(values="positive")),
     S(T(values="positive"), T(0, 3), _target(0), None, SUM, -100, T(values="positive")),
-    S(T(values="positive"), T(300, 3), _target(300, dtype=uint8), None, MEAN, -100, T(values="positive")),
+    S(
+        T(values="positive"),
+        T(300, 3),
+        _target(300, dtype=uint8),
+        None,
+        MEAN,
+        -100,
+        T(values="positive"),
+    ),
 ]
 _HIGH = [
     S(T(2, 3, 4), _target(2, 4), None, NONE),
@@ -131,13 +169,22 @@ ROWS = [
     Row(
         "cross_entropy_loss",
         [
-            *[S(T(5, 3), _target(5), weight, reduction, ignored, smoothing)
-              for reduction in (NONE, MEAN, SUM) for weight in (None, T(3, values="positive"))
-              for ignored in (-100, 1) for smoothing in (0.0, 0.1)],
-            *[S(T(5, 3), T(5, 3, values="positive"), weight, reduction, -100, smoothing)
-              for reduction in (NONE, MEAN, SUM) for weight in (None, T(3, values="positive"))
-              for smoothing in (0.0, 0.1)],
-            S(T(3), _target()), S(T(5, 3), _target(5)), *_HIGH,
+            *[
+                S(T(5, 3), _target(5), weight, reduction, ignored, smoothing)
+                for reduction in (NONE, MEAN, SUM)
+                for weight in (None, T(3, values="positive"))
+                for ignored in (-100, 1)
+                for smoothing in (0.0, 0.1)
+            ],
+            *[
+                S(T(5, 3), T(5, 3, values="positive"), weight, reduction, -100, smoothing)
+                for reduction in (NONE, MEAN, SUM)
+                for weight in (None, T(3, values="positive"))
+                for smoothing in (0.0, 0.1)
+            ],
+            S(T(3), _target()),
+            S(T(5, 3), _target(5)),
+            *_HIGH,
         ],  # fmt: skip
         _cross_entropy,
         ulp={float16: 16, bfloat16: 16, float32: 128, float64: 128},
@@ -145,18 +192,30 @@ ROWS = [
         why=f"{WHY}; f16 and bf16 are rounded between the operators it is made of",
         dtypes=FLOATS,
         errors=(
-            Fails(S(T(5, 3), _target(5), label_smoothing=2.0), errors.ArgumentError,
-                  r"cross_entropy: 'label_smoothing' must be in \[0, 1\]"),
-            Fails(S(T(2, 3), _target(2, 3)), errors.DtypeError, "cross_entropy: 'target' must be floating"),
+            Fails(
+                S(T(5, 3), _target(5), label_smoothing=2.0),
+                errors.ArgumentError,
+                r"cross_entropy: 'label_smoothing' must be in \[0, 1\]",
+            ),
+            Fails(
+                S(T(2, 3), _target(2, 3)),
+                errors.DtypeError,
+                "cross_entropy: 'target' must be floating",
+            ),
         ),  # fmt: skip
     ),
     Row(
         "mse_loss",
-        [*[S(T(2, 3), T(2, 3), reduction) for reduction in (NONE, MEAN, SUM)], S(T(2, 3), T(3)), S(T(), T())],
+        [
+            *[S(T(2, 3), T(2, 3), reduction) for reduction in (NONE, MEAN, SUM)],
+            S(T(2, 3), T(3)),
+            S(T(), T()),
+        ],
         _mse,
         ulp={float16: 4, bfloat16: 4, float32: 4, float64: 4},
         device_ulp=4,
-        why="six squares of small numbers, exact but for the division of the mean; f16 and bf16 round each step",
+        why="six squares of small numbers, exact but for the division of the mean; f16 and bf16 "
+        "round each step",
         dtypes=FLOATS,
     ),
     Row(
@@ -196,7 +255,9 @@ ROWS = [
         dtypes=FLOATS,
         errors=(
             *_refusals(MEAN, -100),
-            Fails(S(T(2, 3), _target(2), None, 3, -100), ValueError, "nll_loss: 'reduction' must be 0"),
+            Fails(
+                S(T(2, 3), _target(2), None, 3, -100), ValueError, "nll_loss: 'reduction' must be 0"
+            ),
         ),
     ),
     Row(
@@ -208,7 +269,11 @@ ROWS = [
         why=_SUM_WHY,
         dtypes=FLOATS,
         errors=(
-            Fails(S(T(2, 3, 4), _target(2, 3)), errors.ShapeError, "nll_loss: 'target' must have self's sizes"),
+            Fails(
+                S(T(2, 3, 4), _target(2, 3)),
+                errors.ShapeError,
+                "nll_loss: 'target' must have self's sizes",
+            ),
         ),
     ),
 ]

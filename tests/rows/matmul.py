@@ -68,7 +68,11 @@ ROWS = [
         errors=(
             Fails(S(T(4), T(2, 3), T(2, 3)), errors.ShapeError, "addmm: 'mat2' must have 3 rows"),
             Fails(S(T(4), T(3), T(3, 2)), errors.ShapeError, "addmm: 'mat1' must be a matrix"),
-            Fails(S(T(3), T(2, 3), T(3, 4)), errors.ShapeError, r"addmm: 'self' must broadcast to \[2,4\]"),
+            Fails(
+                S(T(3), T(2, 3), T(3, 4)),
+                errors.ShapeError,
+                r"addmm: 'self' must broadcast to \[2,4\]",
+            ),
             Fails(
                 S(T(4, dtype=float64), T(2, 3), T(3, 4)),
                 errors.DtypeError,
@@ -99,7 +103,11 @@ ROWS = [
         _linear,
         dtypes=_NUMERIC,
         errors=(
-            Fails(S(T(2, 3), T(1, 4, 3)), errors.ShapeError, "linear: 'weight' must be a matrix or a vector"),
+            Fails(
+                S(T(2, 3), T(1, 4, 3)),
+                errors.ShapeError,
+                "linear: 'weight' must be a matrix or a vector",
+            ),
             Fails(S(T(), T(3, 3)), errors.ShapeError, "linear: 'input' must have a dimension"),
         ),
     ),
@@ -111,7 +119,11 @@ ROWS = [
         errors=(
             Fails(S(T(2, 3), T(2, 3)), errors.ShapeError, "mm: 'mat2' must have 3 rows"),
             Fails(S(T(3), T(2)), errors.ShapeError, "matmul: 'other' must have 3 rows"),
-            Fails(S(T(2, 2, 3), T(3, 2)), errors.ShapeError, "matmul: 'self' must be a matrix or a vector"),
+            Fails(
+                S(T(2, 2, 3), T(3, 2)),
+                errors.ShapeError,
+                "matmul: 'self' must be a matrix or a vector",
+            ),
             Fails(S(T(3), T()), errors.ShapeError, "matmul: 'other' must be a matrix or a vector"),
         ),
     ),

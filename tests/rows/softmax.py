@@ -12,13 +12,23 @@ from gputensor.core.dtype import bfloat16, float16, float32, float64, int64
 from . import DTYPE, Fails, Row, S, T
 
 FLOATS = (float16, bfloat16, float32, float64)
-SIZES = (((2, 3), 1), ((2, 3), 0), ((), 0), ((0, 3), 1), ((3, 0), 1), ((1, 3, 1), -2), ((2, 3, 4, 5), 1), ((7,), -1))
+SIZES = (
+    ((2, 3), 1),
+    ((2, 3), 0),
+    ((), 0),
+    ((0, 3), 1),
+    ((3, 0), 1),
+    ((1, 3, 1), -2),
+    ((2, 3, 4, 5), 1),
+    ((7,), -1),
+)
 # A warp's lanes, a block, and more than a block holds in registers; far apart as well.
 LONG = (((2, 40), 1), ((3, 700), 1), ((1, 4200), 1), ((600, 2), 0), ((40, 33), 0))
 
 ULP = {float16: 2, bfloat16: 2, float32: 64, float64: 64}
 WHY = (
-    "exp and log are good to 4 ulp each and sums of n to log2(n); where a logarithm is near 0, or a "
+    "exp and log are good to 4 ulp each and sums of n to log2(n); where a logarithm is near 0, or "
+    "a "
     "gradient cancels, what is left of that is relative to larger terms"
 )
 
@@ -58,29 +68,50 @@ def _public(reference: Any) -> Any:
 
 
 def _forward(*rest: Any, values: tuple[str, ...] = ("exact",)) -> list[S]:
-    """log_softmax of far larger numbers is tested apart: near 0 it is exact to an ulp of 1 alone."""
+    """log_softmax of far larger numbers is tested apart: near 0 it is exact to an ulp of 1
+    alone."""
     made = [S(T(*sizes, values=kind), dim, *rest) for kind in values for sizes, dim in SIZES]
     return made + [S(T(*sizes, values="positive"), dim, *rest) for sizes, dim in LONG]
 
 
 def _refusals(op: str, *rest: Any) -> tuple[Fails, ...]:
     return (
-        Fails(S(T(2, 3), 2, *rest), errors.IndexRangeError, rf"{op}: 'dim' must be in \[-2, 1\] \(got 2\)"),
+        Fails(
+            S(T(2, 3), 2, *rest),
+            errors.IndexRangeError,
+            rf"{op}: 'dim' must be in \[-2, 1\] \(got 2\)",
+        ),
         Fails(S(T(2, 3), 1, *rest), errors.DtypeError, f"{op}: 'self' must be floating", int64),
     )
 
 
 _BACKWARD = [
-    S(T(*sizes, values="positive"), T(*sizes, values="positive"), dim, DTYPE) for sizes, dim in SIZES + LONG
+    S(T(*sizes, values="positive"), T(*sizes, values="positive"), dim, DTYPE)
+    for sizes, dim in SIZES + LONG
 ]
 
 
 def _backward_row(name: str, reference: Any) -> Row:
     op = name.strip("_").removesuffix("_data")
     refusals = (
-        Fails(S(T(2, 3), T(3), 1, float32), errors.ShapeError, f"{op}: 'output' must have grad_output's sizes", float32),
-        Fails(S(T(2, 3), T(2, 3), 1, float64), errors.DtypeError, f"{op}: 'input_dtype' must be f32", float32),
-        Fails(S(T(2, 3), T(2, 3), 1, int64), errors.DtypeError, f"{op}: 'grad_output' must be floating", int64),
+        Fails(
+            S(T(2, 3), T(3), 1, float32),
+            errors.ShapeError,
+            f"{op}: 'output' must have grad_output's sizes",
+            float32,
+        ),
+        Fails(
+            S(T(2, 3), T(2, 3), 1, float64),
+            errors.DtypeError,
+            f"{op}: 'input_dtype' must be f32",
+            float32,
+        ),
+        Fails(
+            S(T(2, 3), T(2, 3), 1, int64),
+            errors.DtypeError,
+            f"{op}: 'grad_output' must be floating",
+            int64,
+        ),
     )
     return Row(name, _BACKWARD, reference, ulp=_LOOSE, device_ulp=4096, why=WHY, errors=refusals)
 
@@ -110,13 +141,22 @@ ROWS = [
         why=WHY,
         errors=(
             *_refusals("log_softmax", False),
-            Fails(S(T(2, 3), 1, True), errors.ArgumentError, "log_softmax: 'half_to_float' must be False", float16),
+            Fails(
+                S(T(2, 3), 1, True),
+                errors.ArgumentError,
+                "log_softmax: 'half_to_float' must be False",
+                float16,
+            ),
         ),
     ),
     _backward_row("_log_softmax_backward_data", _log_softmax_backward),
     Row(
         "softmax",
-        [*_forward(values=("exact", "any")), S(T(2, 3), 1, dtype=float64), S(T(2, 3), 0, dtype=float16)],
+        [
+            *_forward(values=("exact", "any")),
+            S(T(2, 3), 1, dtype=float64),
+            S(T(2, 3), 0, dtype=float16),
+        ],
         _public(softmax),
         ulp=ULP,
         device_ulp=64,

@@ -11,6 +11,7 @@ from gputensor.core.dtype import bfloat16, bool_, complex64, complex128, float16
 
 from . import Fails, Row, S, T, grid
 
+
 def _conjugate(self: np.ndarray) -> np.ndarray:
     return np.conjugate(self) if self.dtype.kind == "c" else self
 

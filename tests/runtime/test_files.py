@@ -1,4 +1,5 @@
-"""Files appear whole: what readers see, what stays of the old one, and what killed writers leave."""
+"""Files appear whole: what readers see, what stays of the old one, and what killed writers
+leave."""
 
 from __future__ import annotations
 

@@ -98,11 +98,10 @@ TEXT = '#include {}\nextern "C" __global__ void f(float* x) {{ x[0] = N; }}\n'
 @requires_nvrtc
 @pytest.mark.parametrize(
     ("name", "options", "edited"),
-    [("<a.h>", ("-Iinc",), "inc/a.h"), ('"here.h"', (), "here.h"), ("<deep/b.h>", ("-I", "inc"), "inc/deep/c.h")],
+    [("<a.h>", ("-Iinc",), "inc/a.h"), ('"here.h"', (), "here.h"), ("<deep/b.h>", ("-I", "inc"),
+    "inc/deep/c.h")],
 )  # fmt: skip
-def test_nvrtc_builds_anew(
-    folder: Path, name: str, options: tuple[str, ...], edited: str
-) -> None:
+def test_nvrtc_builds_anew(folder: Path, name: str, options: tuple[str, ...], edited: str) -> None:
     binding = nvrtc_users.binding()
 
     def build() -> bytes:

@@ -10,10 +10,13 @@ from gputensor.core import errors
 
 
 @pytest.mark.parametrize("data, dtype, shape", [
-    (1, "int64", ()), (1.0, "float32", ()), (True, "bool", ()), (1j, "complex64", ()), ([], "float32", (0,)),
-    ([[1, 2], [3, 4]], "int64", (2, 2)), ([1, 2.5], "float32", (2,)), ([True, 2], "int64", (2,)), ([1, 1j], "complex64", (2,)),
+    (1, "int64", ()), (1.0, "float32", ()), (True, "bool", ()), (1j, "complex64", ()), ([],
+    "float32", (0,)),
+    ([[1, 2], [3, 4]], "int64", (2, 2)), ([1, 2.5], "float32", (2,)), ([True, 2], "int64", (2,)),
+    ([1, 1j], "complex64", (2,)),
     ([[], []], "float32", (2, 0)), (((1,), [2]), "int64", (2, 1)), (range(3), "int64", (3,)),
-    (np.float64(1), "float64", ()), ([np.int8(1), np.int8(2)], "int8", (2,)), (np.zeros((2, 3), np.float16), "float16", (2, 3)),
+    (np.float64(1), "float64", ()), ([np.int8(1), np.int8(2)], "int8", (2,)), (np.zeros((2, 3),
+    np.float16), "float16", (2, 3)),
     ([np.arange(2), np.arange(2)], "int64", (2, 2)), ([np.int8(1), 2.5], "float32", (2,)),
 ], ids=str)  # fmt: skip
 def test_inferred_dtype_and_shape(data, dtype, shape):
@@ -22,8 +25,10 @@ def test_inferred_dtype_and_shape(data, dtype, shape):
 
 
 @pytest.mark.parametrize("data, dtype, values", [
-    ([1.7, -1.7], "int64", [1, -1]), ([-1], "uint8", [255]), ([2**64 - 1], "uint64", [2**64 - 1]), ([0.0, 0.5], "bool", [False, True]),
-    ([1e300], "float32", [float("inf")]), ([65520.0], "float16", [float("inf")]), ([1], "complex128", [1 + 0j]), ([2**70], "float64", [2.0**70]),
+    ([1.7, -1.7], "int64", [1, -1]), ([-1], "uint8", [255]), ([2**64 - 1], "uint64", [2**64 - 1]),
+    ([0.0, 0.5], "bool", [False, True]),
+    ([1e300], "float32", [float("inf")]), ([65520.0], "float16", [float("inf")]), ([1],
+    "complex128", [1 + 0j]), ([2**70], "float64", [2.0**70]),
     ([3, True], "bfloat16", [3.0, 1.0]),
 ], ids=str)  # fmt: skip
 def test_given_dtype(data, dtype, values):
@@ -130,7 +135,9 @@ class Column:
         return range(5, 5 + len(self.values))
 
 
-@pytest.mark.parametrize("values", [[1, 2, 3], [1.5, 2.5], [True, False], [[1, 2], [3, 4]]], ids=str)
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3], [1.5, 2.5], [True, False], [[1, 2], [3, 4]]], ids=str
+)
 def test_what_has_an_array_is_copied(values):
     made = gt.tensor(Column(values))
     assert made.tolist() == values and made.dtype == gt.asarray(np.asarray(values)).dtype

@@ -1,4 +1,5 @@
-"""DLPack without PyTorch: every dtype and layout through capsules and back, and who frees what when."""
+"""DLPack without PyTorch: every dtype and layout through capsules and back, and who frees what
+when."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ from gputensor.core import errors
 from gputensor.interop import dlpack
 
 LAYOUTS = [
-    lambda x: x, lambda x: x.transpose(0, 2), lambda x: x[:, 1:], lambda x: x[1, ::2, 1], lambda x: x[0, 0, 0],
-    lambda x: x[:, 0:0], lambda x: x.unsqueeze(1).expand(2, 5, 3, 4), lambda x: x.as_strided((1, 3), (99, 1)),
+    lambda x: x, lambda x: x.transpose(0, 2), lambda x: x[:, 1:], lambda x: x[1, ::2, 1],
+    lambda x: x[0, 0, 0],
+    lambda x: x[:, 0:0], lambda x: x.unsqueeze(1).expand(2, 5, 3, 4), lambda x: x.as_strided((1,
+    3), (99, 1)),
 ]  # fmt: skip
 
 
@@ -182,7 +185,8 @@ def test_deleter_runs_once_and_when_the_last_view_goes():
         major=1, minor=0, deleter=ctypes.cast(deleter, ctypes.c_void_p).value
     )
     managed.tensor = dlpack._DLTensor(
-        data=array.ctypes.data, device_type=1, ndim=1, code=2, bits=64, lanes=1, shape=shape, strides=strides,
+        data=array.ctypes.data, device_type=1, ndim=1, code=2, bits=64, lanes=1, shape=shape,
+        strides=strides,
         byte_offset=8,
     )  # fmt: skip
     shape[0] = 5
@@ -220,7 +224,7 @@ def test_nothing_leaks():
     assert sys.getrefcount(keeper) == before
 
 
-# --- refusals --------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 class Old:

@@ -1,4 +1,5 @@
-"""What a real CUDA tensor tells other libraries, with a stand-in for the runtime: no GPU is touched."""
+"""What a real CUDA tensor tells other libraries, with a stand-in for the runtime: no GPU is
+touched."""
 
 from __future__ import annotations
 
@@ -53,7 +54,6 @@ class Runtime:
         assert index == 1
         return self.stream
 
-
     def record_stream(self, memory, stream):
         self.recorded.append((memory.ptr, stream.ptr))
 
@@ -82,7 +82,8 @@ def tensor(element=dt.float32, sizes=(2, 3), strides=(4, 1), offset=5):
 
 def test_cuda_array_interface(cuda):
     assert tensor().__cuda_array_interface__ == {
-        "shape": (2, 3), "typestr": "<f4", "data": (0x10000 + 20, False), "strides": (16, 4), "stream": 1, "version": 3,
+        "shape": (2, 3), "typestr": "<f4", "data": (0x10000 + 20, False), "strides": (16, 4),
+        "stream": 1, "version": 3,
     }  # fmt: skip
     cuda.stream.ptr = 77
     assert tensor(strides=(3, 1)).__cuda_array_interface__["strides"] is None
@@ -112,7 +113,8 @@ def test_dlpack_round_trip(cuda, element, version):
 
 
 @pytest.mark.parametrize("current, asked, waits", [
-    (0, None, 0), (0, 1, 0), (0, -1, 0), (0, 9, 1), (9, 9, 0), (9, None, 1), (9, 1, 1), (9, -1, 0), (9, 2, 1),
+    (0, None, 0), (0, 1, 0), (0, -1, 0), (0, 9, 1), (9, 9, 0), (9, None, 1), (9, 1, 1), (9, -1, 0),
+    (9, 2, 1),
 ])  # fmt: skip
 def test_the_consumers_stream_waits_and_the_host_does_not(cuda, current, asked, waits):
     cuda.stream.ptr = current
@@ -142,7 +144,9 @@ def test_our_stream_is_named_to_the_producer(cuda):
 def test_elements_that_a_gpu_cannot_reach_are_refused(cuda, monkeypatch):
     monkeypatch.setattr(Memory, "ptr", 0x10002)
     assert gt.from_dlpack(tensor(dt.float16).__dlpack__()).data_ptr() == 0x1000C
-    with pytest.raises(BufferError, match=r"begin at a multiple of 4 bytes \(got address 0x10016\)"):
+    with pytest.raises(
+        BufferError, match=r"begin at a multiple of 4 bytes \(got address 0x10016\)"
+    ):
         gt.from_dlpack(tensor().__dlpack__())
     gt.from_dlpack(tensor(sizes=(0, 3)).__dlpack__())
 

@@ -26,8 +26,10 @@ def x():
 
 
 @pytest.mark.parametrize("ask", [
-    lambda x: x.__dlpack__(), lambda x: x.__dlpack__(max_version=(1, 0)), lambda x: x.__dlpack_device__(),
-    lambda x: gt.from_dlpack(x), lambda x: np.from_dlpack(x), lambda x: x.__dlpack__(dl_device=(2, 0)),
+    lambda x: x.__dlpack__(), lambda x: x.__dlpack__(max_version=(1, 0)),
+    lambda x: x.__dlpack_device__(),
+    lambda x: gt.from_dlpack(x), lambda x: np.from_dlpack(x), lambda x: x.__dlpack__(dl_device=(2,
+    0)),
     lambda x: x.numpy(), lambda x: np.asarray(x),
 ])  # fmt: skip
 def test_others_are_refused_and_told_the_remedy(x, ask):

@@ -48,7 +48,22 @@ class With:
         self.__dict__.update(attributes)
 
 
-BAD = (None, True, -1, 2**70, 1.5, "x", b"x", (), (1,), (1, 2, 3), ("a", "b"), (None, None), {}, object())
+BAD = (
+    None,
+    True,
+    -1,
+    2**70,
+    1.5,
+    "x",
+    b"x",
+    (),
+    (1,),
+    (1, 2, 3),
+    ("a", "b"),
+    (None, None),
+    {},
+    object(),
+)
 
 
 @pytest.mark.parametrize("answer", BAD, ids=repr)

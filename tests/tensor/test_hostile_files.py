@@ -37,9 +37,11 @@ def header() -> dict[str, Any]:
         "storages": [{"nbytes": 48, "device": "cpu"}, {"nbytes": 8, "device": "meta"}],
         "tensors": [
             {"storage": 0, "offset": 1, "dtype": "int64", "sizes": [2, 2], "strides": [2, 1]},
-            {"storage": 1, "offset": 0, "dtype": "float32", "sizes": [2], "strides": [1], "requires_grad": True},
+            {"storage": 1, "offset": 0, "dtype": "float32", "sizes": [2], "strides": [1],
+            "requires_grad": True},
         ],
-        "value": {"dict": [["a", {"tensor": 0}], ["b", [{"tensor": 1}, {"tuple": [{"int": "0x7"}, 1.5]}]]]},
+        "value": {"dict": [["a", {"tensor": 0}], ["b", [{"tensor": 1}, {"tuple": [{"int": "0x7"},
+        1.5]}]]]},
     }  # fmt: skip
 
 

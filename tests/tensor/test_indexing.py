@@ -1,4 +1,5 @@
-"""x[index] and x[index] = value: what is a view, what is a copy, and what one call costs in dispatches."""
+"""x[index] and x[index] = value: what is a view, what is a copy, and what one call costs in
+dispatches."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ class Number(enum.IntEnum):
 
 
 @pytest.mark.parametrize("value, stored", [
-    (2, 2), (True, 1), (2.9, 2), (np.float32(3), 3), (np.int8(4), 4), (np.bool_(True), 1), (Number.THREE, 3),
+    (2, 2), (True, 1), (2.9, 2), (np.float32(3), 3), (np.int8(4), 4), (np.bool_(True), 1),
+    (Number.THREE, 3),
     (gt.tensor(5), 5), (gt.tensor([[6.7]]), 6), (gt.tensor(7, dtype=gt.uint8), 7),
 ], ids=repr)  # fmt: skip
 def test_values_are_broadcast_and_cast(value, stored):

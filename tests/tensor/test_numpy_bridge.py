@@ -14,7 +14,8 @@ from gputensor.core import errors
 
 ARRAYS = [
     np.arange(6.0), np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.arange(12)[1::3],
-    np.zeros((2, 0, 3)), np.array(5), np.broadcast_to(np.arange(3), (4, 3)), np.ones((3, 1, 2))[:, :, 1:],
+    np.zeros((2, 0, 3)), np.array(5), np.broadcast_to(np.arange(3), (4, 3)), np.ones((3, 1, 2))[:,
+    :, 1:],
     np.asfortranarray(np.ones((2, 3, 4))), np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2),
 ]  # fmt: skip
 
@@ -104,7 +105,8 @@ def test_asarray():
     assert gt.asarray(bytearray(b"ab")).tolist() == [97, 98]
     assert gt.asarray(array, device="meta").is_meta
     for make in (
-        lambda: gt.asarray([1], copy=False), lambda: gt.asarray(array, copy=False, dtype=gt.float32),
+        lambda: gt.asarray([1], copy=False), lambda: gt.asarray(array, copy=False,
+        dtype=gt.float32),
         lambda: gt.asarray(np.int64(1), copy=False),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="copy"):

@@ -1,4 +1,5 @@
-"""repr: golden text, frozen from PyTorch 2.13 (tests/oracle/test_printing_oracle.py compares at random)."""
+"""repr: golden text, frozen from PyTorch 2.13 (tests/oracle/test_printing_oracle.py compares at
+random)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ GOLDEN = [
     ([1.0, 0.1], "float16", "tensor([1.0000, 0.1000], dtype=gputensor.float16)"),
     ([1.0, 0.1], "bfloat16", "tensor([1.0000, 0.1001], dtype=gputensor.bfloat16)"),
     ([[1, 2], [3, 4]], None, "tensor([[1, 2],\n        [3, 4]])"),
-    ([[[1], [2]], [[3], [4]]], None, "tensor([[[1],\n         [2]],\n\n        [[3],\n         [4]]])"),
+    ([[[1], [2]], [[3], [4]]], None, "tensor([[[1],\n         [2]],\n\n        [[3],\n         "
+                                     "[4]]])"),
 ]  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""save and load: what comes back, what stays shared, what a damaged file says, and that no code runs."""
+"""save and load: what comes back, what stays shared, what a damaged file says, and that no code
+runs."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def test_every_dtype(element):
 
 
 @pytest.mark.parametrize("make", [
-    lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x[0, 0], lambda x: x[5:], lambda x: x.unsqueeze(0).expand(3, 4, 6),
+    lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x[0, 0], lambda x: x[5:],
+    lambda x: x.unsqueeze(0).expand(3, 4, 6),
     lambda x: gt.empty(3, 4, device="meta"), lambda x: gt.empty(0),
 ])  # fmt: skip
 def test_every_layout(make):
@@ -55,8 +57,10 @@ def test_every_layout(make):
 
 
 VALUES = [
-    None, True, 0, -5, 2**63, -(2**200), 1.5, -0.0, float("inf"), -float("inf"), 1e-320, 1 + 2j, complex(float("inf"), -0.0),
-    "", "text äß\ud800", [], (), {}, [1, [2, (3, {"a": None})]], {1: "a", (2, 3): 4.0, None: [True]}, gt.float16,
+    None, True, 0, -5, 2**63, -(2**200), 1.5, -0.0, float("inf"), -float("inf"), 1e-320, 1 + 2j,
+    complex(float("inf"), -0.0),
+    "", "text äß\ud800", [], (), {}, [1, [2, (3, {"a": None})]], {1: "a", (2, 3): 4.0,
+    None: [True]}, gt.float16,
     gt.device("cuda:1"), gt.Size([2, 3]), {"tensor": 1}, {"dict": [{"list": ()}]},
 ]  # fmt: skip
 
@@ -115,7 +119,8 @@ def test_map_location():
 
 
 @pytest.mark.parametrize("value, where", [
-    (object(), "obj"), ({"a": [1, {2}]}, r"obj\['a'\]\[1\]"), ([np.float64(1)], r"obj\[0\]"), ({b"a": 1}, "a key of obj"),
+    (object(), "obj"), ({"a": [1, {2}]}, r"obj\['a'\]\[1\]"), ([np.float64(1)], r"obj\[0\]"),
+    ({b"a": 1}, "a key of obj"),
     (lambda: 1, "obj"), (np.arange(3), "obj"),
 ])  # fmt: skip
 def test_what_cannot_be_saved_is_named(value, where):
@@ -170,8 +175,10 @@ def test_changed_bytes_are_refused_or_change_nothing():
 
 def forged(change, storage=bytes(24)):
     header = {
-        "format": "gputensor", "version": 1, "byteorder": "little", "storages": [{"nbytes": 24, "device": "cpu"}],
-        "tensors": [{"storage": 0, "offset": 0, "dtype": "int64", "sizes": [3], "strides": [1]}], "value": {"tensor": 0},
+        "format": "gputensor", "version": 1, "byteorder": "little", "storages": [{"nbytes": 24,
+        "device": "cpu"}],
+        "tensors": [{"storage": 0, "offset": 0, "dtype": "int64", "sizes": [3], "strides": [1]}],
+        "value": {"tensor": 0},
     }  # fmt: skip
     change(header)
     file = io.BytesIO()
@@ -188,14 +195,18 @@ def test_an_unchanged_forgery_loads():
 @pytest.mark.parametrize("change", [
     lambda h: h["tensors"][0].update(sizes=[4]), lambda h: h["tensors"][0].update(offset=1),
     lambda h: h["tensors"][0].update(strides=[2]), lambda h: h["tensors"][0].update(strides=[-1]),
-    lambda h: h["tensors"][0].update(sizes=[3, 1]), lambda h: h["tensors"][0].update(dtype="object"),
+    lambda h: h["tensors"][0].update(sizes=[3, 1]),
+    lambda h: h["tensors"][0].update(dtype="object"),
     lambda h: h["tensors"][0].update(storage=1), lambda h: h["tensors"][0].update(storage=-1),
     lambda h: h["tensors"][0].update(sizes=["3"]), lambda h: h["tensors"][0].update(sizes=[2**80]),
-    lambda h: h["storages"][0].update(nbytes=10**15), lambda h: h["storages"][0].update(nbytes=True),
+    lambda h: h["storages"][0].update(nbytes=10**15),
+    lambda h: h["storages"][0].update(nbytes=True),
     lambda h: h.update(value={"code": "print"}), lambda h: h.update(value={"tensor": 0, "a": 1}),
-    lambda h: h.update(value={"dict": [[[], 1]]}), lambda h: h.update(version=2), lambda h: h.update(format="zip"),
+    lambda h: h.update(value={"dict": [[[], 1]]}), lambda h: h.update(version=2),
+    lambda h: h.update(format="zip"),
     lambda h: h.update(byteorder="big"), lambda h: h.pop("value"), lambda h: h.update(tensors=7),
-    lambda h: h.update(value={"complex": [1]}) or h.update(value={"complex": "x"}), lambda h: h.update(value={"int": "zz"}),
+    lambda h: h.update(value={"complex": [1]}) or h.update(value={"complex": "x"}),
+    lambda h: h.update(value={"int": "zz"}),
 ])  # fmt: skip
 def test_forged_headers_are_refused(change):
     refuse(forged(change))

@@ -1,4 +1,5 @@
-"""gt.testing.assert_close: what passes, what fails and with which words (frozen from PyTorch 2.13)."""
+"""gt.testing.assert_close: what passes, what fails and with which words (frozen from PyTorch
+2.13)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ NAN, INF = float("nan"), float("inf")
     (gt.empty(0), gt.empty(0), {}),
     (gt.empty(2, device="meta"), gt.empty(2, device="meta"), {}),
     (gt.ones(2), gt.ones(2, device="meta"), {"check_device": False}),
-    (1.0, 1.0 + 1e-9, {}), (1, 1.0, {"check_dtype": False}), (None, None, {}), (True, np.True_, {}), (NAN, NAN, {"equal_nan": True}),
+    (1.0, 1.0 + 1e-9, {}), (1, 1.0, {"check_dtype": False}), (None, None, {}), (True, np.True_,
+    {}), (NAN, NAN, {"equal_nan": True}),
     ([gt.ones(2), {"a": 1.0}], (gt.ones(2), {"a": 1.0}), {}),
     (np.arange(3), np.arange(3), {}),
     (gt.tensor([1], dtype=gt.uint16), gt.tensor([1], dtype=gt.int8), {"check_dtype": False}),
@@ -37,28 +39,34 @@ FAILURES = [
      "Greatest relative difference: 0.5 at index (1,) (up to 1.3e-06 allowed)"),
     (gt.tensor([[1, 2], [3, 4]]), gt.tensor([[1, 2], [3, 8]]), {},
      "Tensor-likes are not equal!\n\nMismatched elements: 1 / 4 (25.0%)\n"
-     "Greatest absolute difference: 4 at index (1, 1)\nGreatest relative difference: 0.5 at index (1, 1)"),
+     "Greatest absolute difference: 4 at index (1, 1)\nGreatest relative difference: 0.5 at index "
+     "(1, 1)"),
     (gt.tensor(NAN), gt.tensor(NAN), {},
-     "Scalars are not close!\n\nExpected nan but got nan.\nAbsolute difference: nan (up to 1e-05 allowed)\n"
+     "Scalars are not close!\n\nExpected nan but got nan.\nAbsolute difference: nan (up to 1e-05 "
+     "allowed)\n"
      "Relative difference: nan (up to 1.3e-06 allowed)"),
     (1e-9, 1e-10, {"rtol": 0, "atol": 0},
-     "Scalars are not equal!\n\nExpected 1e-10 but got 1e-09.\nAbsolute difference: 9.000000000000001e-10\n"
+     "Scalars are not equal!\n\nExpected 1e-10 but got 1e-09.\nAbsolute difference: "
+     "9.000000000000001e-10\n"
      "Relative difference: 9.0"),
     (gt.ones(2), gt.ones(3), {},
      "The values for attribute 'shape' do not match: gputensor.Size([2]) != gputensor.Size([3])."),
     (gt.ones(2), gt.ones(2, dtype=gt.float64), {},
      "The values for attribute 'dtype' do not match: gputensor.float32 != gputensor.float64."),
-    (gt.ones(2), gt.ones(2, device="meta"), {}, "The values for attribute 'device' do not match: cpu != meta."),
+    (gt.ones(2), gt.ones(2, device="meta"), {}, "The values for attribute 'device' do not match: "
+                                                "cpu != meta."),
     (gt.ones(2, 3), gt.ones(3, 2).t(), {"check_stride": True},
      "The values for attribute 'stride()' do not match: (3, 1) != (1, 2)."),
     ([1, [2, 3]], [1, [2, 4]], {"rtol": 0, "atol": 0},
-     "Scalars are not equal!\n\nExpected 4 but got 3.\nAbsolute difference: 1\nRelative difference: 0.25\n\n"
+     "Scalars are not equal!\n\nExpected 4 but got 3.\nAbsolute difference: 1\nRelative "
+     "difference: 0.25\n\n"
      "The failure occurred for item [1][1]"),
     ([1], [1, 2], {}, "The length of the sequences mismatch: 1 != 2"),
     ({"a": 1}, {"b": 1}, {},
      "The keys of the mappings do not match:\nMissing keys in the actual mapping: ['b']\n"
      "Additional keys in the actual mapping: ['a']"),
-    (None, 1, {}, "None mismatch: None is not 1"), (True, False, {}, "Booleans mismatch: True is not False"),
+    (None, 1, {}, "None mismatch: None is not 1"), (True, False, {}, "Booleans mismatch: True is "
+                                                                     "not False"),
     (1, 1.0, {}, "The (d)types do not match: <class 'int'> != <class 'float'>."),
     (1, 2, {"msg": "no"}, "no"), (1, 2, {"msg": lambda m: f"<{m[:7]}>"}, "<Scalars>"),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from .base import ArgumentTypeError, GpuTensorError, describe
 
 
-# --- autograd --------------------------------------------------------------------------------------
+# --- autograd -------------------------------------------------------------------------------------
 
 
 # These follow PyTorch's wording where its users match on it.
@@ -22,7 +22,9 @@ class AnomalyWarning(UserWarning):
 
 
 def leaf_modified() -> AutogradError:
-    return AutogradError("a leaf Variable that requires grad is being used in an in-place operation.")
+    return AutogradError(
+        "a leaf Variable that requires grad is being used in an in-place operation."
+    )
 
 
 def view_of_leaf_modified() -> AutogradError:
@@ -33,7 +35,8 @@ def view_of_leaf_modified() -> AutogradError:
 
 def view_modified(made: str, what: str) -> AutogradError:
     return AutogradError(
-        f"A view was {made} and {what} with grad mode enabled. Its history cannot follow the write; "
+        f"A view was {made} and {what} with grad mode enabled. Its history cannot follow the "
+        f"write; "
         "make the view where it is written to, or use an operation that is not in place"
     )
 
@@ -42,7 +45,9 @@ def not_a_gradient(value: Any) -> AutogradError:
     return AutogradError(f"expected Variable or None (got {type(value).__name__})")
 
 
-def wrong_hook(hook: Any, rule: str, *, kind: type[GpuTensorError] = AutogradError) -> GpuTensorError:
+def wrong_hook(
+    hook: Any, rule: str, *, kind: type[GpuTensorError] = AutogradError
+) -> GpuTensorError:
     return kind(f"hook '{getattr(hook, '__name__', type(hook).__name__)}' {rule}")
 
 
@@ -59,7 +64,8 @@ def leaf_in_graph() -> AutogradError:
 
 def dirty_not_returned() -> AutogradError:
     return AutogradError(
-        "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+        "Some elements marked as dirty during the forward method were not returned as output. The "
+        "inputs that "
         "are modified inplace must all be outputs of the Function"
     )
 
@@ -70,7 +76,8 @@ def dirty_no_input() -> str:
 
 def dirty_view_among_several() -> AutogradError:
     return AutogradError(
-        "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+        "If your Function modifies inplace an input that is a view of another Tensor, your "
+        "Function cannot "
         "return more than one Tensor"
     )
 
@@ -78,30 +85,37 @@ def dirty_view_among_several() -> AutogradError:
 def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> AutogradError:
     which = f", which is {made_by}," if made_by else ""
     return AutogradError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{describe(x)}]{which} is at version {version}; expected version {expected} instead. Hint: "
-        "gputensor.autograd.detect_anomaly() names the operation that failed to compute its gradient"
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        "operation: "
+        f"[{describe(x)}]{which} is at version {version}; expected version {expected} instead. "
+        f"Hint: "
+        "gputensor.autograd.detect_anomaly() names the operation that failed to compute its "
+        "gradient"
     )
 
 
 def pack_hook_wrote() -> AutogradError:
     return AutogradError(
-        "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+        "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+        "pack hook can "
         "not be modified by in-place operations"
     )
 
 
 def backward_twice() -> AutogradError:
     return AutogradError(
-        "Trying to backward through the graph a second time (or directly access saved tensors after they "
-        "have already been freed). Specify retain_graph=True if you need to backward through the graph a "
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they "
+        "have already been freed). Specify retain_graph=True if you need to backward through the "
+        "graph a "
         "second time"
     )
 
 
 def not_differentiable(op: str, arg: str) -> AutogradError:
     return AutogradError(
-        f"The function '{op}' is not differentiable with respect to argument '{arg}'. This input cannot have "
+        f"The function '{op}' is not differentiable with respect to argument '{arg}'. This input "
+        f"cannot have "
         "requires_grad True; use .detach()"
     )
 
@@ -118,13 +132,16 @@ def inference_tensor_saved() -> AutogradError:
 
 def inplace_on_inference_tensor() -> AutogradError:
     return AutogradError(
-        "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to get a "
+        "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to "
+        "get a "
         "normal tensor"
     )
 
 
 def inference_requires_grad() -> AutogradError:
-    return AutogradError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed")
+    return AutogradError(
+        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed"
+    )
 
 
 def inference_version() -> AutogradError:
@@ -133,7 +150,8 @@ def inference_version() -> AutogradError:
 
 def out_with_grad(op: str) -> AutogradError:
     return AutogradError(
-        f"{op}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+        f"{op}(): functions with out=... arguments don't support automatic differentiation, but "
+        f"one of the "
         "arguments requires grad"
     )
 
@@ -144,19 +162,22 @@ def cannot_resize_with_grad(op: str) -> AutogradError:
 
 def grad_of_integers(x: Any) -> AutogradError:
     return AutogradError(
-        f"only Tensors of floating point and complex dtype can require gradients (got {describe(x)})"
+        f"only Tensors of floating point and complex dtype can require gradients (got "
+        f"{describe(x)})"
     )
 
 
 def requires_grad_of_nonleaf() -> AutogradError:
     return AutogradError(
-        "you can only change requires_grad flags of leaf variables; use .detach() for a tensor without history"
+        "you can only change requires_grad flags of leaf variables; use .detach() for a tensor "
+        "without history"
     )
 
 
 def grad_of_nonleaf() -> str:
     return (
-        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed; use .retain_grad() on "
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed; use "
+        ".retain_grad() on "
         "it before backward() to have it filled"
     )
 
@@ -166,11 +187,15 @@ def detach_view() -> AutogradError:
 
 
 def nothing_to_differentiate(number: int) -> AutogradError:
-    return AutogradError(f"element {number} of tensors does not require grad and does not have a grad_fn")
+    return AutogradError(
+        f"element {number} of tensors does not require grad and does not have a grad_fn"
+    )
 
 
 def not_scalar(x: Any) -> AutogradError:
-    return AutogradError(f"grad can be implicitly created only for scalar outputs (got {describe(x)})")
+    return AutogradError(
+        f"grad can be implicitly created only for scalar outputs (got {describe(x)})"
+    )
 
 
 def not_real_scalar(x: Any) -> AutogradError:
@@ -196,21 +221,24 @@ def input_without_grad() -> AutogradError:
 
 def input_unused(number: int) -> AutogradError:
     return AutogradError(
-        f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set "
+        f"The differentiated Tensor at index {number} appears to not have been used in the graph. "
+        f"Set "
         "allow_unused=True if this is the desired behavior"
     )
 
 
 def wrong_gradient(name: str, number: int, got: Any, rule: str) -> AutogradError:
     return AutogradError(
-        f"Function {name} returned an invalid gradient at index {number} - got {describe(got)} but expected "
+        f"Function {name} returned an invalid gradient at index {number} - got {describe(got)} but "
+        f"expected "
         f"{rule}"
     )
 
 
 def wrong_number_of_gradients(name: str, expected: int, got: int) -> AutogradError:
     return AutogradError(
-        f"function {name} returned an incorrect number of gradients (expected {expected}, got {got})"
+        f"function {name} returned an incorrect number of gradients (expected {expected}, got "
+        f"{got})"
     )
 
 
@@ -224,7 +252,8 @@ def failed_derivative(name: str, trace: str) -> str:
 
 def deepcopy_of_nonleaf() -> AutogradError:
     return AutogradError(
-        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+        "at the "
         "moment. Use .detach() on what is copied"
     )
 

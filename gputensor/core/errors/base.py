@@ -6,7 +6,8 @@ from typing import Any
 
 
 class GpuTensorError(Exception):
-    """Base of all exceptions raised by gputensor; each subclass is also the builtin type PyTorch raises."""
+    """Base of all exceptions raised by gputensor; each subclass is also the builtin type PyTorch
+    raises."""
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
@@ -66,7 +67,8 @@ _READABLE = 200
 
 
 def describe(value: Any) -> str:
-    """One spelling of any value in a message: `f32[3,4] cuda:0` for a tensor, else its repr and type."""
+    """One spelling of any value in a message: `f32[3,4] cuda:0` for a tensor, else its repr and
+    type."""
     geometry = getattr(value, "_geometry", None)
     if geometry is not None:
         return describe_layout(geometry, getattr(value, "_device", None))
@@ -85,7 +87,9 @@ def _repr(value: Any) -> str:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except Exception:  # an integer of over 4300 digits inside, or a class that does not describe itself
+    except (
+        Exception
+    ):  # an integer of over 4300 digits inside, or a class that does not describe itself
         return type(value).__name__
     return text if len(text) <= _READABLE else f"{text[: _READABLE - 3]}..."
 
@@ -97,9 +101,16 @@ def describe_layout(geometry: Any, device: Any = None) -> str:
 
 
 def must(
-    op: str, arg: str, rule: str, got: Any, *, kind: type[GpuTensorError] = ArgumentError, remedy: str = ""
+    op: str,
+    arg: str,
+    rule: str,
+    got: Any,
+    *,
+    kind: type[GpuTensorError] = ArgumentError,
+    remedy: str = "",
 ) -> GpuTensorError:
-    """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}` where it is sure.
+    """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}` where it is
+    sure.
 
     `got` is described by `describe`, unless it is already a sentence part given as `Got`.
     """
@@ -109,7 +120,8 @@ def must(
 
 
 def plainly(function: Any, *args: Any) -> Any:
-    """`function(*args)` in an `except` clause: an error of the house shows no look-up that failed before it."""
+    """`function(*args)` in an `except` clause: an error of the house shows no look-up that failed
+    before it."""
     try:
         return function(*args)
     except GpuTensorError as error:

@@ -8,46 +8,61 @@ from .autograd import AutogradError
 from .base import ArgumentValueError, DispatchError, GpuTensorError, RegistrationError, describe
 
 
-# --- defining --------------------------------------------------------------------------------------
+# --- defining -------------------------------------------------------------------------------------
 
 
 def mutates_no_tensor(name: str, argument: str, type_text: str | None) -> ArgumentValueError:
-    got = f"{type_text} {argument}" if type_text else f"'{argument}', which the function does not take"
-    return ArgumentValueError(f"{name}: 'mutates_args' must name tensors, or lists of them (got {got})")
+    got = (
+        f"{type_text} {argument}"
+        if type_text
+        else f"'{argument}', which the function does not take"
+    )
+    return ArgumentValueError(
+        f"{name}: 'mutates_args' must name tensors, or lists of them (got {got})"
+    )
 
 
 def tag_does_not_fit(name: str, tag: str, rule: str) -> ArgumentValueError:
     return ArgumentValueError(f"{name}: a function tagged '{tag}' must {rule}")
 
 
-def mutates_other_than_schema(name: str, given: Any, schema: Any, written: Any) -> ArgumentValueError:
+def mutates_other_than_schema(
+    name: str, given: Any, schema: Any, written: Any
+) -> ArgumentValueError:
     return ArgumentValueError(
-        f"{name}: 'mutates_args' must be what the schema writes to, {sorted(written)} (got {given!r}; schema {schema})"
+        f"{name}: 'mutates_args' must be what the schema writes to, {sorted(written)} (got "
+        f"{given!r}; schema {schema})"
     )
 
 
 def keyword_only_tensor(name: str, argument: str, schema: Any) -> DispatchError:
     return DispatchError(
-        f"{name}: '{argument}' must not be keyword-only, as it is a tensor (schema {schema}); make it positional, "
+        f"{name}: '{argument}' must not be keyword-only, as it is a tensor (schema {schema}); make "
+        f"it positional, "
         "or tag the operator 'out' if it writes to it"
     )
 
 
 def no_device_argument(name: str, schema: Any) -> ArgumentValueError:
     return ArgumentValueError(
-        f"{name}: a kernel for one device must be chosen by a tensor or by an argument 'device' (schema {schema}); "
+        f"{name}: a kernel for one device must be chosen by a tensor or by an argument 'device' "
+        f"(schema {schema}); "
         "add device: gt.device, or leave device_types out"
     )
 
 
 def not_an_operator(what: str, got: Any) -> ArgumentValueError:
-    return ArgumentValueError(f"{what}: 'op' must be an operator, or its name (got {describe(got)})")
+    return ArgumentValueError(
+        f"{what}: 'op' must be an operator, or its name (got {describe(got)})"
+    )
 
 
 def not_functional(operator: Any) -> RegistrationError:
     return RegistrationError(
-        f"{operator.qualified_name}: an operator with a derivative must return something and write to none of its "
-        f"arguments (schema {operator.schema}); register it for a functional operator, and write with that one's result"
+        f"{operator.qualified_name}: an operator with a derivative must return something and write "
+        f"to none of its "
+        f"arguments (schema {operator.schema}); register it for a functional operator, and write "
+        f"with that one's result"
     )
 
 
@@ -55,19 +70,23 @@ def formula_does_not_fit(name: str, what: str, takes: str, signature: str) -> Re
     return RegistrationError(f"{name}: {what} must take {takes} (got {signature})")
 
 
-# --- calling ---------------------------------------------------------------------------------------
+# --- calling --------------------------------------------------------------------------------------
 
 
 def result_is_alias(operator: Any, site: str, what: str) -> RegistrationError:
     return RegistrationError(
-        f"{operator.short_name}: the kernel registered at {site} must return new memory (got {what}); return a "
+        f"{operator.short_name}: the kernel registered at {site} must return new memory (got "
+        f"{what}); return a "
         "clone, or declare the alias with schema="
     )
 
 
-def result_is_not_argument(operator: Any, site: str, argument: str, number: int) -> RegistrationError:
+def result_is_not_argument(
+    operator: Any, site: str, argument: str, number: int
+) -> RegistrationError:
     return RegistrationError(
-        f"{operator.short_name}: the kernel registered at {site} must return '{argument}' itself as result "
+        f"{operator.short_name}: the kernel registered at {site} must return '{argument}' itself "
+        f"as result "
         f"{number}, as the schema says {operator.schema}"
     )
 
@@ -78,7 +97,8 @@ class MissingFake(DispatchError):
 
 def no_fake(operator: Any) -> MissingFake:
     return MissingFake(
-        f"{operator.short_name}: no kernel for Meta, which would say the result's shape without data; register one "
+        f"{operator.short_name}: no kernel for Meta, which would say the result's shape without "
+        f"data; register one "
         "with register_fake"
     )
 
@@ -92,19 +112,23 @@ def no_formula(operator: Any) -> AutogradError:
 
 def gradient_for_no_tensor(name: str, number: int, argument: str) -> AutogradError:
     return AutogradError(
-        f"function {name} returned a gradient different than None at position {number + 1}, but the corresponding "
+        f"function {name} returned a gradient different than None at position {number + 1}, but "
+        f"the corresponding "
         f"forward input, '{argument}', is not a tensor"
     )
 
 
-def gradients_of_list(name: str, number: int, argument: str, length: int, got: Any) -> AutogradError:
+def gradients_of_list(
+    name: str, number: int, argument: str, length: int, got: Any
+) -> AutogradError:
     return AutogradError(
-        f"function {name} must return the gradients of '{argument}' at position {number + 1} as a list of {length} "
+        f"function {name} must return the gradients of '{argument}' at position {number + 1} as a "
+        f"list of {length} "
         f"(got {describe(got)})"
     )
 
 
-# --- checking --------------------------------------------------------------------------------------
+# --- checking -------------------------------------------------------------------------------------
 
 
 class OpCheckError(GpuTensorError, AssertionError):

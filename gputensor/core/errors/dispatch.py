@@ -19,7 +19,7 @@ from .base import (
 from .shapes import MissingAttribute
 
 
-# --- schema ----------------------------------------------------------------------------------------
+# --- schema ---------------------------------------------------------------------------------------
 
 
 def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
@@ -27,7 +27,7 @@ def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
     return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
 
 
-# --- dispatch --------------------------------------------------------------------------------------
+# --- dispatch -------------------------------------------------------------------------------------
 
 
 def schema_missing(operator: Any) -> DispatchError:
@@ -45,12 +45,15 @@ def operator_not_found(name: str, operator: Any) -> DispatchError:
 
 def defined_twice(operator: Any, site: str) -> RegistrationError:
     return RegistrationError(
-        f"{operator.qualified_name}: defined twice, at {operator.def_site} and at {site}; schema {operator.schema}"
+        f"{operator.qualified_name}: defined twice, at {operator.def_site} and at {site}; schema "
+        f"{operator.schema}"
     )
 
 
 def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
-    return RegistrationError(f"{key}: a backend fallback is registered at {first}, and again at {second}")
+    return RegistrationError(
+        f"{key}: a backend fallback is registered at {first}, and again at {second}"
+    )
 
 
 def unknown_key(name: Any, known: Any) -> GpuTensorError:
@@ -64,12 +67,16 @@ def unknown_key(name: Any, known: Any) -> GpuTensorError:
 
 def alias_key(name: str) -> GpuTensorError:
     return must(
-        "dispatch", "dispatch_key", "be a run-time key; alias keys exist at registration only", Got(name)
+        "dispatch",
+        "dispatch_key",
+        "be a run-time key; alias keys exist at registration only",
+        Got(name),
     )
 
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
-    """Names the operator, the key, the keys that have kernels; a remedy; then the computed table."""
+    """Names the operator, the key, the keys that have kernels; a remedy; then the computed
+    table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
         f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
@@ -87,7 +94,8 @@ def masked_by_fallthrough(operator: Any, skipped: Any, table: str) -> DispatchEr
 
 def no_dispatch_keys(operator: Any, table: str) -> DispatchError:
     return DispatchError(
-        f"{operator.short_name}: no tensor arguments, or an empty list of tensors, so nothing chooses a "
+        f"{operator.short_name}: no tensor arguments, or an empty list of tensors, so nothing "
+        f"chooses a "
         f"backend (kernels are registered at: {_registered_at(operator)}){_table_of(operator, table)}"
     )
 
@@ -112,7 +120,8 @@ def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> Di
     """composite, backends: the keys whose kernels both claim the slot."""
     return DispatchError(
         f"{operator.short_name}: AutogradOther is ambiguous between {_sites(operator, [composite])} and "
-        f"{_sites(operator, backends)}; register a kernel at AutogradOther; schema {_schema_of(operator)}"
+        f"{_sites(operator, backends)}; register a kernel at AutogradOther; schema "
+        f"{_schema_of(operator)}"
     )
 
 
@@ -122,13 +131,15 @@ def _schema_of(operator: Any) -> Any:
 
 def wrong_stack(operator: Any, expected: int, got: int) -> DispatchError:
     return DispatchError(
-        f"{operator.qualified_name}: a boxed kernel must leave {expected} values on the stack (got {got})"
+        f"{operator.qualified_name}: a boxed kernel must leave {expected} values on the stack (got "
+        f"{got})"
     )
 
 
 def short_stack(operator: Any, expected: int, got: int) -> DispatchError:
     return DispatchError(
-        f"{operator.qualified_name}: a boxed call must find {expected} values on the stack (got {got})"
+        f"{operator.qualified_name}: a boxed call must find {expected} values on the stack (got "
+        f"{got})"
     )
 
 
@@ -136,36 +147,44 @@ def wrong_return(operator: Any, site: str, result: Any) -> ArgumentTypeError:
     returns = operator.schema.returns
     types = str(returns[0]) if len(returns) == 1 else f"({', '.join(map(str, returns))})"
     return ArgumentTypeError(
-        f"{operator.short_name}: the kernel registered at {site} must return {types} (got {describe(result)})"
+        f"{operator.short_name}: the kernel registered at {site} must return {types} (got "
+        f"{describe(result)})"
     )
 
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
     """A value that the declared type does not take: type found, position, value, declaration."""
     return ArgumentTypeError(
-        f"{operator.short_name}: '{argument.name}' must be {argument.type} (got {type(value).__name__} "
+        f"{operator.short_name}: '{argument.name}' must be {argument.type} (got "
+        f"{type(value).__name__} "
         f"{describe(value)} at position {position}); declaration {operator.schema}"
     )
 
 
 def too_many_arguments(operator: Any, takes: int, got: int) -> ArgumentTypeError:
     return ArgumentTypeError(
-        f"{operator.short_name}: takes {takes} positional arguments (got {got}); declaration {operator.schema}"
+        f"{operator.short_name}: takes {takes} positional arguments (got {got}); declaration "
+        f"{operator.schema}"
     )
 
 
 def argument_twice(operator: Any, name: str) -> ArgumentTypeError:
     return ArgumentTypeError(
-        f"{operator.short_name}: '{name}' given by position and by name; declaration {operator.schema}"
+        f"{operator.short_name}: '{name}' given by position and by name; declaration "
+        f"{operator.schema}"
     )
 
 
 def argument_missing(operator: Any, name: str) -> ArgumentTypeError:
-    return ArgumentTypeError(f"{operator.short_name}: '{name}' must be given; declaration {operator.schema}")
+    return ArgumentTypeError(
+        f"{operator.short_name}: '{name}' must be given; declaration {operator.schema}"
+    )
 
 
 def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
-    return ArgumentTypeError(f"{operator.short_name}: no argument '{name}'; declaration {operator.schema}")
+    return ArgumentTypeError(
+        f"{operator.short_name}: no argument '{name}'; declaration {operator.schema}"
+    )
 
 
 def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
@@ -173,7 +192,7 @@ def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
     return ArgumentTypeError(f"{name}: no overload takes these arguments\n" + "\n".join(reasons))
 
 
-# --- library ---------------------------------------------------------------------------------------
+# --- library --------------------------------------------------------------------------------------
 
 
 class OverrideWarning(UserWarning):
@@ -182,14 +201,16 @@ class OverrideWarning(UserWarning):
 
 def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
     return OverrideWarning(
-        f"{operator.qualified_name}: the kernel for {key} registered at {before} is overridden by the one "
+        f"{operator.qualified_name}: the kernel for {key} registered at {before} is overridden by "
+        f"the one "
         f"registered at {after}; schema {_schema_of(operator)}"
     )
 
 
 def may_not_override(operator: Any, key: Any, before: str, after: str) -> RegistrationError:
     return RegistrationError(
-        f"{operator.qualified_name}: a kernel for {key} is registered at {before}, and allow_override=False "
+        f"{operator.qualified_name}: a kernel for {key} is registered at {before}, and "
+        f"allow_override=False "
         f"at {after}; schema {_schema_of(operator)}"
     )
 
@@ -199,13 +220,16 @@ def kernel_does_not_fit(
 ) -> RegistrationError:
     name, at = getattr(kernel.function, "__name__", "kernel"), "" if key is None else f" for {key}"
     return RegistrationError(
-        f"{operator.qualified_name}: the schema {definition.schema} registered at {definition.site} and the "
+        f"{operator.qualified_name}: the schema {definition.schema} registered at "
+        f"{definition.site} and the "
         f"kernel {name}{signature} registered{at} at {kernel.site} must agree: {reason}"
     )
 
 
 def fallthrough_called() -> DispatchError:
-    return DispatchError("fallthrough_kernel: must be given to Library.impl or Library.fallback, not called")
+    return DispatchError(
+        "fallthrough_kernel: must be given to Library.impl or Library.fallback, not called"
+    )
 
 
 def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> RegistrationError:
@@ -216,45 +240,55 @@ def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> Reg
 
 def second_library(namespace: str, first: str, second: str) -> RegistrationError:
     return RegistrationError(
-        f"Library: namespace '{namespace}' has one DEF library, made at {first} (got another at {second}); "
+        f"Library: namespace '{namespace}' has one DEF library, made at {first} (got another at "
+        f"{second}); "
         "use FRAGMENT to define more operators, IMPL to register kernels"
     )
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """A function whose annotations do not make a schema; `got` is an annotation, or words for one."""
+    """A function whose annotations do not make a schema; `got` is an annotation, or words for
+    one."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)
-    return ArgumentValueError(f"{name}: {what} must have an annotation that a schema can say (got {shown})")
+    return ArgumentValueError(
+        f"{name}: {what} must have an annotation that a schema can say (got {shown})"
+    )
 
 
-# --- stubs -----------------------------------------------------------------------------------------
+# --- stubs ----------------------------------------------------------------------------------------
 
 
 def no_stub(family: str, op: str, device_type: str) -> DispatchError:
     return DispatchError(
-        f"{op}: no kernel of family '{family}' for device type '{device_type}' (register one with register_stub)"
+        f"{op}: no kernel of family '{family}' for device type '{device_type}' (register one with "
+        f"register_stub)"
     )
 
 
 def no_op_of_family(family: str, op: str, known: Iterable[str]) -> GpuTensorError:
-    return must("register_stub", "ops", f"be of family '{family}', which has {', '.join(sorted(known))}", op)
+    return must(
+        "register_stub", "ops", f"be of family '{family}', which has {', '.join(sorted(known))}", op
+    )
 
 
 def bound_nothing(family: str, op: str, device_type: str, bind_op: Any, got: Any) -> DispatchError:
     name = getattr(bind_op, "__qualname__", type(bind_op).__name__)
     return DispatchError(
-        f"{op}: the stub '{name}' of family '{family}' for device type '{device_type}' must return a function "
+        f"{op}: the stub '{name}' of family '{family}' for device type '{device_type}' must return "
+        f"a function "
         f"(got {describe(got)})"
     )
 
 
-# --- further devices -------------------------------------------------------------------------------
+# --- further devices ------------------------------------------------------------------------------
 
 
 def incomplete_runtime(device_type: str, missing: list[str]) -> RegistrationError:
-    return RegistrationError(f"{device_type}: the runtime must have {', '.join(missing)} (see docs/new_device.md)")
+    return RegistrationError(
+        f"{device_type}: the runtime must have {', '.join(missing)} (see docs/new_device.md)"
+    )
 
 
 def backend_taken(backend: str, name: str, holder: str, site: str) -> RegistrationError:
@@ -267,17 +301,23 @@ def backend_taken(backend: str, name: str, holder: str, site: str) -> Registrati
 def backend_not_loaded(name: str, entry_point: Any, error: BaseException) -> RegistrationError:
     return RegistrationError(
         f"device '{name}': its package did not load from the entry point {entry_point.value} "
-        f"({type(error).__name__}: {error}); GPUTENSOR_BACKEND_AUTOLOAD=0 leaves such packages alone"
+        f"({type(error).__name__}: {error}); GPUTENSOR_BACKEND_AUTOLOAD=0 leaves such packages "
+        f"alone"
     )
 
 
 def stub_taken(family: str) -> RegistrationError:
-    return RegistrationError(f"declare_stub: 'family' must be new (got '{family}', which has kernels)")
+    return RegistrationError(
+        f"declare_stub: 'family' must be new (got '{family}', which has kernels)"
+    )
 
 
 def no_family(family: str, known: list[str]) -> GpuTensorError:
     return must(
-        "register_stub", "family", f"be one of {', '.join(known)}, or declared by declare_stub", family
+        "register_stub",
+        "family",
+        f"be one of {', '.join(known)}, or declared by declare_stub",
+        family,
     )
 
 
@@ -285,7 +325,7 @@ def no_module_attribute(device_type: str, name: str) -> MissingAttribute:
     return MissingAttribute(f"gputensor.{device_type}: its runtime has no '{name}'")
 
 
-# --- fallbacks -------------------------------------------------------------------------------------
+# --- fallbacks ------------------------------------------------------------------------------------
 
 
 class FallbackWarning(UserWarning):
@@ -294,14 +334,16 @@ class FallbackWarning(UserWarning):
 
 def not_implemented_at(operator: Any, key: str) -> DispatchError:
     return DispatchError(
-        f"{operator.short_name}: not implemented for {key}, by the fallback that is registered there; "
+        f"{operator.short_name}: not implemented for {key}, by the fallback that is registered "
+        f"there; "
         f"schema {operator.schema}"
     )
 
 
 def runs_on_the_cpu(operator: Any, place: Any, nbytes: int) -> FallbackWarning:
     return FallbackWarning(
-        f"{operator.qualified_name}: no kernel for {place}, so it runs on the CPU, {nbytes} bytes of "
+        f"{operator.qualified_name}: no kernel for {place}, so it runs on the CPU, {nbytes} bytes "
+        f"of "
         "operands being copied there (said once for each operator)"
     )
 
@@ -309,7 +351,8 @@ def runs_on_the_cpu(operator: Any, place: Any, nbytes: int) -> FallbackWarning:
 def composite_falls_back(argument: str, name: str) -> GpuTensorError:
     return must(
         "enable_cpu_fallback", argument, "name operators that a device has kernels of", name,
-        remedy="this one is made of others on every device; name those (gputensor trace shows them)",
+        remedy="this one is made of others on every device; name those (gputensor trace shows "
+               "them)",
     )  # fmt: skip
 
 
@@ -322,7 +365,8 @@ def fallback_denied(operator: Any, key: str) -> DispatchError:
 
 def no_device_for_fallback(operator: Any) -> DispatchError:
     return DispatchError(
-        f"{operator.short_name}: no operand and no 'device' says which device the CPU's result is for"
+        f"{operator.short_name}: no operand and no 'device' says which device the CPU's result is "
+        f"for"
     )
 
 
@@ -335,12 +379,14 @@ def no_derivative(operator: Any) -> DispatchError:
 
 def derivative_warning(operator: Any) -> FallbackWarning:
     return FallbackWarning(
-        f"{operator.qualified_name}: backward came to a result of an operator that has no derivative, so "
-        "gradients may be missing or wrong; register a kernel at Autograd, or call it under no_grad()"
+        f"{operator.qualified_name}: backward came to a result of an operator that has no "
+        f"derivative, so "
+        "gradients may be missing or wrong; register a kernel at Autograd, or call it under "
+        "no_grad()"
     )
 
 
-# --- modes -----------------------------------------------------------------------------------------
+# --- modes ----------------------------------------------------------------------------------------
 
 
 def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
@@ -349,7 +395,7 @@ def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
     )
 
 
-# --- profiler --------------------------------------------------------------------------------------
+# --- profiler -------------------------------------------------------------------------------------
 
 
 class MissingExtra(GpuTensorError, ImportError):
@@ -357,4 +403,6 @@ class MissingExtra(GpuTensorError, ImportError):
 
 
 def extra_missing(what: str, extra: str) -> MissingExtra:
-    return MissingExtra(f"{what}: the package {extra} is not installed; use pip install 'gputensor[{extra}]'")
+    return MissingExtra(
+        f"{what}: the package {extra} is not installed; use pip install 'gputensor[{extra}]'"
+    )

@@ -15,7 +15,7 @@ from .base import (
 )
 
 
-# --- tensor surface --------------------------------------------------------------------------------
+# --- tensor surface -------------------------------------------------------------------------------
 
 
 class ExchangeError(GpuTensorError, BufferError):
@@ -26,8 +26,10 @@ def unsupported_index(index: Any) -> IndexRangeError:
     """The one sentence about advanced indexing."""
     what = index.text if type(index) is Got else describe(index)
     return IndexRangeError(
-        "index: 'index' must be made of ints, slices, None, at most one Ellipsis, at most one bool, and 0-d "
-        f"tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, masks and longer tensors are "
+        "index: 'index' must be made of ints, slices, None, at most one Ellipsis, at most one "
+        "bool, and 0-d "
+        f"tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, masks and "
+        f"longer tensors are "
         "not supported"
     )
 
@@ -35,23 +37,32 @@ def unsupported_index(index: Any) -> IndexRangeError:
 def too_many_indices(tensor: Any, count: int) -> IndexRangeError:
     geometry = tensor._geometry
     return IndexRangeError(
-        f"index: 'index' must have at most {geometry.ndim} ints and slices (got {count} for {describe(tensor)})"
+        f"index: 'index' must have at most {geometry.ndim} ints and slices (got {count} for "
+        f"{describe(tensor)})"
     )
 
 
 def cannot_assign(value: Any) -> ArgumentTypeError:
     return ArgumentTypeError(
-        f"index: 'value' must be a number or a tensor (got {type(value).__name__}); use gputensor.asarray(...)"
+        f"index: 'value' must be a number or a tensor (got {type(value).__name__}); use "
+        f"gputensor.asarray(...)"
     )
 
 
-# --- lazy views ------------------------------------------------------------------------------------
+# --- lazy views -----------------------------------------------------------------------------------
 
 
-def not_in_memory(op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError) -> GpuTensorError:
+def not_in_memory(
+    op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
+) -> GpuTensorError:
     """Something outside is to read memory that does not hold the elements."""
     return must(
-        op, "self", "not be a lazy conjugate, negative or zero", tensor, kind=kind, remedy="use .clone() first"
+        op,
+        "self",
+        "not be a lazy conjugate, negative or zero",
+        tensor,
+        kind=kind,
+        remedy="use .clone() first",
     )
 
 

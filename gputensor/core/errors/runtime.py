@@ -18,7 +18,7 @@ from .base import (
 )
 
 
-# --- runtime ---------------------------------------------------------------------------------------
+# --- runtime --------------------------------------------------------------------------------------
 
 
 def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError:
@@ -28,7 +28,9 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
     """What was asked for and where the memory is; the figures are bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
-    return OutOfMemoryError(f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}")
+    return OutOfMemoryError(
+        f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"
+    )
 
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
@@ -54,7 +56,8 @@ def kernel_finding(sentence: str) -> KernelError:
 
 
 def is_of_a_kernel(found: Any) -> bool:
-    """For `__tracebackhide__`: pytest shows what a kernel did wrong at its launch, not behind it."""
+    """For `__tracebackhide__`: pytest shows what a kernel did wrong at its launch, not behind
+    it."""
     return isinstance(found.value, KernelError)
 
 
@@ -65,7 +68,9 @@ def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> Ker
 
 
 def no_device_for_kernel(entry: str, reason: str) -> DeviceError:
-    return DeviceError(f"{entry}: no CUDA device ({reason}); GPUTENSOR_CUDA=emulator runs it on the CPU")
+    return DeviceError(
+        f"{entry}: no CUDA device ({reason}); GPUTENSOR_CUDA=emulator runs it on the CPU"
+    )
 
 
 def no_nvrtc(reason: str) -> DeviceError:
@@ -86,9 +91,7 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
 
 def no_kernel_cache(reason: str) -> str:
     """The warning; reason: a clause."""
-    return (
-        f"kernels are compiled anew in every process: {reason}; set GPUTENSOR_CACHE_DIR to a folder of your own"
-    )
+    return f"kernels are compiled anew in every process: {reason}; set GPUTENSOR_CACHE_DIR to a folder of your own"
 
 
 def no_carried_cubins(reason: str) -> str:
@@ -103,7 +106,7 @@ def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
     return DeviceError(f"{op}: '{arg}' must {rule} (got {got})")
 
 
-# --- cpu kernels -----------------------------------------------------------------------------------
+# --- cpu kernels ----------------------------------------------------------------------------------
 
 
 class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
@@ -114,7 +117,7 @@ def division_by_zero(op: str) -> DivisionByZeroError:
     return DivisionByZeroError(f"{op}: 'other' must not hold 0 (got integers, rounded)")
 
 
-# --- cuda kernels ----------------------------------------------------------------------------------
+# --- cuda kernels ---------------------------------------------------------------------------------
 
 
 def no_cuda_kernel(op: str, dtype: Any) -> DtypeError:
@@ -123,19 +126,23 @@ def no_cuda_kernel(op: str, dtype: Any) -> DtypeError:
 
 def too_many_dims(op: str, ndim: int, most: int) -> ShapeError:
     return ShapeError(
-        f"{op}: 'self' must have at most {most} dimensions after joining those that memory joins (got {ndim})"
+        f"{op}: 'self' must have at most {most} dimensions after joining those that memory joins "
+        f"(got {ndim})"
     )
 
 
 def cannot_load_to(place: Any, error: Exception) -> DeviceError:
     return DeviceError(
-        f"load: 'map_location' must name a device of this process (got {place}: {error}); use map_location='cpu'"
+        f"load: 'map_location' must name a device of this process (got {place}: {error}); use "
+        f"map_location='cpu'"
     )
 
 
 def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
     """PyTorch: expected sequence of length 2 at dim 1 (got 3)."""
-    return ArgumentValueError(f"tensor: 'data' must have length {expected} at dim {dim} (got {got})")
+    return ArgumentValueError(
+        f"tensor: 'data' must have length {expected} at dim {dim} (got {got})"
+    )
 
 
 def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> NumberRangeError:

@@ -21,7 +21,7 @@ from .base import (
 from .exchange import ExchangeError
 
 
-# --- shapes and dimensions -------------------------------------------------------------------------
+# --- shapes and dimensions ------------------------------------------------------------------------
 
 
 def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRangeError:
@@ -32,7 +32,10 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
     """PyTorch's sentence about the size of tensor a and b, in the house's frame."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
-    return ShapeError(f"{op}: 'other' must broadcast with 'self' (got self={describe(a)}, other={describe(b)}){where}")
+    return ShapeError(
+        f"{op}: 'other' must broadcast with 'self' (got self={describe(a)}, "
+        f"other={describe(b)}){where}"
+    )
 
 
 def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
@@ -57,7 +60,7 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
     return ShapeError(f"{op}: 'size' must hold {numel} elements (got {tuple(sizes)})")
 
 
-# --- devices ---------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 def no_device(kind: str, reason: str) -> DeviceError:
@@ -73,14 +76,14 @@ def mixed_devices(op: str, first: Any, first_arg: str, other: Any, other_arg: st
     )
 
 
-# --- values ----------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def no_storage(op: str, what: Any) -> ArgumentError:
     return ArgumentError(f"{op}: 'self' must have data (got {describe(what)})")
 
 
-# --- arguments -------------------------------------------------------------------------------------
+# --- arguments ------------------------------------------------------------------------------------
 
 
 def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
@@ -94,12 +97,15 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
 # How a declared type reads in a sentence, and what a list of it holds.
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
-    "float": ("a number", "numbers"), "complex": ("a number", "numbers"), "bool": ("a bool", "bools"),
-    "Scalar": ("a number", "numbers"), "number": ("a number", "numbers"), "str": ("a string", "strings"),
+    "float": ("a number", "numbers"), "complex": ("a number", "numbers"), "bool": ("a bool",
+    "bools"),
+    "Scalar": ("a number", "numbers"), "number": ("a number", "numbers"), "str": ("a string",
+    "strings"),
     "Device": ("a device", "devices"), "MemoryFormat": ("a memory format", "memory formats"),
     "Layout": ("a layout", "layouts"), "Storage": ("a Storage", "Storages"),
     "Generator": ("a Generator", "Generators"), "Callable": ("callable", "functions"),
-    "Iterable": ("iterable", "iterables"), "dict": ("a dict", "dicts"), "ScalarType": ("a dtype", "dtypes"),
+    "Iterable": ("iterable", "iterables"), "dict": ("a dict", "dicts"), "ScalarType": ("a dtype",
+    "dtypes"),
 }  # fmt: skip
 
 
@@ -130,7 +136,11 @@ def _is_long(got: Any) -> bool:
 
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
-    name = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}.get(got) if isinstance(got, type) else None
+    name = (
+        {bool: "bool", int: "int64", float: "float64", complex: "complex128"}.get(got)
+        if isinstance(got, type)
+        else None
+    )
     tail = f"; use gputensor.{name}" if name else ""
     what = got.__name__ if isinstance(got, type) else describe(got)
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what}){tail}")
@@ -162,7 +172,11 @@ def no_attribute(name: str, known: list[str]) -> AttributeError:
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
     return must(
-        "__cuda_array_interface__", "self", "be on a real CUDA device", tensor, kind=MissingAttribute
+        "__cuda_array_interface__",
+        "self",
+        "be on a real CUDA device",
+        tensor,
+        kind=MissingAttribute,
     )
 
 
@@ -179,7 +193,7 @@ def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
     return FileFormatError(f"{op}: 'f' must be a whole file that save wrote (got{which}: {why})")
 
 
-# --- promotion -------------------------------------------------------------------------------------
+# --- promotion ------------------------------------------------------------------------------------
 
 
 def no_promotion(op: str, a: Any, b: Any) -> DtypeError:
@@ -194,7 +208,7 @@ def no_operands(op: str) -> ArgumentValueError:
     return ArgumentValueError(f"{op}: 'tensors' must hold at least one tensor or number (got none)")
 
 
-# --- iterator --------------------------------------------------------------------------------------
+# --- iterator -------------------------------------------------------------------------------------
 
 
 class Layout:
@@ -206,13 +220,16 @@ class Layout:
         self._geometry, self._device = operand
 
 
-def operands_do_not_broadcast(op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int) -> ShapeError:
+def operands_do_not_broadcast(
+    op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int
+) -> ShapeError:
     """`dim` counts from the front of the longer shape, as in PyTorch."""
     a_sizes, b_sizes = a[0].sizes, b[0].sizes
     back = dim - max(len(a_sizes), len(b_sizes))
     return ShapeError(
         f"{op}: '{b_arg}' must broadcast with '{a_arg}' (got {a_arg}={describe(Layout(a))}, "
-        f"{b_arg}={describe(Layout(b))}); sizes {a_sizes[back]} and {b_sizes[back]} differ at dimension {dim}"
+        f"{b_arg}={describe(Layout(b))}); sizes {a_sizes[back]} and {b_sizes[back]} differ at "
+        f"dimension {dim}"
     )
 
 
@@ -229,7 +246,8 @@ def operand_devices(op: str, first: Any, first_arg: str, other: Any, other_arg: 
 
 def too_many_cpu_scalars(op: str, arg: str, operand: Any, allowed: int) -> DeviceError:
     return DeviceError(
-        f"{op}: '{arg}' must be on the other operands' device: at most {allowed} CPU scalar may join "
+        f"{op}: '{arg}' must be on the other operands' device: at most {allowed} CPU scalar may "
+        f"join "
         f"them (got {describe(Layout(operand))})"
     )
 
@@ -249,7 +267,8 @@ def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeErro
 def internal_overlap(op: str, arg: str, output: Any) -> ArgumentError:
     geometry = output[0]
     return ArgumentError(
-        f"{op}: '{arg}' must not hold one memory location more than once (got {describe(Layout(output))} "
+        f"{op}: '{arg}' must not hold one memory location more than once (got "
+        f"{describe(Layout(output))} "
         f"with strides {geometry.strides}); use .clone() first"
     )
 
@@ -271,7 +290,9 @@ def output_resized(op: str, out: Any, wanted: Any) -> str:
 
 def byte_condition(condition: Any) -> str:
     """Text of a warning."""
-    return f"where: 'condition' must be bool (got {describe(condition)}); it counts as condition != 0"
+    return (
+        f"where: 'condition' must be bool (got {describe(condition)}); it counts as condition != 0"
+    )
 
 
 def target_out_of_range(op: str, target: int, classes: int) -> IndexRangeError:

@@ -30,9 +30,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     return builder(op.partition("_")[0], function, inputs, common, out)
 
 
-def _extremum(
-    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
+def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """NumPy deprecates a positional `out` of these two ufuncs."""
     position = number_position(inputs)
     if position is None or common in (float16, bfloat16):
@@ -45,9 +43,7 @@ def _extremum(
 # --- scaled: a + alpha * b ----------------------------------------------------------------------
 
 
-def _scaled(
-    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
+def _scaled(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The product is rounded to the dtype computed in, f32 for f16 and bf16, as on every device."""
     compute = float32 if common in (float16, bfloat16) else common
     signature = (compute.np,) * 3
@@ -65,7 +61,9 @@ def _scaled(
 
 def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Loop:
     def enter(value: Any, arg: str) -> Any:
-        return value if isinstance(value, np.ndarray) else cast.number(in_64_bits(op, arg, value), to)
+        return (
+            value if isinstance(value, np.ndarray) else cast.number(in_64_bits(op, arg, value), to)
+        )
 
     return lambda a, b, alpha, out=None: combine(
         enter(a, "self"), multiply(enter(b, "other"), enter(alpha, "alpha")), out
@@ -75,23 +73,17 @@ def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Lo
 # --- division -----------------------------------------------------------------------------------
 
 
-def _true(
-    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
+def _true(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     return arithmetic(op, ufunc, inputs, common, out)
 
 
-def _floor(
-    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
+def _floor(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
         return _self_rounded(through_float32(op, ufunc, inputs, common, out), inputs, common)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
-def _trunc(
-    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
+def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
         return _trunc_floating(op, inputs, common, out)
     if not common.is_signed:
@@ -118,7 +110,8 @@ def _trunc_floating(op: str, inputs: Sequence[Input], common: dtype, out: dtype)
 
 
 def _self_rounded(loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """`loop` with `self`, a tensor of another dtype, in f16 or bf16 first; `other` stays as it is."""
+    """`loop` with `self`, a tensor of another dtype, in f16 or bf16 first; `other` stays as it
+    is."""
     if common not in (float16, bfloat16) or inputs[0] is common or isinstance(inputs[0], type):
         return loop
     return lambda a, b, out=None: loop(_entered(a, common, float32), b, out)

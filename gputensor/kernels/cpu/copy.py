@@ -2,7 +2,8 @@
 
 Types    casts follow Note [Numeric casts] in cast.py.
 Order    `dst` may overlap `src` only if they are the same elements.
-Launch   from 1 MiB up the layout is changed by `layout_copy.py`, on several threads, and a cast is a
+Launch   from 1 MiB up the layout is changed by `layout_copy.py`, on several threads, and a cast is
+a
          pass of its own, over whichever side has the smaller elements moved.
 """
 

@@ -1,8 +1,8 @@
 """Same-dtype copies between layouts, faster than np.copyto from 1 MiB up.
 
 `copy` normalises, plans (`layout_plan.py`) and walks the boxes of the plan on the threads of
-`runtime/cpu.py`. Elements are moved as unsigned integers or 16-byte words of their size, so the bits
-of NaNs survive. It does not cast and does not look at dtypes beyond their size.
+`runtime/cpu.py`. Elements are moved as unsigned integers or 16-byte words of their size, so the
+bits of NaNs survive. It does not cast and does not look at dtypes beyond their size.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def in_parts(
     src: np.ndarray,
     is_parallel: bool,
 ) -> None:
-    """`write(dst, src)`, by parts of the slowest dimension of `dst` that has enough for all threads."""
+    """`write(dst, src)`, by parts of the slowest dimension of `dst` that has enough for all
+    threads."""
     threads = cpu.get_num_threads() if is_parallel else 1
     wide = [d for d in range(dst.ndim) if dst.shape[d] >= 4 * threads]
     if threads == 1 or not wide:
@@ -151,7 +152,7 @@ def _walk_boxes(how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.
     cpu.share(total, cpu.get_num_threads() if parallel else 1, make)
 
 
-# --- walkers: a function of the plan gives a maker, called once per thread, of the step for a box --
+# --- walkers: a function of the plan gives a maker, called once per thread, of the step for a box -
 
 Step = Callable[[np.ndarray, np.ndarray], None]
 

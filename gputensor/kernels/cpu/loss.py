@@ -1,4 +1,5 @@
-"""loss[r] = -w[t[r]] * x[r, t[r]], their sum, or their mean by weight; and its derivative.  family: loss
+"""loss[r] = -w[t[r]] * x[r, t[r]], their sum, or their mean by weight; and its derivative.  family:
+loss
 
 Types    f16 and bf16 are summed in f32, rounded once. Targets are int64 or uint8.
 Numbers  a target that is ignore_index counts nothing; another outside the classes raises.
@@ -17,7 +18,8 @@ NONE, MEAN = 0, 1
 
 
 def nll_loss(
-    x: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int, out: np.ndarray,
+    x: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
+    out: np.ndarray,
     total: np.ndarray,
 ) -> None:  # fmt: skip
     x = x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x
@@ -42,7 +44,8 @@ def nll_loss(
 
 
 def nll_loss_backward(
-    grad: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int, total: np.ndarray,
+    grad: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
+    total: np.ndarray,
     out: np.ndarray,
 ) -> None:  # fmt: skip
     made = out.reshape(-1, out.shape[-1]) if out.ndim == 1 else out
@@ -63,7 +66,9 @@ def _wide(of: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if of.itemsize == 2 else of
 
 
-def _classes(op: str, target: np.ndarray, classes: int, ignore_index: int) -> tuple[np.ndarray, Any]:
+def _classes(
+    op: str, target: np.ndarray, classes: int, ignore_index: int
+) -> tuple[np.ndarray, Any]:
     """The targets as indices, ignored ones as 0, and which are kept; None for all.
 
     Raises: IndexRangeError for a target that is no class.

@@ -1,8 +1,10 @@
-"""dst[n, c, …] = src[n, c, …] * scale[c] + bias[c], in dst's dtype; any strides.        family: pack
+"""dst[n, c, …] = src[n, c, …] * scale[c] + bias[c], in dst's dtype; any strides.        family:
+pack
 
 Types    computed in f32, in f64 if either side is, each step rounded; integers are rounded to
          nearest even and saturated, NaN gives 0. The same bits as kernels/cuda/include/vectors.cuh.
-Order    pieces that stay in the L2 cache, each read, scaled, cast and written at once; the pieces of
+Order    pieces that stay in the L2 cache, each read, scaled, cast and written at once; the pieces
+of
          one source part follow each other, channel after channel, on several threads.
 Source   the per-channel walk: facts of NHWC to NCHW copies, `layout_plan.py`.
 """
@@ -59,7 +61,8 @@ def _pixels_alike(dst: np.ndarray, src: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _rows(
-    dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, compute: np.dtype, threads: int
+    dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, compute: np.dtype,
+    threads: int
 ) -> None:  # fmt: skip
     count, wide = dst.shape
     pixels = wide // scale.size
@@ -85,7 +88,8 @@ def _rows(
 
 
 def _planes(
-    dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, compute: np.dtype, threads: int
+    dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, compute: np.dtype,
+    threads: int
 ) -> None:  # fmt: skip
     """A few channels of a few rows at a time, the channels of the same rows one after another."""
     images, channels, lines = dst.shape[:3]
@@ -174,7 +178,8 @@ def _round_between(x: np.ndarray, low: int, high: int) -> None:
 
 
 def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
-    """For integers of 32 and 64 bits, whose largest value no float has: the first one above does."""
+    """For integers of 32 and 64 bits, whose largest value no float has: the first one above
+    does."""
     limits = np.iinfo(of)
     rounded = np.rint(x)
     above, least = 2.0 ** (8 * of.itemsize - (of.kind == "i")), float(limits.min)
@@ -188,7 +193,9 @@ def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
 # --- bytes to 16 bits: every value that can come out is computed once -----------------------------
 
 
-def _tables(of: np.dtype, source: np.dtype, scale: np.ndarray, bias: np.ndarray) -> np.ndarray | None:
+def _tables(
+    of: np.dtype, source: np.dtype, scale: np.ndarray, bias: np.ndarray
+) -> np.ndarray | None:
     """(channels, 256): 2x, since NumPy casts f32 to f16 in software (bench/pack.py)."""
     if source != _uint8 or of.itemsize != 2 or of.kind in "iu":
         return None

@@ -1,4 +1,5 @@
-"""out[..., i, ...] = softmax over one axis, its logarithm, and their derivatives.      family: softmax
+"""out[..., i, ...] = softmax over one axis, its logarithm, and their derivatives.      family:
+softmax
 
 Types    f16 and bf16 in f32, rounded once.
 Numbers  the largest element is taken off first, so nothing overflows: log_softmax is

@@ -28,7 +28,9 @@ def bind(family: str, op: str, layout: Any) -> Any:
     if launch.product(kept) == 0:
         return launch.EmptyLaunch()
     if max(count, launch.product(kept)) >= 1 << 31:
-        raise errors.must(op, "self", "have fewer than 2**31 elements", errors.Got(str(layout.shape)))
+        raise errors.must(
+            op, "self", "have fewer than 2**31 elements", errors.Got(str(layout.shape))
+        )
     along = in_strides[0] if n else 0
     return ArgReduce(op, layout.dtypes[1], count, along, kept, [out_strides[n:], in_strides[n:]])
 
@@ -43,7 +45,13 @@ class ArgReduce:
     family, entry = "argreduce", "argreduce_strided"
 
     def __init__(
-        self, op: str, of: Any, count: int, along: int, kept: tuple[int, ...], walks: list[tuple[int, ...]]
+        self,
+        op: str,
+        of: Any,
+        count: int,
+        along: int,
+        kept: tuple[int, ...],
+        walks: list[tuple[int, ...]],
     ) -> None:
         self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
         dims = launch.dims_for(op, kept)
@@ -59,7 +67,9 @@ class ArgReduce:
         self.segments = -(-count // self.per_segment)
         self.functions: dict[int, Any] = {}
 
-    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+    def __call__(
+        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
+    ) -> None:
         out, x = operands
         if self.segments == 1:
             self._launch(device_index, out, x, 0, self.count, self.count, 1)
@@ -70,7 +80,14 @@ class ArgReduce:
         self._launch(device_index, out, x, workspace.ptr, self.segments, self.segments, 1)
 
     def _launch(
-        self, device_index: int, out: int, x: int, given: int, count: int, per_segment: int, segments: int
+        self,
+        device_index: int,
+        out: int,
+        x: int,
+        given: int,
+        count: int,
+        per_segment: int,
+        segments: int,
     ) -> None:
         cuda = runtime.cuda()
         function = self.functions.get(device_index)
@@ -79,7 +96,8 @@ class ArgReduce:
             self.functions[device_index] = function
         groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
         params = _PARAMS(
-            out, x, given, self.along, self.rows, count, per_segment, self.lane_bits, self.slot_bits,
+            out, x, given, self.along, self.rows, count, per_segment, self.lane_bits,
+            self.slot_bits,
             self.is_adjacent, segments > 1, self.ndim, *divider(segments),
         ) + self.dims  # fmt: skip
         stream = cuda.current_stream(device_index)

@@ -23,9 +23,7 @@ class Explanation:
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
-    def __init__(
-        self, layout: Any, dst_low: int = 0, src_low: int = 0, gpu: Limits = H200
-    ) -> None:
+    def __init__(self, layout: Any, dst_low: int = 0, src_low: int = 0, gpu: Limits = H200) -> None:
         self.layout = layout
         self.walk: Walk | None = None
         self.plan: Any = None
@@ -60,7 +58,8 @@ class Explanation:
                 "src_item_bytes": walk.src_bytes,
             },
             "entry": launch.entry, "defines": dict(launch.defines), "grid": launch.grid[0],
-            "block": launch.block[0], "shared_bytes": launch.shared_bytes, "launches": self.launches,
+            "block": launch.block[0], "shared_bytes": launch.shared_bytes,
+            "launches": self.launches,
             "bytes": {"read": traffic.read, "written": traffic.written},
             "sector_bytes": {
                 "read": traffic.read_sectors, "written": traffic.written_sectors,

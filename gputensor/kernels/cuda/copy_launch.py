@@ -1,8 +1,8 @@
 """Launches of layout copies: a plan of copy_plan.py to entry, defines, grid and parameter bytes.
 
 `bind` takes a layout and gives what copies it between any addresses: a launch for each device and
-each pair of alignments, made when it first comes up. Copies too small to gain from a plan keep their
-one launch.
+each pair of alignments, made when it first comes up. Copies too small to gain from a plan keep
+their one launch.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: its parameters behind the pointers. counted_shared_bytes: of a
+    """One kernel over one walk. tail: its parameters behind the pointers. counted_shared_bytes: of
+    a
     multiprocessor, where the plan counts on so many blocks of it to run at once."""
 
     __slots__ = (
@@ -130,7 +131,8 @@ class CopyLaunch:
 
     def __init__(
         self, walk: Walk, plan: Any, text: str, entry: str, defines: dict[str, object],
-        blocks: int, threads: int, tail: bytes, shared_bytes: int = 0, counted_shared_bytes: int = 0,
+        blocks: int, threads: int, tail: bytes, shared_bytes: int = 0,
+        counted_shared_bytes: int = 0,
     ) -> None:  # fmt: skip
         self.counted_shared_bytes = counted_shared_bytes
         self.walk, self.plan, self.text, self.entry = walk, plan, text, entry
@@ -378,8 +380,16 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
         "DIMS": bound,
     }  # fmt: skip
     made = CopyLaunch(
-        walk, plan, "copy_pack", "copy_pack", defines, plan.blocks, plan.threads, tail,
-        2 * nbytes, plan.resident * (2 * nbytes + gpu.reserved_shared_bytes),
+        walk,
+        plan,
+        "copy_pack",
+        "copy_pack",
+        defines,
+        plan.blocks,
+        plan.threads,
+        tail,
+        2 * nbytes,
+        plan.resident * (2 * nbytes + gpu.reserved_shared_bytes),
     )
     made.offsets = (walk.dst_offset, walk.src_offset - bias)
     return made

@@ -4,8 +4,8 @@ The order of the questions is `facts`' selection: dense or tiny, broadcast, one 
 two directions, and what is left. A kernel's own choices are by `copy_score.score`, for the GPU that
 `gpu` gives the limits of. Each plan says all that its launch needs; `copy_launch.py` packs it.
 
-Note [Directions] x is dst's fastest dimension, y the one that src is read along: where src is dense,
-else its smallest step of at most NEAR_STEPS elements. Equal, they are a row; two, a tile.
+Note [Directions] x is dst's fastest dimension, y the one that src is read along: where src is
+dense, else its smallest step of at most NEAR_STEPS elements. Equal, they are a row; two, a tile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Tile:
     copy_tile.cu. rows, columns: of the tile. resident: blocks of a multiprocessor."""
 
     __slots__ = (
-        "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves", "score",
+        "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves",
+        "score",
     )  # fmt: skip
     kernel = "tile"
 

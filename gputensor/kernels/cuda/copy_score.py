@@ -1,8 +1,9 @@
-"""Every number that decides which copy kernel runs, and how: to be fitted anew by one sweep on a GPU.
+"""Every number that decides which copy kernel runs, and how: to be fitted anew by one sweep on a
+GPU.
 
-What is counted is said beside it, the rest are estimates that were never measured. What a device has
-comes from its own attributes (runtime/limits.py). `copy_plan.py` reads these numbers; nothing else
-does, but for tests.
+What is counted is said beside it, the rest are estimates that were never measured. What a device
+has comes from its own attributes (runtime/limits.py). `copy_plan.py` reads these numbers; nothing
+else does, but for tests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SKINNY_RATIO = 4  # of the item sizes, at most: a thread's channels are whole wo
 NEAR_STEPS = 4  # a stride of so many elements still counts as a direction to read along
 SCATTERED_TILE = 4096  # elements of a plane that no side is dense in, from which a tile pays
 
-# --- ROW --------------------------------------------------------------------------------------------
+# --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
 LONG_ROW_BYTES = 2048  # from here a block stays in one row, so that one division serves a thread
@@ -39,7 +40,7 @@ SHIFTED_FROM_BYTES = 512  # rows so long
 SHIFTED_BELOW = 4  # whose widest access is below so many bytes
 REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there is enough of it
 
-# --- TILE -------------------------------------------------------------------------------------------
+# --- TILE -----------------------------------------------------------------------------------------
 
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}  # elements, by the wider item
 TILE_SQUARE_BYTES = 128  # of a thread's square in registers, at most
@@ -50,7 +51,7 @@ TILE_FILLS = 0.9  # of the best tile's share of busy threads, for a larger one t
 TILE_ENOUGH = 0.8  # a share of busy threads below which PACK is asked, too
 WASTE_EXPONENT = 0.5  # of that share in the score: idle threads cost flight, not bandwidth
 
-# --- PACK -------------------------------------------------------------------------------------------
+# --- PACK -----------------------------------------------------------------------------------------
 
 # (elements of a thread, threads), by the wider item: where both sides move words or more at a time
 # (16 bytes of items of four and more), else. Offsets of elements are kept in registers.
@@ -60,8 +61,8 @@ PACK_RUNS_BYTES = (128, 256, 64, 512)  # runs of dst that are tried; src's is wh
 PACK_LONGEST_BYTES = 1024
 PACK_TILES_PER_BLOCK = (3, 16)  # over which a block's offsets are used again; at least, at most
 PACK_RESIDENT = 2  # blocks of a multiprocessor; where fewer fit, half as many elements a thread
-# What a block does before its first tile, in tiles' worth of instructions: 3.7 are counted, and what
-# runs of several dimensions add.
+# What a block does before its first tile, in tiles' worth of instructions: 3.7 are counted, and
+# what runs of several dimensions add.
 PACK_OFFSETS = 5.0
 # Of a block's time, idle at the end of all, since blocks do not end together.
 PACK_SPREAD = 0.25
@@ -70,13 +71,14 @@ PAGE_BYTES = 2 << 20  # that one entry of a TLB covers
 # (every so many words, so many words more): paddings of a tile that are tried against conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
-# --- instructions -----------------------------------------------------------------------------------
+# --- instructions ---------------------------------------------------------------------------------
 
 # How a side of TILE moves: 16 bytes at a time, four, four out of two aligned words (eight bytes out
 # of shared memory for dst), or single elements.
 WIDE, WORD, SHIFTED, SINGLE = "WIDE", "WORD", "SHIFTED", "SINGLE"
-# Warp instructions per 512 bytes of the wider item, by its size, then by loads and stores. Counted in
-# the machine code for sm_90, on the path of whole tiles (tests/cuda/test_copy_compile.py holds them).
+# Warp instructions per 512 bytes of the wider item, by its size, then by loads and stores. Counted
+# in the machine code for sm_90, on the path of whole tiles (tests/cuda/test_copy_compile.py holds
+# them).
 TILE_INSTRUCTIONS = {
     1: {
         WIDE: {WIDE: 31, WORD: 48, SHIFTED: 62, SINGLE: 124},
@@ -156,7 +158,9 @@ def issue_time(gpu: Limits, instructions: float, fill: float, *, is_in_l2: bool)
     return instructions / (there_are * fill)
 
 
-def score(itemsize: int, narrow_sides: int, useful: float, waves: float, fill: float, issue: float) -> float:
+def score(
+    itemsize: int, narrow_sides: int, useful: float, waves: float, fill: float, issue: float
+) -> float:
     """What to maximise: the share of memcpy's speed that is left.
 
     itemsize: of the wider element. narrow_sides: whose accesses are below 16 bytes. useful: bytes

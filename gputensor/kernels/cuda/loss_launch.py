@@ -17,7 +17,8 @@ _PARAMS = Struct("<6Qq5q6I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, operands, (ignore_index,)) over the Targets `layout`, which names them."""
+    """callable(device_index, operands, (ignore_index,)) over the Targets `layout`, which names
+    them."""
     if layout.rows * max(layout.classes, 1) >= 1 << 31:
         sizes = errors.Got(f"{layout.rows} x {layout.classes}")
         raise errors.must(op, "self", "have fewer than 2**31 elements", sizes)
@@ -34,13 +35,18 @@ class NllLoss:
         self.op, self.layout, self.scalar = op, layout, layout.dtypes[0].short
         self.blocks = max(launch.blocks_for(layout.rows, PER_BLOCK), 1)
         if op == "nll_loss_backward":
-            self.entry, self.grid = "ELEMENTS", launch.blocks_for(layout.rows * layout.classes, THREADS)
+            self.entry, self.grid = (
+                "ELEMENTS",
+                launch.blocks_for(layout.rows * layout.classes, THREADS),
+            )
         elif layout.reduction == 0:
             self.entry, self.grid = "ELEMENTS", max(launch.blocks_for(layout.rows, THREADS), 1)
         else:
             self.entry, self.grid = "SUMS", self.blocks
 
-    def __call__(self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()) -> None:
+    def __call__(
+        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
+    ) -> None:
         if self.entry == "ELEMENTS" or self.blocks == 1:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return

@@ -81,9 +81,13 @@ class Addmm(Matmul):
         added: int, added_strides: tuple[int, int], beta: Any, alpha: Any,
     ) -> None:  # fmt: skip
         rest = self.added(added, added_strides, beta, alpha)
-        self._launch(device_index, (out, a, b), (m, n, k), (out_strides, a_strides, b_strides), rest)
+        self._launch(
+            device_index, (out, a, b), (m, n, k), (out_strides, a_strides, b_strides), rest
+        )
 
     def added(self, pointer: int, strides: tuple[int, int], beta: Any, alpha: Any) -> bytes:
         """The parameters behind those of mm."""
         in_bytes = [by * self.itemsize for by in strides]
-        return _ADDED(pointer if beta != 0 else 0, *in_bytes) + self.number(beta) + self.number(alpha)
+        return (
+            _ADDED(pointer if beta != 0 else 0, *in_bytes) + self.number(beta) + self.number(alpha)
+        )

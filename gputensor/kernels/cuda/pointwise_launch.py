@@ -337,6 +337,4 @@ def _number(
             return numbers.stored(common)
     # Beside f16 and bf16 arithmetic takes a number as f32; a comparison rounds it, as NumPy does.
     arg = ("condition", "self", "other")[k + (family != "where")]
-    return numbers.arithmetic(
-        computes_in, common, is_rounded=family != "binary", op=name, arg=arg
-    )
+    return numbers.arithmetic(computes_in, common, is_rounded=family != "binary", op=name, arg=arg)

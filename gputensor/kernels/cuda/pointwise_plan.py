@@ -12,12 +12,14 @@ from .launch import THREADS, blocks_for, product
 
 # Fewer bytes than this, of the largest operand: the strided entry, which is compiled already.
 SMALL_BYTES = 64 << 10
-# A thread has so many bytes of loads in flight, in at most so many units: 64 KiB of a multiprocessor
-# at 1024 threads, several times what the memory of any GPU needs (copy_score.bytes_in_flight).
+# A thread has so many bytes of loads in flight, in at most so many units: 64 KiB of a
+# multiprocessor at 1024 threads, several times what the memory of any GPU needs
+# (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # A row of out shorter than a sector is no row.
 ROW_BYTES = 32
-# A tile pays from so many bytes on either side, of that many bytes in all, if so much of it is used.
+# A tile pays from so many bytes on either side, of that many bytes in all, if so much of it is
+# used.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 # A row is cut into pieces, one a block, if they are used to this share.
 PIECE_USED = 0.85

@@ -28,7 +28,8 @@ _IMAGES = ((float32, uint8), (float16, uint8), (uint8, float32), (uint8, float16
 
 
 def copies() -> Iterator[Variant]:
-    """Layout copies: moves of every item size, casts, and images of three and four channels, as each
+    """Layout copies: moves of every item size, casts, and images of three and four channels, as
+    each
     of the known GPUs would do them."""
     seen = set()
     for (bound, lows), gpu in product(_bound(), KNOWN.values()):

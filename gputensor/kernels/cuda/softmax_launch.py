@@ -1,4 +1,5 @@
-"""Launch plans of softmax and its like: how many threads share a row, and how many rows a block has.
+"""Launch plans of softmax and its like: how many threads share a row, and how many rows a block
+has.
 
 A function of the sizes alone, so that the order of sums does not depend on the device or the run.
 """
@@ -28,7 +29,9 @@ def bind(family: str, op: str, layout: Any) -> Any:
     if count == 0 or launch.product(rows) == 0:
         return launch.EmptyLaunch()
     if count >= 1 << 31:
-        raise errors.must(op, "self", "have fewer than 2**31 elements along dim", errors.Got(str(count)))
+        raise errors.must(
+            op, "self", "have fewer than 2**31 elements along dim", errors.Got(str(count))
+        )
     along = [s[0] for s in layout.stride_bytes]
     strides = [s[1:] for s in layout.stride_bytes]
     parts = []
@@ -39,7 +42,12 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def _one(
-    op: str, of: Any, count: int, along: list[int], rows: tuple[int, ...], strides: list[tuple[int, ...]]
+    op: str,
+    of: Any,
+    count: int,
+    along: list[int],
+    rows: tuple[int, ...],
+    strides: list[tuple[int, ...]],
 ) -> launch.Launch:
     is_dense = all(by == of.itemsize for by in along)
     n_rows = launch.product(rows)
@@ -50,7 +58,9 @@ def _one(
     else:
         is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
         slots = 1 if is_adjacent else min(bits_for(n_rows), bits_for(ADJACENT))
-        lane_bits = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - (0 if is_adjacent else slots))
+        lane_bits = min(
+            bits_for(-(-count // PER_LANE)), bits_for(THREADS) - (0 if is_adjacent else slots)
+        )
     slot_bits = bits_for(THREADS) - lane_bits
     layout = "ROWS" if is_dense else "STRIDED"
     dims = launch.dims_for(op, rows)

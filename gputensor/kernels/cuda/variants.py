@@ -254,12 +254,16 @@ def _argreduce(family: str) -> list[Defines]:
 
 def _softmax(family: str) -> list[Defines]:
     floats = [d.short for d in ALL if d.is_floating_point]
-    return [define(op, s, layout) for op in _SOFTMAX for layout in ("ROWS", "STRIDED") for s in floats]
+    return [
+        define(op, s, layout) for op in _SOFTMAX for layout in ("ROWS", "STRIDED") for s in floats
+    ]
 
 
 def _loss(family: str) -> list[Defines]:
     floats = [d.short for d in ALL if d.is_floating_point]
-    return [define(op, s, layout) for op, layouts in _LOSS.items() for layout in layouts for s in floats]
+    return [
+        define(op, s, layout) for op, layouts in _LOSS.items() for layout in layouts for s in floats
+    ]
 
 
 _LISTS = {

@@ -14,7 +14,8 @@ from .findings import SHIM_FILES
 HEADERS = (
     "users_functions.h", "not_covered.h", "include/half_types.h", "include/half_functions.h",
     "include/cuda_fp16.h", "include/cuda_bf16.h",
-    "include/cooperative_groups.h", "include/cooperative_groups/reduce.h", "include/cooperative_groups/scan.h",
+    "include/cooperative_groups.h", "include/cooperative_groups/reduce.h",
+    "include/cooperative_groups/scan.h",
     "include/gputensor/standard.h",
 )  # fmt: skip
 
@@ -22,7 +23,8 @@ HEADERS = (
 COVERED: dict[str, tuple[str, str]] = {
     "built-ins": ("threadIdx blockIdx blockDim gridDim warpSize", ""),
     "functions": (
-        "__global__ __device__ __host__ __forceinline__ __noinline__ __launch_bounds__ __restrict__ "
+        "__global__ __device__ __host__ __forceinline__ __noinline__ __launch_bounds__ "
+        "__restrict__ "
         "__grid_constant__ templates extern-C", "kernels with any list of by-value parameters",
     ),
     "memory": (
@@ -43,12 +45,14 @@ COVERED: dict[str, tuple[str, str]] = {
     "cooperative groups": (
         "this_thread_block tiled_partition thread_block_tile coalesced_threads this_grid sync "
         "thread_rank size num_threads meta_group_rank meta_group_size labeled_partition "
-        "binary_partition shfl shfl_up shfl_down shfl_xor any all ballot match_any match_all reduce "
+        "binary_partition shfl shfl_up shfl_down shfl_xor any all ballot match_any match_all "
+        "reduce "
         "plus less greater bit_and bit_or bit_xor inclusive_scan exclusive_scan",
         "tiles of 1 to 32 threads; the grid's rank and size, not its barrier",
     ),
     "atomics": (
-        "atomicAdd atomicSub atomicExch atomicMin atomicMax atomicInc atomicDec atomicCAS atomicAnd "
+        "atomicAdd atomicSub atomicExch atomicMin atomicMax atomicInc atomicDec atomicCAS "
+        "atomicAnd "
         "atomicOr atomicXor", "CUDA's overloads, also _block and _system; 16-bit CAS; half types",
     ),
     "math": (
@@ -65,16 +69,20 @@ COVERED: dict[str, tuple[str, str]] = {
         "__clz __clzll __popc __ffs __brev __byte_perm __funnelshift_l __funnelshift_r __mulhi "
         "__umulhi __mul24 __umul24 __sad __usad __hadd __rhadd __vadd2 __vadd4 __dp4a", "",
     ),
-    "vector types": ("char4 uchar2 short2 int2 int3 uint4 float2 float4 double2 longlong2 dim3", ""),
+    "vector types": ("char4 uchar2 short2 int2 int3 uint4 float2 float4 double2 longlong2 dim3",
+    ""),
     "half types": (
         "__half __half2 __nv_bfloat16 __nv_bfloat162 __hfma __hfma2 __hadd2 __hmul2_rn __hadd_sat "
-        "__hfma_relu __hmax __hmax2 __hmin_nan __habs2 __heq2 __hbgt2 __hltu __hne2_mask hexp h2sqrt "
+        "__hfma_relu __hmax __hmax2 __hmin_nan __habs2 __heq2 __hbgt2 __hltu __hne2_mask hexp "
+        "h2sqrt "
         "htanh __float2half_rz __float2bfloat16_rd __half2int_rn __ushort2half_rn __bfloat162ll_rz "
         "__lowhigh2highlow __lows2half2 __high2bfloat162",
-        "ours: CUDA's names for conversions, arithmetic, comparisons, math and atomicAdd, of one and of "
+        "ours: CUDA's names for conversions, arithmetic, comparisons, math and atomicAdd, of one "
+        "and of "
         "pairs; each operation rounds once",
     ),
-    "loads and stores": ("__ldg __ldca __ldcg __ldcs __ldlu __ldcv __stcg __stcs __stwb __stwt", ""),
+    "loads and stores": ("__ldg __ldca __ldcg __ldcs __ldlu __ldcv __stcg __stcs __stwb __stwt",
+    ""),
     "others": (
         "printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", "",
     ),

@@ -2,8 +2,8 @@
 
     blur.cu:41: read 4 B past 'src' (block (3,0,0), thread (31,0,0), index 307200 of 307200)
 
-The engine gives numbers; the names come from the kernel's signature, the lines from addr2line, which
-comes with g++.
+The engine gives numbers; the names come from the kernel's signature, the lines from addr2line,
+which comes with g++.
 """
 
 from __future__ import annotations

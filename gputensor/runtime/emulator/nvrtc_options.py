@@ -1,7 +1,7 @@
 """NVRTC's options where g++ compiles: which of them mean something there, and which are refused.
 
-`-I`, `-D`, `-U` and `-std` do what they do for NVRTC; options that only say how a GPU's code is made
-change no result; whatever else is refused, since a kernel without it might not be the same.
+`-I`, `-D`, `-U` and `-std` do what they do for NVRTC; options that only say how a GPU's code is
+made change no result; whatever else is refused, since a kernel without it might not be the same.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ memory too), `init` (shared memory is read before it is written), `race`, `overf
 integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
 `GPUTENSOR_EMULATOR_LIMIT` is for how many seconds a kernel may run (no limit is the default).
 `GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
-`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU would show some day.
+`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU
+would show some day.
 """
 
 from __future__ import annotations

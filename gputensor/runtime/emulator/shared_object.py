@@ -1,8 +1,8 @@
 """What the shared object of a user's text says that no GPU would take.
 
 Functions of the host, such as `_exit`, are among the names that the object asks others for. Static
-shared memory, of which a GPU has 48 KiB, lies in the object's thread-local storage, so its variables
-stand in the table of symbols, each under the name of the function that declares it.
+shared memory, of which a GPU has 48 KiB, lies in the object's thread-local storage, so its
+variables stand in the table of symbols, each under the name of the function that declares it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
 
 
 def _declares(symbol: str, functions: set[str]) -> bool:
-    """Whether a mangled name, `_ZZN…4blurEPfE4tile`, is that of a variable in one of the functions."""
+    """Whether a mangled name, `_ZZN…4blurEPfE4tile`, is that of a variable in one of the
+    functions."""
     return symbol.startswith("_ZZ") and any(f"{len(f)}{f}" in symbol for f in functions)
 
 

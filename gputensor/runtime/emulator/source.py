@@ -181,7 +181,8 @@ class _Adapter:
                 yield f'#line {line} "{file}"\n#include <{name}>\n'
 
     def instance(self, number: int, entry: str) -> str:
-        """Names a template's instance, `scale<float, 4>`, so that it is compiled and can be found."""
+        """Names a template's instance, `scale<float, 4>`, so that it is compiled and can be
+        found."""
         base, bracket, given = entry.partition("<")
         template = self.templates.get(base.rpartition("::")[2].strip())
         if template is None:
@@ -247,7 +248,8 @@ class _Adapter:
             raise errors.kernel_not_compiled(
                 self.title,
                 {},
-                f"{file}:{line}: the emulator cannot read this declaration of a kernel: {declaration}",
+                f"{file}:{line}: the emulator cannot read this declaration of a kernel: "
+                f"{declaration}",
             )
 
     def _at(self, text: str, position: int) -> tuple[str, int]:

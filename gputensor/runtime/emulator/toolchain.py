@@ -36,7 +36,8 @@ _WRITES_CHECKED = (
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
 # What C++ leaves undefined and a GPU does in a way of its own: said, not imitated.
 _USERS = (
-    "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection -fsanitize=shift-exponent,float-cast-overflow "
+    "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection "
+    "-fsanitize=shift-exponent,float-cast-overflow "
     "-fno-sanitize-recover=shift-exponent,float-cast-overflow"
 ).split()
 _OVERFLOW = (
@@ -206,7 +207,19 @@ def _build(
         path = os.path.join(folder, "kernel.so")
         # a name that nothing defines is an error now, not when the object is loaded
         defined = ["-Wl,-z,defs"] if is_users and not sanitizer.is_active() else []
-        command = [compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK, *defined]
+        command = [
+            compiler(),
+            *options,
+            "-x",
+            "c++",
+            "-",
+            "-I",
+            folder,
+            "-o",
+            path,
+            *_LINK,
+            *defined,
+        ]
         answer = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
         if answer.returncode:
             log = answer.stderr.replace(f"{folder}/", "")

@@ -1,7 +1,7 @@
 """Sample kernels of the kinds that CUDA's own samples show, written anew, and their cases.
 
-Each function gives cases as `gputensor kernel check` takes them. All results are exact unless a case
-says otherwise: integers, or floats whose sums do not round.
+Each function gives cases as `gputensor kernel check` takes them. All results are exact unless a
+case says otherwise: integers, or floats whose sums do not round.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def mandelbrot(random):
             x, y = np.where(inside, x * x - y * y + re, x), np.where(inside, 2 * x * y + im, y)
         yield {
             "grid": 2, "block": 64,
-            "args": (np.empty(re.shape, np.uint16), width, height, 40, struct.pack("3d", left, top, step)),
+            "args": (np.empty(re.shape, np.uint16), width, height, 40, struct.pack("3d", left, top,
+            step)),
             "expect": {"steps": steps},
         }  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""A `cupy` whose device is the emulator, so that runtime/cuda.py and all above it run without a GPU.
+"""A `cupy` whose device is the emulator, so that runtime/cuda.py and all above it run without a
+GPU.
 
 It stands in for the real one where this folder's parent is on the path before site-packages; see
 tests/cuda/test_whole_over_cupy.py. It has what runtime/cuda.py uses of CuPy 14.2, with CUDA's rules
@@ -74,7 +75,11 @@ class Stream:
     """A handle; 0 is the default stream of whichever device is current."""
 
     def __init__(
-        self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: int | None = None
+        self,
+        null: bool = False,
+        non_blocking: bool = False,
+        ptds: bool = False,
+        priority: int | None = None,
     ) -> None:
         self._own = None if null or ptds else emulator.Stream(emulator.current_device())
         self.ptr = self._own.ptr if self._own is not None else 2 if ptds else 0
@@ -142,7 +147,9 @@ _is_per_thread = os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM") == "1"
 
 
 class Event:
-    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+    def __init__(
+        self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
+    ) -> None:
         self.of = emulator.Event(not disable_timing)
         self._device = emulator.current_device()
         self.ptr = id(self)
@@ -243,7 +250,9 @@ def _memcpy_async(dst: int, src: int, size: int, kind: int, stream: int) -> None
     emulator.copy_async(dst, to, src, of, size, _handle(stream))
 
 
-def _memcpy_peer_async(dst: int, dst_device: int, src: int, src_device: int, size: int, stream: int) -> None:
+def _memcpy_peer_async(
+    dst: int, dst_device: int, src: int, src_device: int, size: int, stream: int
+) -> None:
     emulator.copy_async(dst, dst_device, src, src_device, size, _handle(stream))
 
 
@@ -282,7 +291,17 @@ class Module:
 
 
 def _launch_kernel(
-    f: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: int, extra: int
+    f: int,
+    gx: int,
+    gy: int,
+    gz: int,
+    bx: int,
+    by: int,
+    bz: int,
+    shared: int,
+    stream: int,
+    params: int,
+    extra: int,
 ) -> None:
     function = _functions[f]
     if shared > function.shared_bytes:
@@ -339,7 +358,9 @@ class _Nvrtc:
         assert not any("ftz" in option for option in options)
         given = [option[2:].partition("=") for option in options if option.startswith("-D")]
         defines = {name: value for name, _, value in given}
-        headers = {name: text for name, text in made["headers"].items() if name in layouts.headers()}
+        headers = {
+            name: text for name, text in made["headers"].items() if name in layouts.headers()
+        }
         entries = made["entries"] or re.findall(r'extern "C" __global__ \w+ (\w+)', made["text"])
         try:
             if made["headers"]:  # a user's text
@@ -377,7 +398,8 @@ _runtime = types.SimpleNamespace(
     getDeviceCount=emulator.device_count, getDevice=emulator.current_device,
     setDevice=emulator.set_device,
     memGetInfo=_mem_get_info, streamQuery=_stream_query, eventQuery=_event_query,
-    deviceSynchronize=lambda: _as(CUDARuntimeError, emulator.synchronize, emulator.current_device()),
+    deviceSynchronize=lambda: _as(CUDARuntimeError, emulator.synchronize,
+    emulator.current_device()),
     deviceGetAttribute=lambda attribute, device: _ATTRIBUTES[attribute],
     getDeviceProperties=lambda device: {"name": b"CuPy over the emulator"},
     pointerGetAttributes=_pointer_get_attributes,
