@@ -58,7 +58,7 @@ from ..autograd.variable import set_history as _set_history
 from ..core.arguments import NUMBERS
 from ..dispatch.keys import below as _below
 from ..dispatch.tls import state as _state
-from ..tensor import Tensor as _Tensor
+from ..tensor.tensor import Tensor as _Tensor
 from . import calls as _calls
 from . import derivatives as _nodes
 from . import operators as _ops

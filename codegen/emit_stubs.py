@@ -29,8 +29,8 @@ from ..core.dtype import dtype
 from ..core.layout import layout
 from ..core.memory_format import memory_format
 from ..native.random import Generator
-from ..storage import Storage
-from ..tensor import Tensor
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
 """

@@ -11,9 +11,10 @@ This module re-exports; `docs/architecture.md` tells where everything is.
 
 from __future__ import annotations
 
-from . import amp, autograd, backend, cuda, dispatch, library, ops, testing
-from . import lazy_views as _lazy_views
-from . import modes as _modes
+from . import amp, autograd, cuda, dispatch, library, ops, testing
+from .devices import backend
+from .interpose import lazy_views as _lazy_views
+from .interpose import modes as _modes
 from ._generated import register as _register
 from ._generated.functions import *  # noqa: F403
 from .amp.autocast_mode import (
@@ -25,7 +26,6 @@ from .autograd import (
     set_grad_enabled,
 )  # fmt: skip
 from .autograd.not_implemented import set_autograd_fallback_mode as _set_autograd_fallback_mode
-from .construct import as_tensor, tensor
 from .core.device import device
 from .core.dtype import (
     bfloat16, complex64, complex128, dtype, float16, float32, float64, int8, int16, int32, int64,
@@ -47,17 +47,18 @@ from .core.promotion import can_cast, promote_types
 from .dispatch.backend_select import set_default_device
 from .dispatch.defaults import get_default_dtype, set_default_dtype
 from .dispatch.trace import start_from_environment as _start_trace
-from .interop.dlpack import from_dlpack
-from .interop.numpy_bridge import asarray, from_numpy
-from .iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
-from .limits import finfo, iinfo
-from .modes import DispatchMode, no_dispatch
+from .exchange.dlpack import from_dlpack
+from .exchange.numpy_bridge import asarray, from_numpy
+from .structured.tensor_iterator import TensorIterator, TensorIteratorConfig
+from .tensor.type_info import finfo, iinfo
+from .interpose.modes import DispatchMode, no_dispatch
 from .native.random import Generator, initial_seed, manual_seed
-from .printing import get_printoptions, printoptions, set_printoptions
+from .tensor.printing import get_printoptions, printoptions, set_printoptions
 from .runtime.cpu import get_num_threads, set_num_threads
-from .serialization import load, save
-from .storage import Storage
-from .tensor import Tensor
+from .exchange.serialization import load, save
+from .tensor.storage import Storage
+from .tensor.tensor import Tensor
+from .exchange.construct import as_tensor, tensor  # noqa: I001 - behind the room of its name
 
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
@@ -68,8 +69,8 @@ __version__ = "0.1.0.dev0"
 
 # Loaded when first asked for: few programs need them, and imports are budgeted.
 _LATER = {
-    "fallback": "fallback", "layout": "layout", "profiler": "profiler", "audit_copies": "audit",
-    "nn": "nn", "optim": "optim",
+    "fallback": "devices.fallback", "layout": "layout", "profiler": "watch.profiler",
+    "audit_copies": "watch.audit", "nn": "nn", "optim": "optim",
 }  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .interop import foreign
-from .interop.foreign import Seen
-from .native.foreign_copy import broadcast, contiguous, copy, pack
-from .tensor import Tensor
+from .exchange import foreign
+from .exchange.foreign import Seen
+from .exchange.foreign_copy import broadcast, contiguous, copy, pack
+from .tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from .kernels.cuda.copy_explain import Explanation

@@ -19,7 +19,7 @@ from .core import errors
 from .core.arguments import flag
 from .core.arguments import number as plain_number
 from .dispatch.refusal import declares, is_iterable
-from .tensor import Tensor
+from .tensor.tensor import Tensor
 
 __all__ = ["SGD", "Adam", "Optimizer"]
 

@@ -16,9 +16,9 @@ from .core import dtype as dtypes
 from .core.arguments import flag, real
 from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
-from .interop import numpy_bridge
+from .exchange import numpy_bridge
 from .kernels.cpu import quiet
-from .tensor import Tensor, materialised
+from .tensor.tensor import Tensor, materialised
 
 # dtype -> (rtol, atol); all others compare for equality
 _TOLERANCES = {

@@ -11,8 +11,8 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.interop import foreign
-from gputensor.native import foreign_copy
+from gputensor.exchange import foreign
+from gputensor.exchange import foreign_copy
 
 
 def numpy_(array):

@@ -6,7 +6,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout
 from ..core.memory_format import memory_format
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
 

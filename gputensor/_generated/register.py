@@ -40,7 +40,7 @@ def bind(operator: Any, factory: Any, loop: str) -> None:
 
 
 # family -> (operator, loop or "", kernel for every device but the CPU, site of its registration):
-# what gputensor/backend.py registers for a further device.
+# what gputensor/devices/backend.py registers for a further device.
 further: dict[str, list[tuple[Any, str, Any, str]]] = {}
 
 

@@ -30,8 +30,8 @@ from ..core.dtype import bfloat16, dtype, float16, float32
 from ..core.promotion import promote_types
 from ..dispatch import keys, tls
 from ..dispatch.keys import PYTHON
-from ..storage import Storage
-from ..tensor import Tensor, view_of
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor, view_of
 
 # What autocast casts, and casts to: float64 is left to those who asked for it.
 _CASTABLE = (float32, float16, bfloat16)

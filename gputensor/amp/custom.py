@@ -12,7 +12,7 @@ from typing import Any
 from ..autograd.function import Context
 from ..core import errors
 from ..core.dtype import dtype
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from .autocast_mode import autocast, find
 from .casting import AutocastDevice, cast
 

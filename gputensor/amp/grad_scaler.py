@@ -19,7 +19,7 @@ from ..core import errors
 from ..core.arguments import flag
 from ..core.device import device
 from ..core.dtype import float16, float32, int32
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 
 
 class OptState(Enum):

@@ -14,7 +14,7 @@ from typing import Any
 from .._generated import calls
 from ..core.geometry import Geometry
 from ..core.memory_format import contiguous_format
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from .inplace_or_view import bump_version
 
 Grads = list[Tensor | None]

@@ -19,7 +19,7 @@ from ..dispatch.refusal import declares
 from ..dispatch.tls import AUTOCAST
 from ..dispatch.tls import state as _state
 from ..runtime import current
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from . import anomaly, variable
 from .accumulate import accumulate
 from .formulas import fit, zeros_of

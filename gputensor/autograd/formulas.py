@@ -16,7 +16,7 @@ from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.geometry import Geometry
 from ..core.memory_format import contiguous_strides
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from . import variable
 from .node import Node
 

@@ -13,7 +13,7 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.dtype import FLOATING
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from . import inplace_or_view, variable
 from .modes import DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, grad_mode, left, no_grad, set_mode
 from .node import FREED, Node, add_output, save, save_result

@@ -15,8 +15,8 @@ from .._generated import calls
 from ..core import errors
 from ..core.dtype import FLOATING
 from ..dispatch.refusal import declares, is_iterable
-from ..interop.numpy_bridge import from_numpy
-from ..tensor import Tensor
+from ..exchange.numpy_bridge import from_numpy
+from ..tensor.tensor import Tensor
 from . import engine
 
 Function = Callable[..., Any]

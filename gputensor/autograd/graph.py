@@ -19,8 +19,8 @@ from typing import Any
 from .._generated.calls import contiguous
 from ..core import errors
 from ..core.guard import Guard
-from ..native.transfer import land_on_host
-from ..tensor import Tensor
+from ..structured.transfer import land_on_host
+from ..tensor.tensor import Tensor
 from . import node
 from .node import Node
 

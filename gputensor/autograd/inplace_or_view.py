@@ -24,7 +24,7 @@ from .._generated import calls
 from ..core import errors
 from ..dispatch import tls
 from ..dispatch.tls import state as _state
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from . import variable
 from .modes import (
     DEFAULT, INFERENCE_MODE, MULTI_OUTPUT_NODE, NO_GRAD_MODE, above_autograd, grad_mode, left,

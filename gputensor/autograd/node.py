@@ -23,7 +23,7 @@ from ..core.arguments import NUMBERS
 from ..core.device import CPU
 from ..core.geometry import Geometry
 from ..dispatch import tls
-from ..tensor import Tensor, view_of
+from ..tensor.tensor import Tensor, view_of
 from . import anomaly
 from .modes import DEFAULT, NO_GRAD_MODE, above_autograd, grad_mode, left, set_mode
 from .streams import current_stream

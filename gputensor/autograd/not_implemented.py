@@ -18,7 +18,7 @@ from ..core.dtype import FLOATING
 from ..dispatch import dispatcher, keys
 from ..dispatch.dispatcher import Handle
 from ..dispatch.operator import Operator, Table
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from . import variable
 from .modes import is_grad_enabled
 from .node import WarnNotImplementedNode, add_output

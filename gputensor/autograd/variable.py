@@ -11,13 +11,13 @@ import warnings
 from typing import Any
 from weakref import ref
 
-from .. import tensor as _tensor
+from ..tensor import tensor as _tensor
 from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..dispatch import keys, tls
-from ..tensor import Tensor
+from ..tensor.tensor import Tensor
 from . import anomaly, inplace_or_view
 from .modes import DEFAULT, grad_mode
 from .node import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from gputensor.backend import BACKENDS, check_name
+from gputensor.devices.backend import BACKENDS, check_name
 from gputensor.core import errors
 from gputensor.runtime.files import write_text
 

@@ -24,7 +24,7 @@ from . import declaration, host_memory, operands, packing, text
 from .declaration import LAYOUT, POINTER, STRUCT
 
 if TYPE_CHECKING:
-    from ..iterator.tensor_iterator import TensorIterator
+    from ..structured.tensor_iterator import TensorIterator
     from .over import Over
     from .report import Report
 

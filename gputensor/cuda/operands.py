@@ -17,8 +17,8 @@ from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU
 from ..dispatch.keys import LAZY
-from ..interop import cuda_array_interface
-from ..tensor import Tensor, bump_version
+from ..exchange import cuda_array_interface
+from ..tensor.tensor import Tensor, bump_version
 
 NUMPY, TENSOR, TORCH, INTERFACE = "numpy", "gputensor", "torch", "cuda_array_interface"
 

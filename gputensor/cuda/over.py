@@ -9,7 +9,7 @@ from .declaration import LAYOUT, POINTER
 from .grid import grid_for
 
 if TYPE_CHECKING:
-    from ..iterator.tensor_iterator import TensorIterator
+    from ..structured.tensor_iterator import TensorIterator
     from .kernel import Kernel
 
 

@@ -15,9 +15,9 @@ from ..core.dtype import BOOL, COMPLEX, INTEGER
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT
 from ..iterator.plan import Plan
-from ..tensor import Tensor
-from . import pointwise, pointwise_device
-from .pointwise import Kernel, Rule
+from ..tensor.tensor import Tensor
+from ..structured import pointwise, pointwise_device
+from ..structured.pointwise import Kernel, Rule
 
 
 def _no_bool_sub(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:

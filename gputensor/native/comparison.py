@@ -9,9 +9,9 @@ from ..core.dtype import COMPLEX
 from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
 from ..iterator.plan import Plan
-from ..tensor import Tensor
-from . import pointwise, pointwise_device
-from .pointwise import Kernel, Rule
+from ..tensor.tensor import Tensor
+from ..structured import pointwise, pointwise_device
+from ..structured.pointwise import Kernel, Rule
 
 
 def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:

@@ -27,8 +27,8 @@ from ..iterator import overlap
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
-from ..tensor import Tensor, allocate, suggest_memory_format
-from . import arguments, missing, transfer
+from ..tensor.tensor import Tensor, allocate, suggest_memory_format
+from ..structured import arguments, missing, transfer
 from .resize import resize_
 
 # --- copy_ ----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from ..iterator import overlap
 from ..iterator.config import FILL
 from ..iterator.plan import build
 from ..kernels import stub
-from ..tensor import Tensor
-from . import pointwise
+from ..tensor.tensor import Tensor
+from ..structured import pointwise
 
 
 def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:

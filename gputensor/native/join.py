@@ -14,8 +14,8 @@ from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
-from ..tensor import Tensor, allocate, suggest_memory_format
-from . import arguments
+from ..tensor.tensor import Tensor, allocate, suggest_memory_format
+from ..structured import arguments
 from .resize import resize_output
 from .view import view_strides
 

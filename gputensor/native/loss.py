@@ -19,8 +19,8 @@ from ..core.dtype import COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor, allocate
-from . import arguments
+from ..tensor.tensor import Tensor, allocate
+from ..structured import arguments
 
 NONE, MEAN, SUM = range(3)
 IGNORE_INDEX = -100

@@ -15,8 +15,8 @@ from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor, allocate
-from .pointwise import Kernel
+from ..tensor.tensor import Tensor, allocate
+from ..structured.pointwise import Kernel
 from .resize import resize_output
 
 

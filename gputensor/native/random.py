@@ -25,8 +25,8 @@ from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor
-from . import missing
+from ..tensor.tensor import Tensor
+from ..structured import missing
 
 
 _SEEDS = 1 << 64

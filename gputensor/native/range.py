@@ -22,10 +22,10 @@ from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor
-from . import arguments, missing
+from ..tensor.tensor import Tensor
+from ..structured import arguments, missing
 from .factory import dtype_of_number
-from .pointwise import NUMBERS
+from ..structured.pointwise import NUMBERS
 from .resize import resize_output
 
 

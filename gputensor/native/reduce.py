@@ -19,9 +19,9 @@ from ..iterator import overlap
 from ..iterator.plan import RESIZE, build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
-from ..tensor import Tensor, allocate, from_array
-from . import arguments
-from .pointwise import Kernel
+from ..tensor.tensor import Tensor, allocate, from_array
+from ..structured import arguments
+from ..structured.pointwise import Kernel
 from .resize import resize_output
 
 _empty = np.empty

@@ -12,9 +12,9 @@ from ..core import errors
 from ..core import memory_format as formats
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import memory_format
-from ..storage import Storage, allocate_storage
-from ..tensor import Tensor, suggest_memory_format
-from . import arguments, transfer
+from ..tensor.storage import Storage, allocate_storage
+from ..tensor.tensor import Tensor, suggest_memory_format
+from ..structured import arguments, transfer
 
 
 def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.geometry import Geometry
-from ..tensor import Tensor, view_of
-from . import arguments
-from .view_kernel import MEMO_BOUND, like, view_kernel
+from ..tensor.tensor import Tensor, view_of
+from ..structured import arguments
+from ..structured.view_kernel import MEMO_BOUND, like, view_kernel
 
 # --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------
 

@@ -18,9 +18,9 @@ from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor, allocate
-from . import arguments
-from .pointwise import Kernel
+from ..tensor.tensor import Tensor, allocate
+from ..structured import arguments
+from ..structured.pointwise import Kernel
 from .resize import resize_output
 
 

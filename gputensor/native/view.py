@@ -15,9 +15,9 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.tls import AD_INPLACE_OR_VIEW
 from ..dispatch.tls import state as _state
-from ..tensor import Tensor, view_of
-from . import arguments
-from .view_kernel import MEMO_BOUND, Kernel, like, remember, view_kernel
+from ..tensor.tensor import Tensor, view_of
+from ..structured import arguments
+from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, view_kernel
 
 # --- sizes: view, reshape, flatten, unflatten ---------------------------------------------------
 

@@ -14,9 +14,9 @@ from ..dispatch.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..kernels.cpu.quiet import run
-from ..tensor import Tensor, allocate, from_array
-from . import pointwise
-from .pointwise import NUMBERS, Kernel, Rule
+from ..tensor.tensor import Tensor, allocate, from_array
+from ..structured import pointwise
+from ..structured.pointwise import NUMBERS, Kernel, Rule
 
 _RULE = Rule("where", "where", WHERE)
 

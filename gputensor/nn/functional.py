@@ -14,8 +14,8 @@ from ..core import errors
 from ..core.arguments import flag, real
 from ..core.dtype import dtype as _dtype
 from ..iterator.broadcast import broadcast_sizes
-from ..native import arguments
-from ..tensor import Tensor
+from ..structured import arguments
+from ..tensor.tensor import Tensor
 
 __all__ = ["cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax"]
 

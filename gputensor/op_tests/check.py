@@ -19,9 +19,9 @@ from ..core.device import device
 from ..core.dtype import FLOATING, dtype
 from ..dispatch import dispatcher, keys
 from ..dispatch.backend_select import BACKEND_OF_TYPE
-from ..native import missing as _missing
+from ..structured import missing as _missing
 from ..native.random import manual_seed
-from ..tensor import Tensor, materialised
+from ..tensor.tensor import Tensor, materialised
 from . import operands
 from .operands import LAYOUTS, T
 from .samples import Fill, Samples

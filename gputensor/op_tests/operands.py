@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.dtype import ALL, BOOL, COMPLEX, FLOATING, INTEGER, dtype
 from ..core.memory_format import contiguous_strides
-from ..interop.numpy_bridge import from_numpy
+from ..exchange.numpy_bridge import from_numpy
 
 LAYOUTS = ("contiguous", "transposed", "channels_last", "step 2", "expanded", "offset")
 

@@ -18,7 +18,7 @@ from bench import layout as layout_bench
 from bench import memcpy, operators, pack, peers
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.native import foreign_copy
+from gputensor.exchange import foreign_copy
 
 
 class Theirs:

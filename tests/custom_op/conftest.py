@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import gputensor as gt
-from gputensor import custom_op
+from gputensor.custom import custom_op
 
 from ..backend.devices import Runtime
 

@@ -14,9 +14,9 @@ from gputensor.core import errors
 from gputensor.core.device import CPU
 from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.iterator import split
-from gputensor.iterator.tensor_iterator import TensorIteratorConfig
+from gputensor.structured.tensor_iterator import TensorIteratorConfig
 from gputensor.runtime import cpu
-from gputensor.tensor import allocate, view_of
+from gputensor.tensor.tensor import allocate, view_of
 from tests.iterator import layouts
 
 F32 = dt.float32

@@ -23,7 +23,7 @@ LIBRARIES = {"torch": torch, "gputensor": gt}
 
 @pytest.fixture(autouse=True)
 def _cleaned() -> Iterator[None]:
-    from gputensor import custom_op as ours
+    from gputensor.custom import custom_op as ours
 
     before = set(ours._definitions)
     with warnings.catch_warnings():

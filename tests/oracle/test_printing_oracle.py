@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 import gputensor as gt
-from gputensor import printing
+from gputensor.tensor import printing
 from gputensor.core import dtype as dt
 
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch")

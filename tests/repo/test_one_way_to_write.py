@@ -21,7 +21,7 @@ MODULES = frozenset("os shutil tempfile np numpy Path path".split())
 ALLOWED = {
     "gputensor/runtime/files.py": "the one way",
     "gputensor/runtime/emulator/toolchain.py": "headers and results in a folder of runtime.files",
-    "gputensor/serialization.py": "entries of an archive in a file of runtime.files",
+    "gputensor/exchange/serialization.py": "entries of an archive in a file of runtime.files",
     "bench/plots.py": "savefig writes into a file of runtime.files",
     "bench/emulator.py": "a folder for one measurement",
     "bench/gpu_check/run.py": "logs that grow, which are packed as far as they are",

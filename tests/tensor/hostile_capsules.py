@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.interop import dlpack
+from gputensor.exchange import dlpack
 
 EDGES = (-(2**63), -(2**31), -3, -1, 0, 1, 2, 3, 64, 65, 2**30, 2**31 - 1, 2**61, 2**62, 2**63 - 1)
 FIELDS = {

@@ -14,7 +14,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import dtype as dt
 from gputensor.core import errors
-from gputensor.interop import dlpack
+from gputensor.exchange import dlpack
 
 LAYOUTS = [
     lambda x: x, lambda x: x.transpose(0, 2), lambda x: x[:, 1:], lambda x: x[1, ::2, 1],

@@ -21,7 +21,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.interop import cuda_array_interface
+from gputensor.exchange import cuda_array_interface
 
 FACTOR = int(os.environ.get("GPUTENSOR_FUZZ", "1"))
 
@@ -170,7 +170,7 @@ def test_every_part_of_the_cuda_array_interface(
     monkeypatch: pytest.MonkeyPatch, part: str, value: Any
 ) -> None:
     from gputensor.cuda import operands
-    from gputensor.interop import foreign
+    from gputensor.exchange import foreign
 
     stand_in = Runtime()
     monkeypatch.setattr(runtime, "cuda", lambda: stand_in)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 import gputensor as gt
-from gputensor import printing
+from gputensor.tensor import printing
 
 INF, NAN = float("inf"), float("nan")
 

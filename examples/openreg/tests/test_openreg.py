@@ -1,5 +1,4 @@
-"""The device from outside: memory, devices, streams, events, operators, and that it goes without
-trace."""
+"""The device from outside: memory, devices, streams, events, operators, and that it goes without trace."""
 
 from __future__ import annotations
 
@@ -99,11 +98,7 @@ def test_work_waits_in_its_stream():
 
 
 def test_events_take_time_and_raise_when_wrong():
-    stream, begin, end = (
-        gt.openreg.default_stream(0),
-        gt.openreg.Event(True),
-        gt.openreg.Event(True),
-    )
+    stream, begin, end = gt.openreg.default_stream(0), gt.openreg.Event(True), gt.openreg.Event(True)
     for ask in (begin.query, begin.synchronize, begin.wait):
         with pytest.raises(runtime.Fault, match="not recorded"):
             ask()
@@ -146,9 +141,7 @@ def test_it_goes_without_trace(device):
 def test_without_the_fallback_the_error_names_what_to_write(device):
     device.remove()
     with bring_up(cpu_fallback=False):
-        with pytest.raises(
-            gt.GpuTensorError, match="exp: no kernel .* bring a stub of family 'unary' for 'exp'"
-        ):
+        with pytest.raises(gt.GpuTensorError, match="exp: no kernel .* bring a stub of family 'unary' for 'exp'"):
             matrix().exp()
         assert matrix().t().abs().tolist() == [[0, 3], [1, 4], [2, 5]]
 
@@ -163,8 +156,4 @@ def test_autocast_knows_the_device(device):
         with gt.autocast("openreg", gt.bfloat16):
             assert x.mm(x.t()).dtype is gt.bfloat16
     y.sum().backward()
-    assert (
-        x.grad.is_openreg
-        and x.grad.dtype is gt.float32
-        and x.grad.tolist() == [[6, 10, 14], [6, 10, 14]]
-    )
+    assert x.grad.is_openreg and x.grad.dtype is gt.float32 and x.grad.tolist() == [[6, 10, 14], [6, 10, 14]]

@@ -1,0 +1,1 @@
+"""Users' operators: defining, registering, deriving and checking them."""

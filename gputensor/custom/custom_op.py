@@ -1,0 +1,472 @@
+"""`gt.library.custom_op`: a Python function as an operator, with kernels, shapes and a derivative.
+
+    @gt.library.custom_op("mylib::scale", mutates_args=())
+    def scale(x: Tensor, by: float = 2.0) -> Tensor:
+        return gt.from_numpy(x.numpy() * by)
+
+    scale.register_kernel("cuda", launch_scale)
+    scale.register_fake(lambda x, by: gt.empty_like(x))
+    scale.register_autograd(lambda ctx, grad: (grad * ctx.by, None), setup_context=...)
+
+Around the functions stand the kernels of operator_kernels.py and custom/autograd.py. What is
+registered can be taken back. The rules are PyTorch's; other than there, a kernel that does not take
+the schema's arguments is refused at once. Source: torch/_library/custom_ops.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from . import operator_kernels as kernels
+from . import autograd as registered
+from ..core import errors
+from ..core import schema as schemas
+from ..core.device import device
+from ..core.schema import FunctionSchema
+from ..dispatch import dispatcher, kernel_signature, keys
+from ..dispatch.backend_select import BACKEND_OF_TYPE, ends_with
+from ..dispatch.dispatcher import Handle
+from ..dispatch.refusal import is_iterable
+from ..dispatch.operator import Kernel, Key, Operator, caller_site
+from .infer_schema import OUT, infer_schema
+from .library import Library
+
+Function = Callable[..., Any]
+DeviceTypes = str | Sequence[str] | None
+_Registration = tuple[Key, Function, str, str]  # key, function, convention, site
+
+# Qualified name -> definition. Held here, since `gt.ops` finds operators that nobody else holds.
+_definitions: dict[str, CustomOpDef] = {}
+
+
+def custom_op(
+    name: str, fn: Function | None = None, /, *, mutates_args: str | Iterable[str],
+    device_types: DeviceTypes = None, schema: str | None = None, tags: str | Sequence[str] = (),
+) -> Any:  # fmt: skip
+    """Make a function an operator; without fn, a decorator. Returns a CustomOpDef.
+
+    Defined again under the same name, the operator is replaced, with all that was registered for
+    it.
+
+    Args:
+        name: "namespace::operator", with ".overload" if it is one of several.
+        fn: the kernel; its annotations are the schema.
+        mutates_args: the arguments that it writes to, or "unknown" for all tensors.
+        device_types: what fn is a kernel for, "cpu" or ("cpu", "cuda"); None means every device.
+        schema: `(Tensor x, float by) -> Tensor`, where annotations cannot say it.
+        tags: "inplace" if fn returns its first argument, which it writes to; "out" if it returns
+            the keyword-only tensors that it writes to. All others must return new memory.
+    Raises: ArgumentValueError for what is not a name or a schema; RegistrationError if the name was
+    defined by a Library.
+    """
+    site = caller_site()
+    namespace, colons, rest = name.partition("::") if isinstance(name, str) else ("", "", "")
+    parts = (namespace, *rest.split("."))
+    if not colons or len(parts) > 3 or not all(part.isidentifier() for part in parts):
+        raise errors.must(
+            "custom_op", "name", "be written namespace::name", name, kind=errors.ArgumentValueError
+        )
+    if not isinstance(tags, str) and not (
+        is_iterable(tags) and all(hasattr(t, "encode") or hasattr(t, "name") for t in tags)
+    ):
+        raise errors.must(
+            "custom_op", "tags", "be tags, or one", tags, kind=errors.ArgumentTypeError
+        )
+    tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
+    if schema is not None and not isinstance(schema, str):
+        raise errors.must(
+            "custom_op", "schema", "be a string", schema, kind=errors.ArgumentTypeError
+        )
+    if schema is not None and not schema.lstrip().startswith("("):
+        raise errors.must(
+            "custom_op",
+            "schema",
+            "begin with its arguments, '('",
+            schema,
+            kind=errors.ArgumentValueError,
+        )
+    written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
+
+    def define(function: Function) -> CustomOpDef:
+        if not callable(function):
+            raise errors.must(
+                "custom_op", "fn", "be callable", function, kind=errors.ArgumentTypeError
+            )
+        if schema is None:
+            text = infer_schema(function, mutates_args=written, op_name=name, tags=tags)
+        else:
+            text = f"{name}{schema.strip()}"
+        parsed = schemas.parse(text)
+        _check_schema(name, parsed, written if schema is not None else None, tags)
+        with dispatcher.lock:
+            before, made = _definitions.get(name), None
+            if before is not None:
+                before._destroy()
+            try:
+                made = CustomOpDef(name, text, function, tags, site)
+                made._register_kernel(device_types, function, site)
+            except BaseException:
+                if made is not None:
+                    made._destroy()
+                if before is not None:
+                    before._again()
+                raise
+            _definitions[name] = made
+        return made
+
+    return define if fn is None else define(fn)
+
+
+def _check_schema(
+    name: str, schema: FunctionSchema, mutates_args: Any, tags: Sequence[str]
+) -> None:
+    written = {a.name for a in schema.arguments if a.is_write}
+    if mutates_args is not None and written != mutates_args:
+        raise errors.mutates_other_than_schema(name, mutates_args, schema, written)
+    for argument in schema.keyword_only:
+        if argument.type.has_tensor and not (OUT in tags and argument.is_write):
+            raise errors.keyword_only_tensor(name, argument.name, schema)
+
+
+class CustomOpDef:
+    """An operator made of functions; `custom_op` makes them. Called like the function.
+
+    `_opoverload` is the operator itself, as `gt.ops.<namespace>.<name>.default` is.
+    """
+
+    def __init__(
+        self, name: str, text: str, fn: Function, tags: tuple[str, ...], site: str
+    ) -> None:
+        self._qualname, self._text, self._tags, self._site = name, text, tags, site
+        self._namespace, _, self._name = name.partition("::")
+        self._init_fn = fn
+        self._disabled: set[str | None] = set()
+        # What was registered, in order, and the handles that undo it.
+        self._registered: list[tuple[_Registration, Handle]] = []
+        self._define()
+
+    def _define(self) -> None:
+        operator = dispatcher.define(self._text, self._tags, self._site)
+        self._opoverload = operator
+        definition = operator.definition
+
+        def undo() -> None:
+            if operator.definition is definition:
+                dispatcher.undefine(operator)
+
+        self._definition = Handle(undo)
+        schema = operator.schema
+        self._impl(kernels.META, kernels.without_fake, self._site)
+        self._impl(kernels.AUTOGRAD, registered.maker(None), self._site)
+        if any(a.type.aliases for a in schema.arguments):
+            self._impl(kernels.AD_INPLACE_OR_VIEW, kernels.versions, self._site)
+
+    def _check_defined(self, site: str) -> None:
+        if not self._definition.is_active:
+            raise errors.wrong_registration(
+                f"{self!r}", "be defined, but was destroyed or defined again", site
+            )
+
+    def _impl(self, key: Key, make: Function, site: str) -> Handle:
+        return self._register((key, make, "maker", site))
+
+    def _register(self, what: _Registration) -> Handle:
+        handle = dispatcher.register_kernel(self._opoverload, *what)
+        self._registered.append((what, handle))
+        return handle
+
+    def _destroy(self) -> None:
+        """Take back the operator and all that was registered for it here."""
+        with dispatcher.lock:
+            self._registered = [
+                (what, handle) for what, handle in self._registered if handle.is_active
+            ]
+            for _, handle in reversed(self._registered):
+                handle.remove()
+            self._definition.remove()
+            if _definitions.get(self._qualname) is self:
+                del _definitions[self._qualname]
+
+    def _again(self) -> None:
+        """Register once more what `_destroy` took back, because what came after it failed."""
+        former, self._registered = self._registered, []
+        self._define()
+        for what, _ in former[len(self._registered) :]:
+            self._register(what)
+        _definitions[self._qualname] = self
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call through the dispatcher."""
+        return self._opoverload(*args, **kwargs)
+
+    # --- kernels ----------------------------------------------------------------------------------
+
+    def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
+        """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
+
+        Returns a handle that undoes it; without fn, a decorator. The newest of a type serves; that
+        of a registered device goes with the device. Results must be new memory; it runs below
+        autograd.
+        Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
+        nothing in a call tells the device.
+        """
+        site = caller_site()
+        if fn is not None:
+            return self._register_kernel(device_types, fn, site)
+
+        def decorate(function: Function) -> Function:
+            self._register_kernel(device_types, function, site)
+            return function
+
+        return decorate
+
+    def _register_kernel(self, device_types: DeviceTypes, fn: Function, site: str) -> Handle:
+        self._check_defined(site)
+        operator = self._opoverload
+        _check_function(operator, fn, site)
+        types = (
+            [device_types]
+            if device_types is None or isinstance(device_types, str)
+            else list(device_types)
+        )
+        found = [(kind, _key_of(kind)) for kind in types]
+        if device_types is not None and not any(
+            a.type.has_tensor for a in operator.schema.arguments
+        ):
+            if kernels.device_argument(operator) is None:
+                raise errors.no_device_argument(self._qualname, operator.schema)
+            if kernels.BACKEND_SELECT not in operator.kernels:
+                self._impl(kernels.BACKEND_SELECT, kernels.by_device, site)
+        handles = []
+        for kind, key in found:
+            handles.append(self._impl(key, kernels.backend(self._chooser(kind, fn), site), site))
+            _end_with_device(kind, handles[-1])
+        return _together(handles)
+
+    def _chooser(self, kind: str | None, fn: Function) -> Callable[[], Function]:
+        return lambda: self._init_fn if kind in self._disabled else fn
+
+    @contextmanager
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
+        """`with op.set_kernel_enabled("cuda", False):` lets the function of `custom_op` serve
+        instead."""
+        before = device_type in self._disabled
+        self._switch(device_type, not enabled)
+        try:
+            yield
+        finally:
+            self._switch(device_type, before)
+
+    def _switch(self, device_type: str, disabled: bool) -> None:
+        with dispatcher.lock:
+            (self._disabled.add if disabled else self._disabled.discard)(device_type)
+            dispatcher.refresh(self._opoverload)
+
+    # --- shapes and derivative --------------------------------------------------------------------
+
+    def register_fake(self, fn: Function, /) -> Function:
+        """Register the kernel for Meta: sizes, strides and dtype of the results, without data.
+
+        fn takes what the operator takes, with tensors of device meta, and returns such; a
+        decorator.
+        """
+        self._register_fake(fn, caller_site())
+        return fn
+
+    def _register_fake(self, fn: Function, site: str) -> Handle:
+        self._check_defined(site)
+        _check_function(self._opoverload, fn, site)
+        return self._register((kernels.META, fn, "user", site))
+
+    def register_autograd(
+        self, backward: Function, /, *, setup_context: Function | None = None
+    ) -> Handle:
+        """Register the derivative; returns a handle that undoes it.
+
+        backward(ctx, *grads) takes a gradient for each result and returns one, or None, for each
+        positional argument; a list for a list of tensors. setup_context(ctx, inputs, output) keeps
+        what it needs by `ctx.save_for_backward` or as attributes of ctx; keyword-only arguments
+        come as `keyword_only_inputs`, before output.
+        Raises: RegistrationError for an operator that writes or returns nothing, and for functions
+        that do not take this.
+        """
+        return self._register_autograd(backward, setup_context, caller_site())
+
+    def _register_autograd(
+        self, backward: Function, setup_context: Function | None, site: str
+    ) -> Handle:
+        self._check_defined(site)
+        formula = _formula(self._opoverload, backward, setup_context)
+        return self._impl(kernels.AUTOGRAD, registered.maker(formula), site)
+
+
+# --- for any operator -----------------------------------------------------------------------------
+
+
+def register_kernel(
+    op: Any,
+    device_types: DeviceTypes,
+    func: Function | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Any:
+    """Register a kernel of an operator, or of its name, for device types; a decorator without func.
+
+    Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of
+    the devices, at CompositeExplicitAutograd for None. Returns a handle that undoes it, as does the
+    end of `lib`.
+    """
+    site = caller_site()
+
+    def register(function: Function) -> Handle:
+        made = _definition_of("register_kernel", op)
+        if made is not None:
+            handle = made._register_kernel(device_types, function, site)
+        else:
+            _check_callable("register_kernel", function)
+            types = (
+                [device_types]
+                if device_types is None or isinstance(device_types, str)
+                else device_types
+            )
+            name, handles = _name_of("register_kernel", op), []
+            for kind, key in [(kind, _key_of(kind)) for kind in types]:
+                handles.append(dispatcher.register_kernel(name, key, function, "user", site))
+                _end_with_device(kind, handles[-1])
+            handle = _together(handles)
+        return _owned(handle, lib, op, site)
+
+    return register(func) if func is not None else _decorator(register)
+
+
+def register_fake(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
+    """Register the kernel of an operator, or of its name, for Meta; a decorator without func."""
+    site = caller_site()
+
+    def register(function: Function) -> Handle:
+        made = _definition_of("register_fake", op)
+        if made is not None:
+            handle = made._register_fake(function, site)
+        else:
+            _check_callable("register_fake", function)
+            name = _name_of("register_fake", op)
+            handle = dispatcher.register_kernel(name, kernels.META, function, "user", site)
+        return _owned(handle, lib, op, site)
+
+    return register(func) if func is not None else _decorator(register)
+
+
+def register_autograd(
+    op: Any,
+    backward: Function,
+    /,
+    *,
+    setup_context: Function | None = None,
+    lib: Library | None = None,
+) -> Handle:
+    """Register the derivative of an operator, or of its name: `CustomOpDef.register_autograd`.
+
+    Raises: DispatchError if it is not defined.
+    """
+    site = caller_site()
+    made = _definition_of("register_autograd", op)
+    if made is not None:
+        return _owned(made._register_autograd(backward, setup_context, site), lib, op, site)
+    operator = dispatcher.find(_name_of("register_autograd", op))
+    for argument in operator.schema.keyword_only:
+        if argument.type.has_tensor:
+            raise errors.keyword_only_tensor(
+                operator.qualified_name, argument.name, operator.schema
+            )
+    make = registered.maker(_formula(operator, backward, setup_context))
+    return _owned(
+        dispatcher.register_kernel(operator, kernels.AUTOGRAD, make, "maker", site), lib, op, site
+    )
+
+
+def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        register(function)
+        return function
+
+    return decorate
+
+
+def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
+    """The handle, also in the library's care."""
+    if lib is not None:
+        try:
+            lib._check_open(site)
+            lib._qualified(_name_of("lib", op), site)
+        except BaseException:
+            handle.remove()
+            raise
+        lib._keep(handle)
+    return handle
+
+
+def _name_of(what: str, op: Any) -> str:
+    """`ns::op.overload` of an operator, a packet, a CustomOpDef or a name."""
+    name = op if isinstance(op, str) else getattr(op, "qualified_name", None)
+    if isinstance(op, CustomOpDef):
+        name = op._qualname
+    if not isinstance(name, str) or "::" not in name:
+        raise errors.not_an_operator(what, op)
+    return name.removesuffix(".default")
+
+
+def _definition_of(what: str, op: Any) -> CustomOpDef | None:
+    return op if isinstance(op, CustomOpDef) else _definitions.get(_name_of(what, op))
+
+
+def _together(handles: list[Handle]) -> Handle:
+    def undo() -> None:
+        for handle in reversed(handles):
+            handle.remove()
+
+    return Handle(undo)
+
+
+def _end_with_device(device_type: str | None, handle: Handle) -> None:
+    """Let a kernel go with its device, if that can go: its key may be another one's then."""
+    kind = None if device_type is None else device(device_type).type
+    if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
+        ends_with.setdefault(kind, []).append(handle.remove)
+
+
+def _key_of(device_type: str | None) -> Key:
+    """The key of a device's kernels. Raises: ArgumentError for a device that nobody registered."""
+    if device_type is None:
+        return keys.CompositeExplicitAutograd
+    return keys.key(BACKEND_OF_TYPE[device(device_type).type])
+
+
+def _check_callable(what: str, fn: Any) -> None:
+    if not callable(fn):
+        raise errors.must(what, "fn", "be callable", fn, kind=errors.ArgumentTypeError)
+
+
+def _check_function(operator: Operator, fn: Any, site: str) -> None:
+    _check_callable(operator.qualified_name, fn)
+    assert operator.definition is not None
+    kernel_signature.check(operator, operator.definition, Kernel(fn, "user", site))
+
+
+def _formula(
+    operator: Operator, backward: Function, setup_context: Function | None
+) -> registered.Formula:
+    schema = operator.schema
+    views = [r for r in schema.returns if r.type.aliases]
+    counts = [
+        sum(v.type.has_tensor for v in values) for values in (schema.arguments, schema.returns)
+    ]
+    is_functional = not any(a.is_write for a in schema.arguments) and bool(schema.returns)
+    if not is_functional or views and counts != [1, 1]:
+        raise errors.not_functional(operator)
+    return registered.Formula(operator, backward, setup_context)

@@ -1,0 +1,171 @@
+"""A schema from the annotations of a Python function: `def f(x: Tensor, by: float = 2.0) ->
+Tensor`.
+
+It reads the annotations' names, so that a function needs no import to be read; what it cannot say
+raises and names the argument. The text is PyTorch's. Source: torch/_library/infer_schema.py.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..core import errors
+from ..core.device import device
+from ..core.dtype import dtype
+
+_TYPES = {
+    "Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str",
+    "complex": "complex", "Number": "Scalar", "dtype": "ScalarType", "device": "Device",
+    "memory_format": "MemoryFormat", "layout": "Layout",
+}  # fmt: skip
+_RETURNS = {"Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar"}
+# What `Library.define` and `custom_op` understand: `inplace` operators write and return their first
+# argument, `out` operators their keyword-only tensors.
+INPLACE, OUT = "inplace", "out"
+
+
+def infer_schema(
+    prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str] = (),
+    op_name: str | None = None, tags: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The schema text of a function: `op_name`, where given, then `(Tensor x, float by=2.0) ->
+    Tensor`.
+
+    mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
+    tags: "inplace" if it returns the first argument, which it writes to; "out" if it returns the
+    keyword-only tensors that it writes to.
+    Raises: ArgumentValueError for an annotation or default that a schema cannot say, and for
+    mutates_args that name no tensor.
+    """
+    import inspect
+
+    name: str = op_name or getattr(prototype_function, "__name__", "function")  # type: ignore[assignment]
+    written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
+    if isinstance(written, str) and written != "unknown":
+        raise errors.must(
+            name, "mutates_args", "be names of arguments, or 'unknown'", mutates_args,
+            kind=errors.ArgumentValueError,
+        )  # fmt: skip
+    try:
+        found = inspect.signature(
+            prototype_function, eval_str=True, globals=_names(prototype_function)
+        )
+    except NameError as error:
+        raise errors.no_schema_for(
+            name, "every argument", f"{error}, which the module does not know"
+        ) from None
+    texts, starred, seen = [], False, set()
+    for number, argument in enumerate(found.parameters.values()):
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+            raise errors.no_schema_for(
+                name, f"'*{argument.name}'", "a variable number of arguments"
+            )
+        if argument.kind is argument.KEYWORD_ONLY and not starred:
+            texts.append("*")
+            starred = True
+        type_text = _type(argument.annotation, name, f"'{argument.name}'")
+        is_tensor = type_text.startswith("Tensor")
+        if is_tensor if isinstance(written, str) else argument.name in written:
+            if not is_tensor:
+                raise errors.mutates_no_tensor(name, argument.name, type_text)
+            type_text = f"Tensor(a{number}!){type_text[6:]}"
+            seen.add(argument.name)
+        default = (
+            ""
+            if argument.default is argument.empty
+            else f"={_default(argument.default, name, argument.name)}"
+        )
+        texts.append(f"{type_text} {argument.name}{default}")
+    if not isinstance(written, str) and written - seen:
+        raise errors.mutates_no_tensor(name, sorted(written - seen)[0], None)
+    returned = _returns(found.return_annotation, name)
+    if tags:
+        returned = _returned_arguments(name, texts, returned, tags)
+    return f"{op_name or ''}({', '.join(texts)}) -> {returned}"
+
+
+def _names(function: Callable[..., Any]) -> dict[str, Any]:
+    """The function's globals, and Tensor where it does not import it."""
+    known: dict[str, Any] = getattr(function, "__globals__", {})
+    if "Tensor" in known:
+        return known
+    from ..tensor.tensor import Tensor
+
+    return {"Tensor": Tensor, **known}
+
+
+def _returns(annotation: Any, name: str) -> str:
+    if annotation is None:
+        return "()"
+    parts = [annotation]
+    is_tuple = typing.get_origin(annotation) is tuple
+    if is_tuple:
+        parts = list(typing.get_args(annotation))
+    texts = [_type(part, name, "the result") for part in parts]
+    for part, text in zip(parts, texts):
+        if text not in _RETURNS:
+            raise errors.no_schema_for(name, "the result", part)
+    if not is_tuple:
+        return texts[0]
+    return f"(({texts[0]}))" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _type(annotation: Any, name: str, what: str) -> str:
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        rest = [part for part in parts if part is not type(None)]
+        if len(rest) == 1 and len(parts) == 2:
+            return _type(rest[0], name, what) + "?"
+        if set(rest) <= {bool, int, float, complex}:
+            return "Scalar" + "?" * (len(rest) < len(parts))
+    # `typing.List` alone has an origin, and no parts.
+    if parts and isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple:
+        return _type(parts[0], name, what) + "[]"
+    found = _TYPES.get(getattr(annotation, "__name__", ""))
+    if found is None or origin is not None:
+        raise errors.no_schema_for(name, what, annotation)
+    return found
+
+
+def _default(value: Any, name: str, argument: str) -> str:
+    if isinstance(value, (str, device)):
+        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+    if isinstance(value, dtype):
+        return value.name
+    if value is None or isinstance(value, (bool, int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_default(item, name, argument) for item in value)}]"
+    raise errors.no_schema_for(name, f"the default of '{argument}'", value)
+
+
+def _returned_arguments(name: str, texts: list[str], returned: str, tags: Sequence[str]) -> str:
+    """The returns of an operator that hands back what it wrote to, as its tag promises."""
+    written = [text for text in texts if "!" in text]
+    if INPLACE in tags:
+        if len(written) != 1 or texts[0] != written[0] or not written[0].startswith("Tensor(a0!) "):
+            raise errors.tag_does_not_fit(
+                name, INPLACE, "write to its first argument, a Tensor, and to no other"
+            )
+    elif OUT in tags:
+        by_name = texts[texts.index("*") + 1 :] if "*" in texts else []
+        if not written or any(
+            t not in by_name or not t.partition(")")[2].startswith(" ") for t in written
+        ):
+            raise errors.tag_does_not_fit(
+                name, OUT, "write to keyword-only Tensors, and to no others"
+            )
+    else:
+        return returned
+    aliases = [text.partition(" ")[0] for text in written]
+    expected = "Tensor" if len(aliases) == 1 else f"({', '.join(['Tensor'] * len(aliases))})"
+    if returned != expected:
+        tag = INPLACE if INPLACE in tags else OUT
+        raise errors.tag_does_not_fit(
+            name, tag, f"return what it writes to, {expected}, not {returned}"
+        )
+    return aliases[0] if len(aliases) == 1 else f"({', '.join(aliases)})"

@@ -1,0 +1,385 @@
+"""`gt.library`: define operators and register kernels, for one operator or as fallback for all.
+
+    lib = Library("mylib", "DEF")
+    lib.define("scale(Tensor x, float by=2.0) -> Tensor")
+
+    @lib.impl("scale", "CPU")
+    def scale(x, by): ...
+
+A Library owns what is registered through it: `_destroy`, the end of its `with` block or its end of
+life takes all of it back, and what was there before serves again. The rules are PyTorch's; the
+tables that follow are computed in `dispatch/`. Operators made of functions with annotations,
+`custom_op`, are in custom_op.py, their check in opcheck/.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core import errors, schema
+from ..core.arguments import flag
+from ..dispatch import dispatcher, keys
+from ..dispatch.dispatcher import Handle
+from ..dispatch.refusal import is_iterable
+from ..dispatch.operator import Key, Operator, caller_site
+
+KINDS = ("DEF", "FRAGMENT", "IMPL")
+ALIAS_ANALYSIS = ("", "FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
+_RESERVED = ("prim",)
+# Keys under which PyTorch means "no key": a kernel for everything, CompositeImplicitAutograd.
+_NO_KEY = ("", "Undefined", "CatchAll")
+
+# Namespace -> where its DEF library was made. `aten` is defined by the generated operators.
+_defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"}
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
+    """Given to `Library.impl` or `Library.fallback`: calls pass the key over. It is never
+    called."""
+    raise errors.fallthrough_called()
+
+
+fallthrough_kernel.kernel_convention = "fallthrough"  # type: ignore[attr-defined]
+
+
+class Library:
+    """Registrations of one namespace that live and end together.
+
+    kind: DEF defines operators, once per namespace; FRAGMENT defines some more; IMPL registers
+    kernels only. ns: the namespace; "_" with kind IMPL holds fallbacks. dispatch_key: the key for
+    registrations that name none; CompositeImplicitAutograd if this is left out too.
+    """
+
+    __slots__ = ("ns", "kind", "dispatch_key", "site", "_handles", "_finalizer", "__weakref__")
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        self.site = site = caller_site()
+        for arg, value in (("ns", ns), ("kind", kind)):
+            if not isinstance(value, str):
+                raise errors.must(
+                    "Library", arg, "be a string", value, kind=errors.ArgumentTypeError
+                )
+        if kind not in KINDS:
+            raise errors.must(
+                "Library",
+                "kind",
+                f"be one of {', '.join(KINDS)}",
+                kind,
+                kind=errors.ArgumentValueError,
+            )
+        if kind != "IMPL" and ns in _RESERVED:
+            raise errors.must(
+                "Library", "ns", "not be reserved", ns, kind=errors.ArgumentValueError
+            )
+        if ns == "_" and kind != "IMPL":
+            raise errors.wrong_registration(
+                "Library: the namespace '_'", "be of kind IMPL: it holds fallbacks", site
+            )
+        if not isinstance(ns, str) or not ns.isidentifier():
+            raise errors.must(
+                "Library", "ns", "be an identifier", ns, kind=errors.ArgumentValueError
+            )
+        if not isinstance(dispatch_key, str) and not hasattr(dispatch_key, "name"):
+            raise errors.must(
+                "Library",
+                "dispatch_key",
+                "name a dispatch key",
+                dispatch_key,
+                kind=errors.ArgumentTypeError,
+            )
+        if kind != "IMPL" and dispatch_key:
+            raise errors.wrong_registration(
+                f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}",
+                "have no dispatch key", site,
+                "open an IMPL library for the kernels",
+            )  # fmt: skip
+        if dispatch_key:
+            keys.key(dispatch_key)
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        if kind == "DEF":
+            with dispatcher.lock:
+                if ns in _defined_namespaces:
+                    raise errors.second_library(ns, _defined_namespaces[ns], site)
+                _defined_namespaces[ns] = site
+        self._handles: list[Handle] = []
+        self._finalizer = weakref.finalize(
+            self, _close, self._handles, ns if kind == "DEF" else None
+        )
+        self._finalizer.atexit = False
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._destroy()
+
+    def _destroy(self) -> None:
+        """Take back everything that was registered through this library; it is closed from then
+        on."""
+        self._finalizer()
+
+    # --- define ---------------------------------------------------------------------------------
+
+    def define(
+        self, text: str, fn: Callable[..., Any] | None = None, alias_analysis: str = "", *,
+        tags: str | Sequence[str] = (),
+    ) -> Handle:  # fmt: skip
+        """Define the operator of a schema such as `"scale(Tensor x, float by=2.0) -> Tensor"`.
+
+        fn: a kernel for all keys; then `text` may be a name alone, and the schema follows from the
+        annotations (its alias analysis is CONSERVATIVE). Returns a handle that undoes it.
+        Raises: RegistrationError if the operator is defined already, even by the same text.
+        """
+        site = caller_site()
+        self._check_open(site)
+        if self.kind == "IMPL":
+            raise errors.wrong_registration(
+                f"define({text!r})", "be called on a DEF or FRAGMENT library", site
+            )
+        for arg, value in (("text", text), ("alias_analysis", alias_analysis)):
+            if not isinstance(value, str):
+                raise errors.must(
+                    "define", arg, "be a string", value, kind=errors.ArgumentTypeError
+                )
+        if not isinstance(tags, str) and not (
+            is_iterable(tags) and all(isinstance(t, str) for t in tags)
+        ):
+            raise errors.must(
+                "define", "tags", "be strings, or one", tags, kind=errors.ArgumentTypeError
+            )
+        if alias_analysis not in ALIAS_ANALYSIS:
+            raise errors.must(
+                "define", "alias_analysis", f"be one of {ALIAS_ANALYSIS}", alias_analysis
+            )
+        if fn is not None and "(" not in text:
+            from .infer_schema import infer_schema
+
+            _check_callable("define", fn)
+            text, alias_analysis = infer_schema(fn, op_name=text), alias_analysis or "CONSERVATIVE"
+        name = schema.parse(text).name
+        if name.namespace not in ("", self.ns):
+            raise errors.wrong_registration(
+                f"define({text!r})", f"have the namespace '{self.ns}' of its library, or none", site
+            )
+        full = text.strip() if name.namespace else f"{self.ns}::{text.strip()}"
+        tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
+        operator = dispatcher.define(full, tags, site, alias_analysis or "FROM_SCHEMA")
+        definition = operator.definition
+
+        def undo() -> None:
+            if operator.definition is definition:
+                dispatcher.undefine(operator)
+
+        handle = Handle(undo)
+        if fn is not None:
+            try:
+                kernel = self._register(operator.qualified_name, fn, "", False, False, True, site)
+            except BaseException:
+                handle.remove()
+                raise
+
+            def undo_both() -> None:
+                kernel.remove()
+                undo()
+
+            handle = Handle(undo_both)
+        return self._keep(handle)
+
+    # --- impl -----------------------------------------------------------------------------------
+
+    def impl(
+        self, op_name: Any, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
+        allow_override: bool = True, boxed: bool = False,
+    ) -> Any:  # fmt: skip
+        """Register `fn` as the operator's kernel at a key; the newest of a key serves.
+
+        op_name: "scale", "scale.overload", "mylib::scale" or an operator; it need not be defined
+        yet. Without fn, a decorator: `@lib.impl("scale", "CPU")`. with_keyset: fn takes the key set
+        first. boxed: fn takes (operator, key_set, stack), replaces the arguments on the stack by
+        the results. Returns a handle that undoes it (as decorator: fn).
+        Raises: RegistrationError if fn does not take the schema's arguments, and for a key or a
+        namespace other than the library's.
+        """
+        site = caller_site()
+        if isinstance(fn, str):
+            fn, dispatch_key = None, fn
+        if fn is None:
+
+            def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+                self._keep(
+                    self._register(
+                        op_name, function, dispatch_key, with_keyset, boxed, allow_override, site
+                    )
+                )
+                return function
+
+            return decorate
+        return self._keep(
+            self._register(op_name, fn, dispatch_key, with_keyset, boxed, allow_override, site)
+        )
+
+    def _register(
+        self, op_name: Any, fn: Any, dispatch_key: str, with_keyset: bool, boxed: bool,
+        allow_override: bool, site: str,
+    ) -> Handle:  # fmt: skip
+        self._check_open(site)
+        _check_callable("impl", fn)
+        name = self._qualified(op_name, site)
+        key = self._key("impl", op_name, dispatch_key, site) or keys.CompositeImplicitAutograd
+        with dispatcher.lock:
+            operator = dispatcher.get(name)
+            stack = () if operator is None else operator.kernels.get(key, ())
+            if stack and not allow_override:
+                raise errors.may_not_override(operator, key, stack[0].site, site)
+            if (
+                key.name == "Meta"
+                and operator
+                and keys.CompositeImplicitAutograd in operator.kernels
+            ):
+                raise errors.wrong_registration(
+                    f"{name}: a Meta kernel", "not hide the operator's CompositeImplicitAutograd "
+                                              "kernel", site,
+                    "register Meta kernels for the operators that it calls",
+                )  # fmt: skip
+            convention = _convention(fn, with_keyset, boxed, "user", "keyset")
+            handle = dispatcher.register_kernel(name, key, _function(fn), convention, site)
+        if stack and key.name != "Meta":
+            warning = errors.kernel_overridden(operator, key, stack[0].site, site)
+            try:
+                warnings.warn(warning, stacklevel=3)
+            except errors.OverrideWarning:  # warnings are errors here: nothing may have changed
+                handle.remove()
+                raise
+        return handle
+
+    # --- fallback -------------------------------------------------------------------------------
+
+    def fallback(
+        self,
+        fn: Any = None,
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        boxed: bool = False,
+    ) -> Any:
+        """Register `fn` for a key in all operators that have no kernel there; only in namespace
+        "_".
+
+        fn takes (operator, *args, **kwargs), without arguments that equal their defaults, behind
+        the key set if with_keyset; or (operator, key_set, stack) if boxed. Without fn, a decorator.
+        Raises: RegistrationError if the key has a fallback already.
+        """
+        site = caller_site()
+        if isinstance(fn, str):
+            fn, dispatch_key = None, fn
+        if fn is None:
+
+            def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+                self._keep(
+                    self._register_fallback(function, dispatch_key, with_keyset, boxed, site)
+                )
+                return function
+
+            return decorate
+        return self._keep(self._register_fallback(fn, dispatch_key, with_keyset, boxed, site))
+
+    def _register_fallback(
+        self, fn: Any, dispatch_key: str, with_keyset: bool, boxed: bool, site: str
+    ) -> Handle:
+        self._check_open(site)
+        _check_callable("fallback", fn)
+        if self.ns != "_":
+            raise errors.wrong_registration(
+                "fallback", f"be called on a library of '_', not '{self.ns}'", site
+            )
+        key = self._key("fallback", "", dispatch_key, site)
+        if key is None:
+            raise errors.wrong_registration("fallback", "be given a dispatch key", site)
+        convention = _convention(fn, with_keyset, boxed, "handler", "keyset_handler")
+        return dispatcher.register_fallback(key, _function(fn), convention, site)
+
+    # --- rules ----------------------------------------------------------------------------------
+
+    def _keep(self, handle: Handle) -> Handle:
+        self._handles.append(handle)
+        return handle
+
+    def _check_open(self, site: str) -> None:
+        if not self._finalizer.alive:
+            raise errors.wrong_registration(f"{self!r}", "be open, but was destroyed", site)
+
+    def _qualified(self, op_name: Any, site: str) -> str:
+        if isinstance(op_name, Operator):
+            name = op_name.qualified_name
+        elif isinstance(op_name, str) or hasattr(op_name, "qualified_name"):
+            name = op_name if isinstance(op_name, str) else op_name.qualified_name
+        else:
+            raise errors.must(
+                "impl",
+                "op_name",
+                "be an operator or its name",
+                op_name,
+                kind=errors.ArgumentTypeError,
+            )
+        namespace, colons, rest = name.rpartition("::")
+        if colons and namespace != self.ns:
+            raise errors.wrong_registration(
+                f"impl({name!r})", f"have the namespace '{self.ns}' of its library", site
+            )
+        if self.ns == "_":
+            raise errors.wrong_registration(
+                f"impl({name!r})", "not be in '_', which holds fallbacks", site
+            )
+        base, dot, overload = rest.partition(".")
+        if not base.isidentifier() or (dot and not overload.isidentifier()):
+            raise errors.must("impl", "op_name", "be written [ns::]name[.overload]", name)
+        return f"{self.ns}::{rest}"
+
+    def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
+        """The key of a registration: the call's, else the library's, else None."""
+        if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
+            raise errors.must(
+                what, "dispatch_key", "name a dispatch key", given, kind=errors.ArgumentTypeError
+            )
+        given = str(given)
+        if given in _NO_KEY:
+            given = self.dispatch_key
+        elif self.dispatch_key and keys.key(given) is not keys.key(self.dispatch_key):
+            raise errors.wrong_registration(
+                f"{what}({str(op_name)!r}): the dispatch key {given}",
+                f"be the library's, {self.dispatch_key}, as both are given", site,
+            )  # fmt: skip
+        return None if given in _NO_KEY else keys.key(given)
+
+
+def _check_callable(what: str, fn: Any) -> None:
+    if not callable(fn):
+        raise errors.must(what, "fn", "be callable", fn, kind=errors.ArgumentTypeError)
+
+
+def _function(fn: Any) -> Callable[..., Any] | None:
+    return None if fn is fallthrough_kernel else fn
+
+
+def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str) -> str:
+    # Kernels that we bring know how they are called, so that their users need not.
+    own: str | None = getattr(fn, "kernel_convention", None)
+    if own is not None:
+        return own
+    is_boxed, takes_keys = flag("impl", "boxed", boxed), flag("impl", "with_keyset", with_keyset)
+    return "boxed" if is_boxed else keyset if takes_keys else plain
+
+
+def _close(handles: list[Handle], namespace: str | None) -> None:
+    # Newest first, so that a table on the way never shows an older kernel of this same library.
+    with dispatcher.lock:
+        while handles:
+            handles.pop().remove()
+        if namespace is not None:
+            _defined_namespaces.pop(namespace, None)

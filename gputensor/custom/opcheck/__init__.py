@@ -1,0 +1,144 @@
+"""`gt.library.opcheck`: is what was registered for an operator what it does?
+
+Four tests on sample arguments: that memory is written and shared as the schema says (memory.py);
+that a derivative is registered where autograd looks for it; that the Meta kernel says the shapes
+that come (fake.py); that the derivative is that of the function (derivative.py). It works on
+copies, on any device. PyTorch's first three tests go by the same names; `test_gradcheck` stands in
+for its fourth, which compiles. Source: torch/testing/_internal/optests,
+torch/_subclasses/schema_check_mode.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core import errors
+from ..custom_op import CustomOpDef
+from ...dispatch import dispatcher, keys
+from ...dispatch.backend_select import BACKEND_OF_TYPE
+from ...dispatch.operator import Operator
+from ...devices.fallback import autograd_fallback_mode, set_autograd_fallback_mode
+from ..operator_kernels import tensors_of
+from . import derivative, fake, memory
+from .call import Call
+
+OpCheckError = errors.OpCheckError
+
+
+def _schema(call: Call, rtol: float | None, atol: float | None) -> None:
+    memory.check(call)
+
+
+def _fake(call: Call, rtol: float | None, atol: float | None) -> None:
+    fake.check(call)
+
+
+def _autograd_registration(call: Call, rtol: float | None, atol: float | None) -> None:
+    """A result that requires grad although no autograd key has a kernel was recorded below
+    autograd."""
+    operator = call.operator
+    backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
+    if not call.requires_grad() or any(
+        key in operator.kernels
+        for key in (
+            keys.Autograd,
+            keys.CompositeImplicitAutograd,
+            *(keys.key(f"Autograd{b}") for b in backends),
+        )
+    ):
+        return
+    before = autograd_fallback_mode()
+    set_autograd_fallback_mode("nothing")
+    try:
+        copied = call.copied(with_grad=True)
+        result = copied.run()
+    finally:
+        set_autograd_fallback_mode(before)
+    given = copied.tensors()
+    if any(x.requires_grad and not any(x is y for y in given) for x in tensors_of(result)):
+        raise errors.opcheck_found(
+            operator, "a result requires grad, and no autograd key has a kernel, so it was "
+                      "recorded below autograd",
+            "give the derivative to register_autograd, or the kernel to CompositeImplicitAutograd",
+        )  # fmt: skip
+
+
+Test = Callable[[Call, float | None, float | None], None]
+TESTS: dict[str, Test] = {
+    "test_schema": _schema, "test_autograd_registration": _autograd_registration,
+    "test_faketensor": _fake, "test_gradcheck": derivative.check,
+}  # fmt: skip
+
+
+def opcheck(
+    op: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None, *,
+    test_utils: str | Sequence[str] = tuple(TESTS), raise_exception: bool = True,
+    atol: float | None = None, rtol: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Test what is registered for an operator, on these arguments; they are not changed.
+
+    Call it for a representative set: every device, layouts, tensors that require grad. Returns test
+    -> "SUCCESS", or what was raised.
+
+    Args:
+        op: what `custom_op` made, or an operator of `gt.ops`.
+        test_utils: some of `test_schema`: memory is written and shared as the schema says.
+            `test_autograd_registration`: derivatives are at autograd keys. `test_faketensor`: the
+            Meta kernel gives the sizes, strides and dtypes that the operator gives.
+            `test_gradcheck`: the derivative with respect to what requires grad agrees with
+            differences of the function, in float64 where the kernel computes in it.
+        raise_exception: raise OpCheckError at the first failure, instead of returning it.
+        atol, rtol: of test_gradcheck; both or neither.
+    Raises: OpCheckError; ArgumentValueError for an op or a test that is none.
+    """
+    if (atol is None) != (rtol is None):
+        raise errors.must(
+            "opcheck", "atol", "be given with rtol, or neither", errors.Got("one of them"),
+            kind=errors.ArgumentValueError,
+        )  # fmt: skip
+    operator = _operator(op)
+    names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
+    if names == ("ALL",):
+        names = tuple(TESTS)
+    for name in names:
+        if name not in TESTS:
+            raise errors.must(
+                "opcheck",
+                "test_utils",
+                f"be some of {', '.join(TESTS)}",
+                name,
+                kind=errors.ArgumentValueError,
+            )
+    call = Call.of(operator, tuple(args), kwargs or {})
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            TESTS[name](call, rtol, atol)
+        except Exception as error:
+            if raise_exception:
+                raise errors.opcheck_failed(operator, name, error) from error
+            found[name] = error
+        else:
+            found[name] = "SUCCESS"
+    return found
+
+
+def _operator(op: Any) -> Operator:
+    """The one overload that is meant."""
+    if isinstance(op, CustomOpDef):
+        return op._opoverload
+    if isinstance(op, Operator):
+        return op
+    if hasattr(op, "overloads") and hasattr(
+        op, "qualified_name"
+    ):  # a packet of gt.ops, a floor above
+        names = op.overloads()
+        if len(names) == 1:
+            return dispatcher.find(f"{op.qualified_name}.{names[0]}")
+        raise errors.must(
+            "opcheck", "op", f"be one overload, {' or '.join(names)}",
+            errors.Got(op.qualified_name),
+            kind=errors.ArgumentValueError,
+        )  # fmt: skip
+    raise errors.not_an_operator("opcheck", op)

@@ -1,0 +1,84 @@
+"""One call of an operator: its arguments in the schema's order, to be copied and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+from ...autograd.modes import no_grad
+from ...core.schema import Argument
+from ...dispatch.operator import Operator
+from ..operator_kernels import tensors_of
+from ...tensor.tensor import Tensor
+
+
+class Call:
+    """operator: what is called. values: an argument each, defaults filled in."""
+
+    __slots__ = ("operator", "values")
+
+    def __init__(self, operator: Operator, values: list[Any]) -> None:
+        self.operator, self.values = operator, values
+
+    @staticmethod
+    def of(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Raises: ArgumentTypeError for arguments that do not fit the schema."""
+        return Call(operator, operator.table.signature.arrange(operator, args, kwargs)[0])
+
+    def run(self) -> Any:
+        signature = self.operator.table.signature
+        return self.operator(
+            *self.values[: signature.n_positional], **signature.keywords_of(self.values)
+        )
+
+    def results(self, result: Any) -> tuple[Any, ...]:
+        """A value for each return of the schema."""
+        count = len(self.operator.schema.returns)
+        return () if count == 0 else (result,) if count == 1 else tuple(result)
+
+    def named(self) -> Iterator[tuple[Argument, str, Tensor]]:
+        """(argument, its name in a message, tensor) for each tensor: `'x'`, `'xs'[1]`."""
+        for argument, value in zip(self.operator.schema.arguments, self.values):
+            if isinstance(value, (list, tuple)):
+                for number, item in enumerate(value):
+                    if isinstance(item, Tensor):
+                        yield argument, f"'{argument.name}'[{number}]", item
+            elif isinstance(value, Tensor):
+                yield argument, f"'{argument.name}'", value
+
+    def tensors(self) -> list[Tensor]:
+        return tensors_of(self.values)
+
+    def requires_grad(self) -> bool:
+        return any(x.requires_grad for x in self.tensors())
+
+    def mapped(self, change: Callable[[Any], Any]) -> Call:
+        """The call with other tensors, the same for the same; `change` sees all other values
+        too."""
+        known: dict[int, Any] = {}
+
+        def once(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return type(value)([once(item) for item in value])
+            if id(value) not in known:
+                known[id(value)] = change(value)
+            return known[id(value)]
+
+        return Call(self.operator, [once(value) for value in self.values])
+
+    def copied(self, with_grad: bool = False) -> Call:
+        """Copies that share memory where the arguments do, and lie in it as they do.
+
+        with_grad: those of tensors that require grad are leaves that do.
+        """
+        memo: dict[int, Any] = {}
+
+        def twin(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            with no_grad():
+                made = deepcopy(value.detach(), memo)
+            return made.requires_grad_() if with_grad and value.requires_grad else made
+
+        return self.mapped(twin)

@@ -1,0 +1,269 @@
+"""The derivative against differences of the function: along one random direction for each input.
+
+<u, f(x + eps v) - f(x - eps v)> / 2 eps is to be <grad, v>, with grad what backward makes of u: two
+calls and one backward an input, however large it is; a derivative wrong in any element shows for
+almost every u and v. Complex numbers by PyTorch's convention: dL = Re(conj(grad) dz).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..._generated import calls
+from ...autograd import engine
+from ...autograd.modes import enable_grad, no_grad
+from ..autograd import OperatorNode
+from ...core import errors
+from ...core.dtype import COMPLEX, FLOATING, complex128, dtype, float64
+from ...dispatch import keys
+from ...exchange.numpy_bridge import from_numpy
+from ..operator_kernels import tensors_of
+from ...tensor.tensor import Tensor
+from .call import Call
+
+Array = np.ndarray[Any, Any]
+# Precision of the results -> (eps, atol, rtol, how much of the sum of all terms rounding may take).
+_PRECISIONS = {8: (1e-6, 1e-6, 1e-4, 1e-9), 4: (1e-2, 1e-2, 2e-2, 1e-4)}
+
+
+def check(call: Call, rtol: float | None, atol: float | None) -> None:
+    """Raises: OpCheckError; and what backward raises."""
+    if not call.requires_grad() or any(a.is_write for a in call.operator.schema.arguments):
+        return
+    # The differences may leave what a float can hold.
+    with enable_grad(), np.errstate(all="ignore"):
+        if not _backward(call):
+            return
+        chances = list(_precisions(call))
+        for number, (what, itemsize) in enumerate(chances):
+            try:
+                return _compare_here_or_beside(what, _PRECISIONS[itemsize], rtol, atol)
+            except errors.OpCheckError:
+                if number == len(chances) - 1:
+                    raise
+
+
+def _backward(call: Call) -> bool:
+    """Go through backward once, as the arguments are; False if there is nothing to go through."""
+    made = call.copied(with_grad=True)
+    outputs = _outputs(made.run())
+    if not outputs:
+        return False
+    recorded = [y for y in outputs if y.requires_grad]
+    kernels = call.operator.kernels
+    has_kernel = (
+        any(str(key).startswith("Autograd") for key in kernels)
+        or keys.CompositeImplicitAutograd in kernels
+    )
+    if (
+        any(isinstance(y.grad_fn, OperatorNode) and y.grad_fn.formula is None for y in recorded)
+        or not has_kernel
+    ):
+        raise errors.opcheck_found(
+            call.operator, "an argument requires grad, and no derivative is registered",
+            "use register_autograd, or check with arguments that do not require grad",
+        )  # fmt: skip
+    if not recorded:
+        return False
+    random = np.random.default_rng(0)
+    grads = [_tensor(_draw(random, y), y) for y in recorded]
+    before = [_array(g) for g in grads]
+    try:
+        engine.grad(recorded, _inputs(made), grads, allow_unused=True)
+    except Exception as error:
+        remedy = "correct the backward that register_autograd was given"
+        raise errors.opcheck_raises(call.operator, "backward", error, remedy) from error
+    if any(not np.array_equal(a, _array(g), equal_nan=True) for a, g in zip(before, grads)):
+        raise errors.opcheck_found(
+            call.operator,
+            "its backward writes to the gradient that it is given",
+            "write to a clone of it",
+        )
+    return True
+
+
+def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
+    """The call in double precision, 8; where the kernel does not compute in it, also as it is,
+    4."""
+    wide = call.mapped(_double)
+    try:
+        outputs = _outputs(wide.copied().run())
+        is_double = all(y.dtype.to_real is float64 for y in outputs)
+    except Exception:  # the kernel has no double: what it has is checked instead
+        is_double = False
+    if is_double:
+        yield wide, 8
+        if not all(map(_looks_single, _outputs(wide.mapped(_nudged).run()))):
+            return
+    inputs = [x for x in call.tensors() if x.dtype.category >= FLOATING]
+    if min([x.dtype.to_real.itemsize for x in (*inputs, *_outputs(call.copied().run()))]) >= 4:
+        yield call, 4
+
+
+def _double(value: Any) -> Any:
+    if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
+        return value
+    with no_grad():
+        to = complex128 if value.dtype.category == COMPLEX else float64
+        made = calls.clone(value.detach()) if value.dtype is to else value.detach().to(to)
+    return made.requires_grad_(value.requires_grad)
+
+
+def _nudged(value: Any, by: float = 1e-9) -> Any:
+    """Close by; of doubles, and by so little, what single precision cannot hold."""
+    if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
+        return value
+    values = _array(value)
+    moved = _tensor(values + by * np.random.default_rng(2).uniform(0.5, 1, values.shape), value)
+    return moved.requires_grad_(value.requires_grad)
+
+
+def _looks_single(y: Tensor) -> bool:
+    """True if single precision holds the values, whatever the dtype says: the kernel may compute in
+    it."""
+    values = _array(y)
+    single = values.astype(np.complex64 if y.is_complex() else np.float32)
+    return np.array_equal(values, single, equal_nan=True)
+
+
+class _NoDifference(Exception):
+    """The function jumps or has a corner at these arguments, or is not finite around them."""
+
+
+def _compare_here_or_beside(
+    call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
+) -> None:
+    """Where differences say nothing any derivative would do, so it is compared close by, on both
+    sides.
+
+    One element at a jump or a corner would else hide all others. An operator that jumps wherever it
+    is asked, as rounding to a fine grid does, is not accused.
+    """
+    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # so many eps away
+        for by in steps:
+            beside = call.mapped(partial(_nudged, by=by * precision[0])) if by else call
+            try:
+                _compare(beside, precision, rtol, atol)
+            except _NoDifference:
+                continue
+            if not by:
+                return
+            break
+
+
+def _compare(
+    call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
+) -> None:
+    eps, own_atol, own_rtol, rounding = precision
+    atol, rtol = own_atol if atol is None else atol, own_rtol if rtol is None else rtol
+    random = np.random.default_rng(1)
+    made = call.copied(with_grad=True)
+    outputs = _outputs(made.run())
+    recorded = [n for n, y in enumerate(outputs) if y.requires_grad]
+    weights = {n: _draw(random, outputs[n]) for n in recorded}
+    inputs = _inputs(made)
+    back = [_tensor(weights[n], outputs[n]) for n in recorded]
+    grads = engine.grad([outputs[n] for n in recorded], inputs, back, allow_unused=True)
+
+    def value(moved: Call) -> tuple[float, float]:
+        with no_grad():
+            found = _outputs(moved.copied().run())
+        terms = [(np.conj(u) * _array(found[n])).real for n, u in weights.items()]
+        return sum(float(t.sum()) for t in terms), sum(float(np.abs(t).sum()) for t in terms)
+
+    here, size = value(call)
+    if value(call)[0] != here and not np.isnan(here):
+        raise errors.opcheck_found(
+            call.operator, "two calls with the same arguments give different results, so "
+                           "differences say nothing",
+            "leave test_gradcheck out of test_utils",
+        )  # fmt: skip
+    names: dict[int, str] = {}
+    for _, what, x in made.named():
+        names.setdefault(id(x), what)
+    for x, grad in zip(inputs, grads):
+        direction = _draw(random, x)
+        up, down, near_up, near_down = (
+            value(_moved(call, made, x, step * eps * direction))[0]
+            for step in (1, -1, 1 / 8, -1 / 8)
+        )
+        far, near = (up - here, here - down), (near_up - here, here - near_down)
+        if not _is_smooth(far, near, (atol + rounding * size) * eps):
+            raise _NoDifference
+        numerical = (up - down) / (2 * eps)
+        analytical = 0.0 if grad is None else float((np.conj(_array(grad)) * direction).real.sum())
+        allowed = atol + rtol * max(abs(numerical), abs(analytical)) + rounding * size
+        # What lies between the slopes of both sides will do, where the function is bent.
+        sides = sorted(step / eps for step in far)
+        if not sides[0] - allowed <= analytical <= sides[1] + allowed:
+            raise errors.opcheck_found(
+                call.operator, f"its derivative with respect to {names[id(x)]} is not that of the "
+                               f"function (along one "
+                f"direction {analytical:.6g}, by differences {numerical:.6g})",
+                "correct the backward that register_autograd was given",
+            )  # fmt: skip
+
+
+def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float) -> bool:
+    """Whether there is neither a jump, nor a corner, nor anything that is not finite around.
+
+    far, near: what a step, and an eighth of it, add on either side. A slope leaves an eighth of the
+    step's difference, a root a third or so, a jump all. How much the sides differ shrinks to a
+    64th where the function is bent, and to an eighth at a corner.
+    """
+    has_jump = not all(abs(n) <= 0.6 * abs(f) + 4 * noise for f, n in zip(far, near))
+    return not has_jump and abs(near[0] - near[1]) <= abs(far[0] - far[1]) / 13 + 4 * noise
+
+
+def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
+    """The call with the input of which `x` is the copy moved by a step."""
+    pairs = zip(call.tensors(), made.tensors())
+    original = next(a for a, b in pairs if b is x)
+
+    def move(value: Any) -> Any:
+        if value is not original:
+            return value
+        with no_grad():
+            moved = calls.clone(value.detach())
+            moved.copy_(_tensor(_array(value) + step, value))
+        return moved
+
+    return call.mapped(move)
+
+
+# --- arrays and tensors ---------------------------------------------------------------------------
+
+
+def _inputs(call: Call) -> list[Tensor]:
+    """What requires grad, each once."""
+    return list({id(x): x for x in call.tensors() if x.requires_grad}.values())
+
+
+def _outputs(result: Any) -> list[Tensor]:
+    return [y for y in tensors_of(result) if y.dtype.category >= FLOATING]
+
+
+def _draw(random: np.random.Generator, like: Tensor) -> Array:
+    values = random.uniform(-1, 1, (2, *like.shape))
+    return values[0] + 1j * values[1] if like.is_complex() else values[0]
+
+
+def _array(x: Tensor) -> Array:
+    wide: dtype = complex128 if x.is_complex() else float64
+    with no_grad():
+        return np.array(x.detach().cpu().resolve_conj().resolve_neg().to(wide).numpy())
+
+
+def _tensor(values: Array, like: Tensor) -> Tensor:
+    if not like.numel():  # NumPy's empty arrays have strides of their own
+        return calls.zeros_like(like.detach())  # type: ignore[no-any-return, no-untyped-call]
+    with no_grad():
+        return (
+            from_numpy(np.ascontiguousarray(values).reshape(like.shape))
+            .to(like.dtype)
+            .to(like.device)
+        )

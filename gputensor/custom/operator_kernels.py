@@ -1,0 +1,251 @@
+"""Kernels around the functions of `custom_op`: what the dispatcher finds at each key.
+
+`backend`: the function, and a check that its results are new memory. `versions`: what is written to
+has its version moved, views know their base. `without_fake`: the shapes of operators that need no
+function for them. `by_device`: a factory's `device` chooses the backend. All are makers: they run
+when a slot is computed, and what a call needs not decide is decided there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.inplace_or_view import bump_version, track_view
+from ..core import errors
+from ..core.schema import Argument, Type
+from ..dispatch import keys
+from ..dispatch.backend_select import DENSE_KEYS, resolve
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Operator, Table
+
+Function = Callable[..., Any]
+Maker = Callable[[Table, int], Function]
+
+
+# --- the function ---------------------------------------------------------------------------------
+
+
+def backend(choose: Callable[[], Function], site: str) -> Maker:
+    """The kernel of a backend's key. choose: which function serves, asked when the slot is
+    computed."""
+
+    def make(table: Table, key_set: int) -> Function:
+        operator, signature, function = table.operator, table.signature, choose()
+        schema = signature.schema
+        kinds = [a.type.name for a in schema.arguments]
+        if signature.is_simple and schema.returns[0].type.alias is None:
+            if kinds == ["Tensor"]:
+                return _unary(operator, site, function)
+            return _simple(operator, site, function, schema.arguments)
+        return _general(table, site, function)
+
+    return make
+
+
+def _unary(operator: Operator, site: str, function: Function) -> Function:
+    def unary(key_set: int, x: Any) -> Any:
+        result = function(x)
+        try:
+            storage = result._storage
+        except AttributeError:
+            raise errors.wrong_return(operator, site, result) from None
+        if result is x or storage is not None and storage is x._storage:
+            _refuse_alias(operator, site, (x,), (result,))
+        return result
+
+    return unary
+
+
+def _simple(
+    operator: Operator, site: str, function: Function, arguments: tuple[Argument, ...]
+) -> Function:
+    """Positional arguments without lists, and one new tensor: most operators by far."""
+    places = tuple([n for n, a in enumerate(arguments) if a.type.has_tensor])
+
+    def simple(key_set: int, *args: Any) -> Any:
+        result = function(*args)
+        try:
+            storage = result._storage
+        except AttributeError:
+            raise errors.wrong_return(operator, site, result) from None
+        for n in places:
+            x = args[n]
+            if x is result or storage is not None and getattr(x, "_storage", None) is storage:
+                _refuse_alias(operator, site, args, (result,))
+        return result
+
+    return simple
+
+
+def _general(table: Table, site: str, function: Function) -> Function:
+    operator, signature = table.operator, table.signature
+    schema = signature.schema
+    positional, fits, form = signature.n_positional, signature.returns_fit, signature.returns_form
+    keywords = signature.names[positional:]
+    returns = [r.type for r in schema.returns]
+    handed_back = [_argument_of(schema.arguments, t) for t in returns]
+    is_handed_back = any(place is not None for place in handed_back)
+    places = [n for n, a in enumerate(schema.arguments) if a.type.has_tensor]
+    outputs = [n for n, t in enumerate(returns) if t.has_tensor]
+
+    def general(key_set: int, *args: Any) -> Any:
+        given = signature.for_users(args)
+        result = function(*given[:positional], **dict(zip(keywords, given[positional:])))
+        if not fits(result):
+            raise errors.wrong_return(operator, site, result)
+        if outputs:
+            values = (result,) if len(returns) == 1 else result
+            if is_handed_back:
+                for number, (place, value) in enumerate(zip(handed_back, values)):
+                    if (
+                        place is not None
+                        and schema.arguments[place].is_write
+                        and value is not args[place]
+                    ):
+                        raise errors.result_is_not_argument(
+                            operator, site, schema.arguments[place].name, number
+                        )
+            if _may_alias([args[n] for n in places], [values[n] for n in outputs]):
+                _refuse_alias(operator, site, args, values, handed_back)
+        return result if form is None else form(result)
+
+    return general
+
+
+def _argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
+    """The argument that a result may alias, by the schema: `Tensor(a) x` for `-> Tensor(a)`."""
+    if returned.alias is None:
+        return None
+    names = set(returned.alias.before)
+    return next(
+        (n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None
+    )
+
+
+def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
+    """False if all results are tensors of their own, which nearly all are."""
+    seen: set[int] = set()
+    for value in (*arguments, *results):
+        for x in value if isinstance(value, (list, tuple)) else (value,):
+            storage = getattr(x, "_storage", None)
+            if x is not None and storage is None:
+                storage = x
+            if storage is not None:
+                if id(storage) in seen:
+                    return True
+                seen.add(id(storage))
+    return False
+
+
+def _refuse_alias(
+    operator: Operator, site: str, args: tuple[Any, ...], results: Any,
+    handed_back: list[int | None] | None = None,
+) -> None:  # fmt: skip
+    """Raise if a result is an argument, or shares the storage of one or of another result.
+
+    Two storages over the same bytes, as `from_numpy(x.numpy())` makes, are found by `opcheck` only.
+    """
+    seen: list[tuple[Any, str, int | None]] = []
+    arguments = operator.schema.arguments
+    for number, value in enumerate(args):
+        seen += [(x, f"'{arguments[number].name}'", number) for x in tensors_of(value)]
+    for number, value in enumerate(results):
+        allowed = None if handed_back is None else handed_back[number]
+        for result in tensors_of(value):
+            for x, what, place in seen:
+                if place is not None and place == allowed:
+                    continue
+                if x is result:
+                    raise errors.result_is_alias(
+                        operator, site, f"{what} itself as result {number}"
+                    )
+                if result._storage is not None and x._storage is result._storage:
+                    raise errors.result_is_alias(
+                        operator, site, f"result {number} in the memory of {what}"
+                    )
+            if allowed is None:
+                seen.append((result, f"result {number}", None))
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors in an argument or a result: itself, or those of a list."""
+    if isinstance(value, (list, tuple)):
+        return [x for item in value for x in tensors_of(item)]
+    return [value] if hasattr(value, "_geometry") else []
+
+
+# --- versions and views ---------------------------------------------------------------------------
+
+
+def versions(table: Table, key_set: int) -> Function:
+    """The kernel at ADInplaceOrView of an operator that writes or returns a view."""
+    operator, schema = table.operator, table.signature.schema
+    written = tuple([n for n, a in enumerate(schema.arguments) if a.is_write])
+    place = (
+        _argument_of(schema.arguments, schema.returns[0].type) if len(schema.returns) == 1 else None
+    )
+    source = None if place in written else place  # of a view
+
+    def count(key_set: int, *args: Any) -> Any:
+        for n in written:
+            for x in tensors_of(args[n]):
+                bump_version(x)
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, *args)
+        if source is not None and result is not args[source]:
+            track_view(args[source], result)
+        return result
+
+    return count
+
+
+# --- shapes, factories ----------------------------------------------------------------------------
+
+
+def without_fake(table: Table, key_set: int) -> Function:
+    """The kernel at Meta while no `register_fake` was called.
+
+    An operator that writes and returns nothing, or what it wrote to, has nothing to say about
+    shapes.
+    """
+    operator, schema = table.operator, table.signature.schema
+    places = [_argument_of(schema.arguments, r.type) for r in schema.returns]
+    is_trivial = any(a.is_write for a in schema.arguments) and all(
+        n is not None and schema.arguments[n].is_write for n in places
+    )
+
+    def fake(key_set: int, *args: Any) -> Any:
+        if not is_trivial:
+            raise errors.no_fake(operator)
+        written = tuple([args[n] for n in places if n is not None])
+        return None if not written else written[0] if len(written) == 1 else written
+
+    return fake
+
+
+def by_device(table: Table, key_set: int) -> Function:
+    """The kernel at BackendSelect of an operator without tensors: its `device` says where to go."""
+    operator = table.operator
+    place = device_argument(operator)
+    assert place is not None
+
+    def select(key_set: int, *args: Any) -> Any:
+        target = resolve(args[place])
+        key_set = DENSE_KEYS[target.type]
+        return operator.redispatch_table[key_set](key_set, *args)
+
+    return select
+
+
+def device_argument(operator: Operator) -> int | None:
+    """The number of the argument `device`."""
+    for number, argument in enumerate(operator.schema.arguments):
+        if argument.name == "device" and argument.type.base == "Device":
+            return number
+    return None
+
+
+META, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(
+    keys.key, ("Meta", "Autograd", "ADInplaceOrView", "BackendSelect")
+)

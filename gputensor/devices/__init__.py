@@ -1,0 +1,1 @@
+"""Further devices: registering one, its module, the fallback to the CPU."""

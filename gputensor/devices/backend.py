@@ -1,0 +1,392 @@
+"""`gt.backend`: a further device, from outside the package.
+
+    device = gt.backend.register("openreg", "PrivateUse1", runtime=runtime, cpu_fallback=True)
+
+    @device.stub("unary", "abs")
+    def bind(op, plan): ...                  # -> callable(device index, pointers and numbers,
+    scalars)
+
+The runtime says how memory is allocated and copied; from that follow the operators of MINIMAL. A
+stub brings the operators of a family, `device.impl` one operator, and the CPU fallback the rest.
+The handle undoes all of it. A package that names a function under the entry-point group
+`gputensor.backends` is called when its device's name is first used. docs/new_device.md walks
+through it; `gputensor backend new NAME` writes such a package.
+"""
+
+from __future__ import annotations
+
+import functools
+import keyword
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import runtime as runtimes
+from .._generated import register as _register
+from ..core import device as devices
+from ..core import errors
+from ..core.dtype import dtype
+from .device_module import DeviceModule
+from ..dispatch import backend_select, dispatcher, keys
+from ..dispatch.dispatcher import Handle
+from ..dispatch.operator import Operator, caller_site
+from ..kernels import stub as stubs
+from ..kernels.stub import declare_stub, register_stub
+from ..native import copy
+from ..tensor.storage import Storage, register_allocator
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = [
+    "BACKENDS", "GROUP", "MINIMAL", "Backend", "declare_stub", "get", "register", "register_stub",
+    "registered",
+]  # fmt: skip
+
+# Dispatch key -> the device type it has until somebody gives it another name.
+BACKENDS = {
+    "PrivateUse1": "privateuseone",
+    "PrivateUse2": "privateusetwo",
+    "PrivateUse3": "privateusethree",
+}
+GROUP = "gputensor.backends"
+# The operators that every device has, or nothing works. They need no kernel: allocation and copies
+# of the runtime, and sizes and strides. Source: PyTorch's openreg, "operator set".
+MINIMAL = (
+    "aten::empty.memory_format", "aten::empty_strided", "aten::as_strided", "aten::view",
+    "aten::_reshape_alias", "aten::resize_", "aten::_copy_from", "aten::_copy_from_and_resize",
+    "aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::set_.source_Storage",
+    "aten::set_.source_Storage_storage_offset",
+)  # fmt: skip
+
+_backends: dict[str, Backend] = {}
+# Names whose entry point was loaded, whether it worked or not, or needs not be: once.
+_loaded: set[str] = set()
+
+
+def register(
+    name: str, backend: str = "PrivateUse1", *, runtime: Any, cpu_fallback: bool = False,
+    generate_methods: bool = True,
+) -> Backend:  # fmt: skip
+    """Bring up a device type; returns the handle through which kernels come, and which undoes it.
+
+    name: in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key of
+    its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`, and
+    where it has them those of OPTIONAL. cpu_fallback: what has no kernel runs on the CPU, and warns
+    once (`fall_back_to_cpu` of the handle chooses).
+    generate_methods: add `x.<name>()` and `x.is_<name>`.
+    Raises: RegistrationError if the key is taken or the runtime lacks something.
+    """
+    site = caller_site()
+    check_name(name, generate_methods)
+    if backend not in BACKENDS:
+        raise errors.must("register", "backend", f"be one of {', '.join(BACKENDS)}", backend)
+    with dispatcher.lock:
+        for other in _backends.values():
+            if other.key == backend:
+                raise errors.backend_taken(backend, name, other.name, other.site)
+        made = Backend(name, backend, runtime, site)
+        try:
+            made._bring_up(generate_methods)
+            if cpu_fallback:
+                made.fall_back_to_cpu()
+        except BaseException:
+            made.remove()
+            raise
+        return made
+
+
+def check_name(name: Any, generate_methods: bool = True) -> None:
+    """Raises: ArgumentError if no device can be called so, or something else is."""
+    if (
+        not isinstance(name, str)
+        or not name.isidentifier()
+        or keyword.iskeyword(name)
+        or name != name.lower()
+    ):
+        raise errors.must("register", "name", "be a lower-case identifier", name)
+    is_taken = name in vars(sys.modules["gputensor"])
+    is_taken |= name in backend_select.BACKEND_OF_TYPE
+    if is_taken or generate_methods and (hasattr(Tensor, name) or hasattr(Tensor, f"is_{name}")):
+        raise errors.must(
+            "register", "name", "not be an operator, a method, a module or a device of ours", name
+        )
+
+
+class Backend:
+    """A registered device type. `remove()` undoes everything that came through it; also a context.
+
+    name, key: `openreg`, `PrivateUse1`. runtime: what its author wrote. module: what users name as
+    `gt.<name>`. site: where it was registered.
+    """
+
+    __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "__weakref__")
+
+    def __init__(self, name: str, key: str, runtime: Any, site: str) -> None:
+        self.name, self.key, self.runtime, self.site = name, key, runtime, site
+        self.module = DeviceModule(name, runtime)
+        self._undos: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name} at {self.key}>"
+
+    def __enter__(self) -> Backend:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+    # --- kernels ----------------------------------------------------------------------------------
+
+    def stub(self, family: str, *ops: str) -> Callable[[stubs.Bind], stubs.Bind]:
+        """Decorator of a `bind(op, plan)`: the family's operators, or those of `ops`, are native
+        now.
+
+        bind returns callable(device index, operands, scalars); operands are addresses in the order
+        of `plan.stride_bytes`, outputs first, or Python numbers where that is None.
+        """
+
+        def decorate(bind_op: stubs.Bind) -> stubs.Bind:
+            self.register_stub(family, bind_op, *ops)
+            return bind_op
+
+        return decorate
+
+    def register_stub(self, family: str, bind_op: stubs.Bind, *ops: str) -> Handle:
+        """`stub` as a function; the handle undoes it alone."""
+        self._check_alive()
+        with dispatcher.lock:
+            undos = [register_stub(self.name, family, bind_op, *ops)]
+            for operator, loop, kernel, site in _register.further.get(family, ()):
+                if _is_named(operator, loop, family, ops):
+                    undos.append(self._native(operator, kernel, site))
+        return self._keep(undos)
+
+    def impl(
+        self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
+    ) -> Any:
+        """Register a kernel for one operator at the device's key, over ours; a decorator without
+        fn.
+
+        op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are those of `Library.impl`,
+        which warns where a kernel is displaced; here that is the point. Returns a handle.
+        """
+        self._check_alive()
+        site = caller_site()
+        name = dispatcher.qualified(op_name)
+        convention = "boxed" if boxed else "keyset" if with_keyset else "user"
+
+        def bind_one(function: Callable[..., Any]) -> Handle:
+            key = keys.key(self.key)
+            return self._keep(
+                [dispatcher.register_kernel(name, key, function, convention, site).remove]
+            )
+
+        if fn is not None:
+            return bind_one(fn)
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            bind_one(function)
+            return function
+
+        return decorate
+
+    def fall_back_to_cpu(
+        self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
+    ) -> Handle:
+        """Let operators without a kernel run on the CPU, all or `ops`, but none of `deny`; each
+        warns once."""
+        from .fallback import enable_cpu_fallback
+
+        self._check_alive()
+        return self._keep([enable_cpu_fallback(self.key, ops, deny).remove])
+
+    def register_autocast(
+        self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None
+    ) -> Handle:
+        """Let `gt.autocast` know the device; only at PrivateUse1, which has a key for it.
+
+        dtypes: those it can cast to, the default first. policies: operator -> cast policy
+        (docs/autocast.md), also for operators of your own; those of CUDA unless given.
+        """
+        from ..amp.cast_policies import register_device
+
+        self._check_alive()
+        if self.key != "PrivateUse1":
+            raise errors.must(
+                "register_autocast", "self", "be at the key PrivateUse1", errors.Got(repr(self))
+            )
+        with dispatcher.lock:
+            return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
+
+    def has_native(self, op_name: str) -> bool:
+        """Whether an operator has a kernel of its own at the device's key; names as in `impl`."""
+        operator = dispatcher.find(dispatcher.qualified(op_name))
+        return operator.table.slot(keys.runtime_key(self.key))[1] == "kernel"
+
+    # --- life -------------------------------------------------------------------------------------
+
+    @property
+    def is_registered(self) -> bool:
+        return _backends.get(self.name) is self
+
+    def remove(self) -> None:
+        """Undo it all; tensors that are left can be dropped and nothing else. Safe to call twice.
+
+        The device stays away until somebody registers it again: its entry point is for a first use.
+        """
+        with dispatcher.lock:
+            while self._undos:
+                self._undos.pop()()
+
+    def _check_alive(self) -> None:
+        if not self.is_registered:
+            raise errors.wrong_registration(
+                f"{self!r}", "be registered, but was removed", caller_site(3)
+            )
+
+    def _keep(self, undos: list[Callable[[], None]]) -> Handle:
+        def undo() -> None:
+            for take_back in reversed(undos):
+                take_back()
+
+        handle = Handle(undo)
+        self._undos.append(handle.remove)
+        return handle
+
+    def _native(
+        self, operator: Operator, kernel: Callable[..., Any], site: str
+    ) -> Callable[[], None]:
+        return dispatcher.register_kernel(
+            operator, keys.key(self.key), kernel, "native", site
+        ).remove
+
+    def _bring_up(self, generate_methods: bool) -> None:
+        undo = self._undos.append
+        undo(devices.rename_privateuse(BACKENDS[self.key], self.name))
+        undo(runtimes.register(self.name, self.runtime))
+        undo(backend_select.register_device_type(self.name, self.key))
+        undo(backend_select.register_current_index(self.name, self.runtime.current_device))
+        undo(backend_select.remedies.register(self.key, self._remedy))
+        undo(register_allocator(self.name, self._allocate))
+        for family, entries in _register.further.items():
+            if family == "copy" or family not in stubs.families():  # nothing but sizes and memory
+                for operator, _, kernel, site in entries:
+                    undo(self._native(operator, kernel, site))
+        for name in ("_copy_from", "_copy_from_and_resize"):
+            undo(self._native(dispatcher.find(f"aten::{name}"), getattr(copy, name), self.site))
+        undo(_set_attribute(sys.modules["gputensor"], self.name, self.module))
+        if generate_methods:
+            undo(_set_attribute(Tensor, self.name, _to_device(self.name)))
+            undo(_set_attribute(Tensor, f"is_{self.name}", _is_on(self.name, "_device")))
+            undo(_set_attribute(Storage, f"is_{self.name}", _is_on(self.name, "device")))
+        _backends[self.name] = self
+        _loaded.add(self.name)  # once removed it stays away: the entry point is for a first use
+        undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type, return-value]
+
+    def _allocate(self, nbytes: int, place: devices.device) -> Any:
+        count = self.runtime.device_count()
+        if not 0 <= place.index < count:  # type: ignore[operator]
+            raise errors.device_index_out_of_range(self.name, place.index, count)
+        return self.runtime.allocate(nbytes, place.index)
+
+    def _remedy(self, operator: Operator) -> str:
+        """What to write next for an operator that the device lacks."""
+        if operator.short_name in ("copy_", "flip"):
+            return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
+        for family, entries in _register.further.items():
+            for found, loop, _, _ in entries:
+                if found is operator and family in stubs.families():
+                    op = loop or operator.short_name.rstrip("_")
+                    return f"bring a stub of family '{family}' for '{op}', a kernel through impl, or cpu_fallback=True"
+        return "bring a kernel through impl, or cpu_fallback=True"
+
+
+def _is_named(operator: Operator, loop: str, family: str, ops: tuple[str, ...]) -> bool:
+    """Whether a stub for `ops` brings this operator; families with one loop have nothing to
+    choose."""
+    if not ops or family in ("fill", "random", "matmul", "where"):
+        return True
+    return (loop or operator.short_name.rstrip("_")) in ops
+
+
+def _set_attribute(owner: Any, name: str, value: Any) -> Callable[[], None]:
+    setattr(owner, name, value)
+    return lambda: delattr(owner, name)
+
+
+def _to_device(name: str) -> Callable[..., Tensor]:
+    def to_device(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+        if device is None or isinstance(device, int):
+            place = devices.device(name, device)
+        else:
+            place = devices.device(device)
+        return self.to(place, non_blocking=non_blocking)  # type: ignore[no-any-return]
+
+    to_device.__name__ = to_device.__qualname__ = name
+    to_device.__doc__ = (
+        f"A copy on device {name}, the current one by default; the tensor itself if it is there."
+    )
+    return to_device
+
+
+def _is_on(name: str, slot: str) -> property:
+    return property(
+        lambda self: getattr(self, slot).type == name, doc=f"True on a device of type {name}."
+    )
+
+
+# --- finding them ---------------------------------------------------------------------------------
+
+
+def registered() -> list[Backend]:
+    """The devices registered now."""
+    return list(_backends.values())
+
+
+def get(name: str) -> Backend:
+    """The device of this name; its package is loaded if an entry point names one.
+
+    Raises: DeviceError if there is none.
+    """
+    if not isinstance(name, str):
+        raise errors.must(
+            "backend", "name", "be a device type", name, kind=errors.ArgumentTypeError
+        )
+    if name not in _backends and not load(name):
+        why = f"nothing registered it, and no package has an entry point of group {GROUP} for it"
+        raise errors.no_device(name, why)
+    return _backends[name]
+
+
+def load(name: str) -> bool:
+    """Call what an installed package's entry point of this name says; whether the name is known
+    then.
+
+    Raises: RegistrationError that names the package's entry point if it fails.
+    """
+    if name in _loaded or os.environ.get("GPUTENSOR_BACKEND_AUTOLOAD") == "0":
+        return name in _backends
+    for found in _entry_points(tuple(sys.path)):
+        if found.name != name:
+            continue
+        _loaded.add(name)
+        try:
+            found.load()()
+        except Exception as error:
+            raise errors.backend_not_loaded(name, found, error) from error
+    return name in _backends
+
+
+@functools.lru_cache(1)
+def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """What the packages on this path offer; remembered, since a scan takes milliseconds and every
+    unknown `gt.<name>` asks."""
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=GROUP))
+
+
+devices.unknown_type_hooks.append(load)

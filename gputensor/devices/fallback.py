@@ -1,0 +1,323 @@
+"""Boxed kernels that serve any operator: on the CPU instead, not at all, or without a derivative.
+
+    with gt.fallback.enable_cpu_fallback("CUDA", deny=["mm"]):      # off otherwise
+        ...
+    Library("_", "IMPL").fallback(gt.fallback.cpu_fallback, "PrivateUse1")
+    lib.impl("scale", gt.fallback.not_implemented, "Meta")
+    lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
+
+`library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in
+`interpose/lazy_views.py`, the one without a derivative in `autograd/not_implemented.py`.
+Source: aten/src/ATen/native/CPUFallback.cpp. Other than there, operands that share memory share it
+on the CPU too, and views come back as views.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from .._generated import operators as _ops
+from ..autograd.not_implemented import (
+    AUTOGRAD_MODES,
+    autograd_fallback_mode,
+    autograd_not_implemented,
+    set_autograd_fallback_mode,
+)  # fmt: skip
+from ..core import errors
+from ..core.device import CPU, device
+from ..core.dtype import uint8
+from ..core.geometry import contiguous_geometry
+from ..dispatch import dispatcher, keys
+from ..dispatch.backend_select import TENSOR_KEYS, resolve, user_name
+from ..dispatch.dispatcher import Handle
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Operator
+from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
+from ..native import resize
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor, from_storage, view_of
+
+__all__ = [
+    "AUTOGRAD_MODES", "autograd_fallback_mode", "autograd_not_implemented", "cpu_fallback",
+    "enable_cpu_fallback",
+    "not_implemented", "set_autograd_fallback_mode",
+]  # fmt: skip
+
+Stack = list[Any]
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_CPU_KEYS = keys.key_set(("CPU",))
+
+
+# --- not implemented ------------------------------------------------------------------------------
+
+
+def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
+    """Refuses the operator at the key it is registered for.
+
+    Raises: DispatchError naming operator and key.
+    """
+    raise errors.not_implemented_at(operator, user_name(keys.highest(key_set)))
+
+
+# --- on the CPU -----------------------------------------------------------------------------------
+
+# Operators whose falling back was told of.
+_warned: set[Operator] = set()
+
+
+def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
+    """Runs the operator on the CPU: operands in, results and what was written back out.
+
+    Operands that share memory do so on the CPU as well; a result that is a view of an operand comes
+    back as a view of it. Warns once for each operator.
+    Raises: DispatchError if no operand and no `device` argument says where the results belong.
+    """
+    schema = operator.schema
+    count = len(schema.arguments)
+    given = stack[len(stack) - count :] if count else []
+    place = _place(schema, given)
+    if place is None:
+        raise errors.no_device_for_fallback(operator)
+    _warn_once(operator, place, given)
+    with AutoDispatchBelowADInplaceOrView():  # the keys above this one have had their turn
+        host = _Host(given)
+        results = [host.bring(value) for value in given]
+        for number, argument in enumerate(schema.arguments):
+            if argument.type.base == "Device":
+                results[number] = CPU
+        operator.redispatch_boxed(_CPU_KEYS, results)
+        host.return_written(
+            t for a, value in zip(schema.arguments, given) if a.is_write for t in _tensors(value)
+        )
+        stack[len(stack) - count :] = [host.send(result, place) for result in results]
+
+
+for _kernel in (not_implemented, cpu_fallback):
+    _kernel.kernel_convention = "boxed"  # type: ignore[attr-defined]
+
+
+def _place(schema: Any, given: Sequence[Any]) -> device | None:
+    """The device that the results belong to."""
+    for tensor in _tensors(given):
+        if tensor._device is not CPU:
+            return tensor._device
+    for argument, value in zip(schema.arguments, given):
+        if argument.type.base == "Device":
+            return resolve(value)
+    return None
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif hasattr(value, "_geometry"):
+        yield value
+
+
+def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
+    if operator in _warned:
+        return
+    nbytes = sum(t._geometry.nbytes for t in _tensors(given) if t._device is not CPU)
+    warnings.warn(
+        errors.runs_on_the_cpu(operator, place, nbytes), stacklevel=_levels_to_the_program()
+    )
+    _warned.add(operator)
+
+
+def _levels_to_the_program() -> int:
+    """The stacklevel of the innermost frame outside this package: the line that called the
+    operator."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+class _Region:
+    """The bytes of a device's storage that operands look at, and their copy on the CPU."""
+
+    __slots__ = ("of", "storage", "begin", "end", "copy")
+
+    def __init__(self, of: Tensor) -> None:
+        self.of, self.storage = of, of._get_storage()
+        self.begin, self.end = self.storage.nbytes, 0
+        self.copy: Storage | None = None
+
+    def cover(self, tensor: Tensor) -> None:
+        shape = tensor._geometry
+        first = tensor._offset * shape.dtype.itemsize
+        # Rounded down, so that offsets of every dtype stay whole.
+        self.begin = min(self.begin, first & ~15)
+        self.end = max(self.end, first + shape.extent * shape.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        return max(self.end - self.begin, 0)
+
+    @property
+    def on_device(self) -> Tensor:
+        shape, bits = (
+            contiguous_geometry((self.nbytes,), uint8),
+            TENSOR_KEYS[self.storage.device.type],
+        )
+        return from_storage(self.storage, self.begin, shape, bits)
+
+    def fetched(self) -> Storage:
+        """The copy on the CPU; made once."""
+        if self.copy is None:
+            self.copy = _moved(self.on_device, CPU)._get_storage()
+        return self.copy
+
+    def return_bytes(self) -> None:
+        source = from_storage(
+            self.fetched(), 0, contiguous_geometry((self.nbytes,), uint8), TENSOR_KEYS["cpu"]
+        )
+        _copy(self.on_device, source)
+
+
+class _Host:
+    """One call's operands on the CPU: a copy for each storage, and who looks at it how."""
+
+    __slots__ = ("regions", "twins")
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        self.regions: dict[Storage, _Region] = {}
+        self.twins: dict[int, tuple[Tensor, Tensor]] = {}
+        for tensor in _tensors(given):
+            if tensor._device is not CPU:
+                self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
+
+    def bring(self, value: Any) -> Any:
+        """The value with CPU tensors in the place of the device's; the same tensor gives the
+        same."""
+        if isinstance(value, (list, tuple)):
+            return [self.bring(item) for item in value]
+        if not hasattr(value, "_geometry") or value._device is CPU:
+            return value
+        if id(value) not in self.twins:
+            region, shape = self.regions[value._get_storage()], value._geometry
+            offset = value._offset - region.begin // shape.dtype.itemsize
+            twin = from_storage(region.fetched(), offset, shape, TENSOR_KEYS["cpu"])
+            self.twins[id(value)] = (value, twin)
+        return self.twins[id(value)][1]
+
+    def return_written(self, tensors: Iterable[Tensor]) -> None:
+        """Bring back what the CPU wrote: bytes, another shape (t_), or another storage
+        (resize_)."""
+        regions = []
+        for tensor in tensors:
+            if id(tensor) not in self.twins:
+                continue
+            twin, region = self.twins[id(tensor)][1], self.regions[tensor._get_storage()]
+            shape = twin._geometry
+            fits = (twin._offset + shape.extent) * shape.dtype.itemsize <= region.nbytes
+            if twin._storage is not region.copy or not fits:
+                resize.set_geometry(tensor, shape)
+                _copy(tensor, twin)
+                continue
+            tensor._offset = twin._offset + region.begin // shape.dtype.itemsize
+            tensor._geometry, tensor._array = shape, None
+            if region not in regions:
+                regions.append(region)
+        for region in regions:
+            region.return_bytes()
+
+    def send(self, result: Any, place: device) -> Any:
+        """A result on the device: an operand itself, a view of one, or a copy."""
+        if isinstance(result, (list, tuple)):
+            return type(result)([self.send(item, place) for item in result])
+        if not hasattr(result, "_geometry") or place is CPU:
+            return result
+        for original, twin in self.twins.values():
+            if twin is result:
+                return original
+        for region in self.regions.values():
+            if region.copy is not None and region.copy is result._storage:
+                offset = result._offset + region.begin // result._geometry.dtype.itemsize
+                return view_of(region.of, result._geometry, offset)
+        return _moved(result, place)
+
+
+def _moved(tensor: Tensor, place: device) -> Tensor:
+    key_set = (tensor._keys | TENSOR_KEYS[place.type]) & BELOW_ADINPLACEORVIEW
+    return _ops._to_copy.redispatch_table[key_set](  # type: ignore[no-any-return]
+        key_set, tensor, tensor._geometry.dtype, None, place, None, False, None
+    )
+
+
+def _copy(to: Tensor, source: Tensor) -> None:
+    key_set = (to._keys | source._keys) & BELOW_ADINPLACEORVIEW
+    _ops.copy_.redispatch_table[key_set](key_set, to, source, False)
+
+
+class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enable_cpu_fallback(...):`
+    """Let operators that have no kernel at a backend's key run on the CPU, until `remove` or the
+    end of `with`.
+
+    key: the backend, "CUDA" or "PrivateUse1". ops: those to serve, by name ("mm") or overload
+    ("aten::add.out"); None for all. deny: those that must not fall back. An operator that has a
+    kernel of the backend keeps it.
+    Raises: RegistrationError if the backend has a fallback already; ArgumentError for an operator
+    that is made of others on every device, since it is those that fall back.
+    """
+
+    __slots__ = ("_handles",)
+
+    def __init__(
+        self, key: str, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
+    ) -> None:
+        found = keys.runtime_key(key)
+        if found.functionality != "Dense" or found.backend in ("CPU", "Meta"):
+            raise errors.must(
+                "enable_cpu_fallback", "key", "be the key of a device other than cpu and meta", key
+            )
+        _warned.clear()
+        self._handles: list[Handle] = []
+        denied = frozenset(o for name in deny for o in _named(name, found, "deny"))
+        if ops is None:
+
+            def serve(operator: Operator, key_set: int, stack: Stack) -> None:
+                if operator in denied:
+                    raise errors.fallback_denied(operator, user_name(found))
+                cpu_fallback(operator, key_set, stack)
+
+            self._handles.append(dispatcher.register_fallback(found, serve, "boxed"))
+        else:
+            chosen = {
+                o: None for name in ops for o in _named(name, found, "ops") if o not in denied
+            }
+            for operator in chosen:
+                if operator.table.slot(found)[0] is None:
+                    self._handles.append(
+                        dispatcher.register_kernel(operator, found, cpu_fallback, "boxed")
+                    )
+
+    def remove(self) -> None:
+        """Operators without a kernel raise again."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def __enter__(self) -> enable_cpu_fallback:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
+    """The operators of a name, all overloads, or of one overload. Raises: DispatchError for
+    none."""
+    full = dispatcher.qualified(name)
+    found = [
+        o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)
+    ]
+    found = found or [dispatcher.find(full)]
+    if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):
+        raise errors.composite_falls_back(argument, name)
+    return found

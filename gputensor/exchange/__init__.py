@@ -1,0 +1,1 @@
+"""What goes in and out: other libraries' arrays, Python's data, files."""

@@ -1,0 +1,130 @@
+"""The CUDA array interface, version 3: how Numba, CuPy and others see a tensor on a real GPU, and
+how their arrays are read.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import runtime
+from ..core import errors
+from ..core.geometry import unholdable
+from ..core.memory_format import contiguous_strides
+from ..dispatch.keys import LAZY
+
+if TYPE_CHECKING:
+    from ..tensor.tensor import Tensor
+
+
+def describe(tensor: Tensor) -> dict[str, Any]:
+    """`Tensor.__cuda_array_interface__`; names the current stream, on which the consumer waits.
+
+    Raises: AttributeError unless the tensor is on a real CUDA device, so that hasattr() is False.
+    """
+    place, geometry = tensor._device, tensor._geometry
+    if place.type != "cuda" or runtime.cuda().is_emulated:
+        raise errors.no_cuda_array_interface(tensor)
+    if tensor.requires_grad:
+        raise errors.must(
+            "__cuda_array_interface__", "self", "not require grad", tensor, remedy="use .detach()"
+        )
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory("__cuda_array_interface__", tensor)
+    stream = runtime.cuda().current_stream(place.index).ptr
+    return {
+        "shape": geometry.sizes,
+        "typestr": geometry.dtype.np.str,
+        "data": (tensor.data_ptr(), False),
+        "strides": None if geometry.is_contiguous else geometry.stride_bytes,
+        "stream": stream or 1,  # 1 is the legacy default stream; 0 is not allowed
+        "version": 3,
+    }
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class Described(NamedTuple):
+    """An array as its library describes it; strides in bytes, negative ones too."""
+
+    address: int
+    is_readonly: bool
+    sizes: tuple[int, ...]
+    stride_bytes: tuple[int, ...]
+    dtype: np.dtype[Any]
+    stream: int | None  # on which its elements are made; None where nothing is to be waited for
+
+
+def read(op: str, arg: str, x: Any) -> Described:
+    """What `x.__cuda_array_interface__` says, each part of it checked before anything uses it.
+
+    Raises: ArgumentTypeError for parts that are missing or of another type; ArgumentValueError for
+    numbers that no memory has, a null pointer to elements, and stream 0.
+    """
+    given = x.__cuda_array_interface__
+    if not isinstance(given, dict):
+        raise _incomplete(op, arg, "a dict", given)
+    sizes = _ints(op, arg, given, "shape")
+    element = getattr(x, "dtype", None)
+    if not isinstance(element, np.dtype):  # a typestr has no name for bfloat16, a dtype has
+        try:
+            element = np.dtype(operator.getitem(given, "typestr"))
+        except (KeyError, TypeError, ValueError):
+            raise _incomplete(op, arg, "a typestr", given.get("typestr")) from None
+    data = given.get("data")
+    if not isinstance(data, (tuple, list)) or len(data) != 2 or not isinstance(data[0], int):
+        raise _incomplete(op, arg, "data of an address and a bool", data)
+    if given.get("mask") is not None:
+        raise errors.must(
+            op, arg, "have no mask", errors.Got("a mask"), kind=errors.ArgumentTypeError
+        )
+    if given.get("strides") is None:
+        strides = () if min(sizes, default=0) < 0 else contiguous_strides(sizes)
+        strides = tuple([s * element.itemsize for s in strides])
+    else:
+        strides = _ints(op, arg, given, "strides")
+    _check_range(op, arg, data[0], sizes, strides, element.itemsize)
+    return Described(data[0], bool(data[1]), sizes, strides, element, _stream(op, arg, x, given))
+
+
+def _incomplete(op: str, arg: str, part: str, got: Any) -> errors.GpuTensorError:
+    rule = f"have a CUDA array interface with {part}"
+    return errors.must(op, arg, rule, got, kind=errors.ArgumentTypeError)
+
+
+def _ints(op: str, arg: str, given: dict[str, Any], name: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, given[name]))
+    except (KeyError, TypeError):
+        raise _incomplete(op, arg, f"{name} of ints", given.get(name)) from None
+
+
+def _check_range(
+    op: str, arg: str, address: int, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> None:
+    wrong = unholdable(sizes, tuple(map(abs, strides)), itemsize)
+    spans = [(n - 1) * s for n, s in zip(sizes, strides)]
+    first = address + sum(s for s in spans if s < 0)
+    last = address + sum(s for s in spans if s > 0) + itemsize
+    if not wrong and 0 not in sizes and not 0 < first < last <= 1 << 64:
+        wrong = f"address {address:#x}"
+    if wrong:
+        rule = "have its elements at addresses that memory has"
+        raise errors.must(op, arg, rule, errors.Got(wrong), kind=errors.ArgumentValueError)
+
+
+def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
+    stream = given.get("stream")
+    if isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ())):
+        # CuPy's current stream is ours; it names the current device's, whichever the array is on.
+        return None
+    if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
+        return stream
+    raise errors.must(
+        op, arg, "name its stream as the CUDA array interface does: 1, 2 or an address, or None",
+        errors.Got(f"stream {errors.describe(stream)}"), kind=errors.ArgumentValueError,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What stands between a call and its kernels: modes, subclasses, lazy views."""

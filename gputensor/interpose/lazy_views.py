@@ -1,0 +1,304 @@
+"""Tensors whose elements are not what lies in memory: conjugates, negatives and efficient zeros.
+
+Note [Lazy views]
+`x.conj()` and `x.imag` of a conjugate are views with one bit more in their key set (Conjugate,
+Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch
+keys, so ordinary tensors pay nothing. Views carry a bit along. Every other operator meets the
+fallback of the key, which hands it a copy where the elements lie as they are and writes what it
+changed back; only `copy_` and what is listed here knows better. Kernels never see a bit: they work
+on `_as_it_lies`.
+Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Other than there, the keys
+stay on within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated in one), and x / zero is
+x / 0 and not inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .._generated import operators as _ops
+from ..core import errors
+from ..core.device import CPU, META
+from ..core.geometry import geometry
+from ..dispatch import dispatcher, keys, tls
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, LAZY, NEGATIVE, ZERO
+from ..dispatch.operator import Operator, Table
+from ..native import resize
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor, allocate, from_storage, view_of, zero_tensor
+
+Kernel = Callable[..., Any]
+
+# They look at sizes, dtype and device alone, or at the bits.
+_ELEMENTS_UNREAD = frozenset((
+    "empty_like", "full_like", "zeros_like", "ones_like", "rand_like", "new_empty",
+    "new_empty_strided", "new_full", "new_zeros", "new_ones", "is_conj", "is_neg", "_is_zerotensor",
+))  # fmt: skip
+_KNOW_CONJUGATES = frozenset(("conj_physical", "_conj_physical"))
+# They change what a tensor looks at, which zeros without memory cannot bear.
+_NEED_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
+
+
+def install() -> None:
+    """Register the fallbacks of the three keys and the operators that do better."""
+    fallback = dispatcher.register_fallback
+    fallback(
+        keys.key("Conjugate"), lambda table, key_set: _make(table, "Conjugate", CONJUGATE), "maker"
+    )
+    fallback(
+        keys.key("Negative"), lambda table, key_set: _make(table, "Negative", NEGATIVE), "maker"
+    )
+    fallback(
+        keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker"
+    )
+    for key in ("Conjugate", "Negative", "ZeroTensor"):
+        # Its kernel goes on to copy_ with its own key set, which must keep the bits.
+        dispatcher.register_kernel(_ops.clone, keys.key(key), None, "fallthrough")
+    for operator, key, kernel in (
+        (_ops.copy_, "Conjugate", _copy_turned),
+        (_ops.copy_, "Negative", _copy_turned),
+        (_ops.copy_, "ZeroTensor", _copy_zero),
+        (_ops.view_dtype, "Conjugate", _view_dtype),
+        (_ops.view_dtype, "Negative", _view_dtype),
+        (_ops.conj_physical_, "Conjugate", _conj_physical_as_it_lies),
+        (_ops.neg_, "Negative", _neg_as_it_lies),
+        (_ops.mul_Tensor, "ZeroTensor", _zero_times),
+        (_ops.div_Tensor, "ZeroTensor", _zero_divided),
+        (_ops.add_Tensor, "ZeroTensor", _zero_plus),
+        (_ops.sub_Tensor, "ZeroTensor", _zero_minus),
+    ):
+        dispatcher.register_kernel(operator, keys.key(key), kernel, "native")
+
+
+# --- the fallback ---------------------------------------------------------------------------------
+
+
+def _make(table: Table, key: str, bit: int) -> Kernel:
+    """The kernel of one operator at Conjugate, Negative or ZeroTensor."""
+    operator, below = table.operator, keys.below(key)
+    if _passes(operator, bit):
+
+        def pass_on(key_set: int, *args: Any) -> Any:
+            key_set &= below
+            return operator.redispatch_table[key_set](key_set, *args)
+
+        return pass_on
+    schema = table.signature.schema
+    tensors = [(n, a) for n, a in enumerate(schema.arguments) if a.type.has_tensor]
+    resolve = _zeros if bit == ZERO else clone_below
+
+    def materialise(key_set: int, *args: Any) -> Any:
+        given = list(args)
+        changed: list[tuple[Tensor, Tensor]] = []
+        for number, argument in tensors:
+            value = given[number]
+            found = value if isinstance(value, (list, tuple)) else (value,)
+            if not any(getattr(x, "_keys", 0) & bit for x in found):
+                continue
+            if argument.is_write and bit == ZERO:
+                raise errors.zeros_are_immutable(operator.short_name, argument.name)
+            plain = [resolve(x) if getattr(x, "_keys", 0) & bit else x for x in found]
+            if argument.is_write:
+                changed += [(x, y) for x, y in zip(found, plain) if x is not y]
+            given[number] = plain if found is value else plain[0]
+        key_set &= below
+        result = operator.redispatch_table[key_set](key_set, *given)
+        for original, plain in changed:
+            _write_back(original, plain)
+        return _with_originals(result, changed) if changed else result
+
+    return materialise
+
+
+def _passes(operator: Operator, bit: int) -> bool:
+    """True for views, which carry the bit along, and for what does not read elements."""
+    if bit == ZERO and operator.short_name in _NEED_MEMORY:
+        return False
+    if bit == CONJUGATE and operator.qualified_name.removeprefix("aten::") in _KNOW_CONJUGATES:
+        return True
+    if (
+        operator.namespace == "aten"
+        and operator.short_name in _ELEMENTS_UNREAD
+        or "inplace_view" in operator.tags
+    ):
+        return True
+    aliased = [a for a in operator.schema.arguments if a.type.aliases]
+    return bool(aliased) and not any(a.is_write for a in aliased)
+
+
+def clone_below(tensor: Tensor) -> Tensor:
+    """A copy whose elements lie as they are; below autograd and the version counter."""
+    key_set = _below(tensor._keys)
+    return _ops.clone.redispatch_table[key_set](key_set, tensor, None)  # type: ignore[no-any-return]
+
+
+def _below(bits: int) -> int:
+    """The key set of a call below ADInplaceOrView; modes see it."""
+    include, keep = tls.state.get()
+    return (bits | include) & keep & BELOW_ADINPLACEORVIEW
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    """Zeros in memory: one element, seen at every index."""
+    shape = tensor._geometry
+    one = allocate(geometry((), (), shape.dtype), tensor._device)
+    key_set = _below(one._keys)
+    _ops.zero_.redispatch_table[key_set](key_set, one)
+    return view_of(one, geometry(shape.sizes, (0,) * shape.ndim, shape.dtype), 0)
+
+
+def _write_back(original: Tensor, plain: Tensor) -> None:
+    if original._geometry.sizes != plain._geometry.sizes:  # an `out` of another size
+        resize.set_geometry(original, plain._geometry)
+    key_set = _below(original._keys | plain._keys)
+    _ops.copy_.redispatch_table[key_set](key_set, original, plain, False)
+
+
+def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
+    if isinstance(result, (list, tuple)):
+        return type(result)(_with_originals(x, changed) for x in result)
+    return next((original for original, plain in changed if plain is result), result)
+
+
+# --- operators that do better ---------------------------------------------------------------------
+
+
+def _as_it_lies(tensor: Tensor) -> Tensor:
+    """The same memory without the bits: what kernels may work on."""
+    view = view_of(tensor, tensor._geometry, tensor._offset)
+    view._keys &= ~LAZY
+    return view
+
+
+def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """copy_ where the sides differ in their bits: one pass where dtype and device agree."""
+    key_set &= ~LAZY
+    differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
+    to, source = _as_it_lies(self), _as_it_lies(src)
+    turns = list(_turns(differs if self._geometry.dtype.is_complex else differs & ~CONJUGATE))
+    if turns and (
+        to._geometry.dtype is not source._geometry.dtype or to._device is not source._device
+    ):
+        # Turned before the cast: -x and the cast of x may part (float to bool, to unsigned).
+        fresh = clone_below(source)
+        for turn in turns:
+            _run(turn, key_set, fresh, fresh)
+        source, turns = fresh, []
+    if turns:
+        if source._geometry.sizes != to._geometry.sizes:
+            source = _ops.expand.redispatch_table[key_set](
+                key_set, source, to._geometry.sizes, False
+            )
+        _run(turns[0], key_set, source, to)
+        for turn in turns[1:]:
+            _run(turn, key_set, to, to)
+    else:
+        _ops.copy_.redispatch_table[key_set](key_set, to, source, non_blocking)
+    return self
+
+
+def _turns(bits: int) -> Iterator[Operator]:
+    if bits & CONJUGATE:
+        yield _ops.conj_physical_out
+    if bits & NEGATIVE:
+        yield _ops.neg_out
+
+
+def _run(turn: Operator, key_set: int, source: Tensor, to: Tensor) -> None:
+    turn.redispatch_table[key_set](key_set, source, to)
+
+
+def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    if self._keys & ZERO:
+        raise errors.zeros_are_immutable("copy_", "self")
+    if src._geometry.sizes != self._geometry.sizes:
+        key = _below(src._keys)
+        _ops.expand.redispatch_table[key](
+            key, src, self._geometry.sizes, False
+        )  # raises if it cannot
+    key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
+    _ops.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
+    return self
+
+
+def _view_dtype(key_set: int, self: Tensor, dtype: Any) -> Tensor:
+    raise errors.must("view", "self", "lie in memory as it is", self, remedy="use .clone() first")
+
+
+def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:
+    key_set = key_set & ~LAZY & BELOW_ADINPLACEORVIEW
+    _ops.conj_physical_.redispatch_table[key_set](key_set, _as_it_lies(self))
+    return self
+
+
+def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
+    # Only the Negative bit is dealt with: a conjugate goes on to its own fallback.
+    view = view_of(self, self._geometry, self._offset)
+    view._keys &= ~NEGATIVE
+    key_set = key_set & ~NEGATIVE & BELOW_ADINPLACEORVIEW
+    _ops.neg_.redispatch_table[key_set](key_set, view)
+    return self
+
+
+# --- arithmetic with efficient zeros --------------------------------------------------------------
+
+_META_KEYS = keys.key_set(("Meta",))
+
+
+def _result(operator: Operator, self: Any, other: Any, *rest: Any) -> Tensor:
+    """An efficient zero with the sizes and dtype that the operator would give."""
+    place = _common_device(operator, self, other)
+    made = operator.redispatch_table[_META_KEYS](_META_KEYS, _on_meta(self), _on_meta(other), *rest)
+    return zero_tensor(made._geometry, place)
+
+
+def _on_meta(operand: Any) -> Any:
+    if not hasattr(operand, "_keys"):
+        return operand
+    shape = operand._geometry
+    storage = Storage(None, shape.extent * shape.dtype.itemsize, META)
+    return from_storage(storage, 0, shape, TENSOR_KEYS["meta"])
+
+
+def _common_device(operator: Operator, self: Any, other: Any) -> Any:
+    """The operands' device, a CPU scalar beside another device's operand let through."""
+    tensors = [x for x in (self, other) if hasattr(x, "_keys")]
+    place = next((x._device for x in tensors if x._device is not CPU), CPU)
+    for x in tensors:
+        if x._device is not place and not (x._device is CPU and x._geometry.ndim == 0):
+            raise errors.mixed_devices(operator.short_name, self, "self", other, "other")
+    return place
+
+
+def _is_zero(operand: Any) -> bool:
+    return bool(getattr(operand, "_keys", 0) & ZERO)
+
+
+def _materialised(operator: Operator, key_set: int, *args: Any) -> Any:
+    key_set &= keys.below("ZeroTensor")
+    given = [_zeros(x) if _is_zero(x) else x for x in args]
+    return operator.redispatch_table[key_set](key_set, *given)
+
+
+def _zero_times(key_set: int, self: Any, other: Any) -> Tensor:
+    return _result(_ops.mul_Tensor, self, other)
+
+
+def _zero_divided(key_set: int, self: Any, other: Any) -> Tensor:
+    if _is_zero(self) and not _is_zero(other):
+        return _result(_ops.div_Tensor, self, other)
+    return _materialised(_ops.div_Tensor, key_set, self, other)  # type: ignore[no-any-return]
+
+
+def _zero_plus(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
+    if _is_zero(self) and _is_zero(other):
+        return _result(_ops.add_Tensor, self, other, alpha)
+    return _materialised(_ops.add_Tensor, key_set, self, other, alpha)  # type: ignore[no-any-return]
+
+
+def _zero_minus(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
+    if _is_zero(self) and _is_zero(other):
+        return _result(_ops.sub_Tensor, self, other, alpha)
+    return _materialised(_ops.sub_Tensor, key_set, self, other, alpha)  # type: ignore[no-any-return]

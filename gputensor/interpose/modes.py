@@ -1,0 +1,169 @@
+"""Python code in the place of operators: for a block (`DispatchMode`) or for a type (subclasses).
+
+    class Counting(gt.DispatchMode):
+        def __gputensor_dispatch__(self, op, types, args=(), kwargs=None):
+            count[op] += 1
+            return op(*args, **(kwargs or {}))
+
+    with Counting():
+        x + 1
+
+Both hang on the dispatch key Python, which a mode puts into the thread's state and a subclass into
+the key sets of its tensors; who uses neither pays nothing. Handlers run below autograd, with the
+innermost mode taken off the stack. Source: torch/csrc/autograd/python_fallback.cpp and
+torch/utils/_python_dispatch.py. Other than there, conjugates stay lazy within a handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from ..autograd.modes import DEFAULT, unrecorded
+from ..core import errors
+from ..core.guard import Guard
+from ..dispatch import dispatcher, keys, tls
+from ..dispatch.keys import PYTHON
+from ..dispatch.operator import Operator, Table
+from ..dispatch.tls import ExcludeDispatchKeys
+
+# Innermost last. Per thread and per task, like the dispatcher's state.
+_modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
+_BELOW = keys.below("Python")
+# What has had its turn when a handler runs; materialising conjugates has not, as views may be made.
+_ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
+
+
+class DispatchMode(Guard):
+    """Within `with Mode():` every operator called by this thread or task comes here first.
+
+    Also a decorator of functions; a block may be left in any order.
+    """
+
+    def __gputensor_dispatch__(
+        self,
+        op: Operator,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Answer a call of `op`; NotImplemented leaves it to the operands' types.
+
+        types: the classes among the operands that have a handler. args, kwargs: without trailing
+        arguments that equal their defaults. Calls made here reach the next mode outwards.
+        """
+        raise errors.must(
+            "DispatchMode", "__gputensor_dispatch__", "be defined", errors.Got(type(self).__name__)
+        )
+
+    def _enter(self) -> None:
+        (include, keep), modes = tls.state.get(), _modes.get()
+        unrecorded.append(DEFAULT)
+        try:
+            _modes.set((*modes, self))
+            tls.state.set((include | PYTHON, keep))
+        except BaseException:
+            self._put_back(modes)
+            raise
+
+    def _found(self) -> Any:
+        """The modes without this one, its innermost block."""
+        modes = _modes.get()
+        at = len(modes) - 1
+        while modes[at] is not self:
+            at -= 1
+        return modes[:at] + modes[at + 1 :]
+
+    def _put_back(self, found: Any) -> None:
+        _modes.set(found)
+        if not found:
+            include, keep = tls.state.get()
+            tls.state.set((include & ~PYTHON, keep))
+
+    def _count(self, found: Any) -> None:
+        if unrecorded:
+            unrecorded.pop()
+
+
+def current_modes() -> tuple[DispatchMode, ...]:
+    """The modes of this thread or task, innermost last."""
+    return _modes.get()
+
+
+class no_dispatch(ExcludeDispatchKeys):  # noqa: N801 - a context manager, used as `with no_dispatch():`
+    """Within the block neither modes nor handlers of subclasses are asked."""
+
+    def __init__(self) -> None:
+        super().__init__("Python")
+
+
+def install() -> None:
+    """Register the fallback of the key Python."""
+    dispatcher.register_fallback(keys.key("Python"), _make, "maker")
+
+
+def _make(table: Table, key_set: int) -> Callable[..., Any]:
+    """The kernel of one operator at Python."""
+    operator, signature = table.operator, table.signature
+    places = [n for n, a in enumerate(signature.schema.arguments) if a.type.has_tensor]
+
+    def ask(key_set: int, *args: Any) -> Any:
+        modes, handlers = _modes.get(), _handlers(args, places)
+        # Native kernels go on with their operands' own keys, past what the thread excludes; and a
+        # view that one of them made of a subclass's tensor still has the key.
+        if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
+            key_set &= _BELOW
+            return operator.redispatch_table[key_set](key_set, *args)
+        shown, keywords = signature.without_defaults(signature.for_users(args))
+        given = (operator, tuple(handlers), tuple(shown), keywords)
+        outer = modes[:-1]
+        for who in (*modes[-1:], *handlers):
+            result = _call(who, outer, given)
+            if result is not NotImplemented:
+                if not signature.returns_fit(result):
+                    raise errors.wrong_return(
+                        operator, f"{_name(who)}.__gputensor_dispatch__", result
+                    )
+                return result
+        raise errors.not_handled(operator, [_name(who) for who in (*modes[-1:], *handlers)])
+
+    return ask
+
+
+def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
+    """The operands' classes that have a handler, derived ones before their bases, else in order.
+
+    Source: torch/csrc/utils/python_arg_parser.cpp, append_overloaded_arg.
+    """
+    found: list[type] = []
+    for place in places:
+        value = args[place]
+        for x in value if isinstance(value, (list, tuple)) else (value,):
+            kind = type(x)
+            if getattr(kind, "_has_handler", False) and kind not in found:
+                at = next(
+                    (n for n, other in enumerate(found) if issubclass(kind, other)), len(found)
+                )
+                found.insert(at, kind)
+    return found
+
+
+def _call(who: Any, outer: tuple[DispatchMode, ...], given: tuple[Any, ...]) -> Any:
+    """Call a handler below autograd, with the modes outside the innermost one."""
+    include, keep = tls.state.get()
+    include = include | PYTHON if outer else include & ~PYTHON
+    modes, state = _modes.get(), tls.state.get()
+    try:
+        try:
+            _modes.set(outer)
+            tls.state.set((include, keep & ~_ABOVE))
+            return who.__gputensor_dispatch__(*given)
+        finally:
+            tls.state.set(state)
+    finally:
+        _modes.set(modes)
+
+
+def _name(who: Any) -> str:
+    return who.__name__ if isinstance(who, type) else type(who).__name__

@@ -1,0 +1,1 @@
+"""What families of operators share: the skeletons that a row's meaning is filled into."""

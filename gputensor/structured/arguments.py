@@ -1,0 +1,104 @@
+"""Reads integer arguments: sizes, strides and dimensions, each with the sentence that refuses it.
+
+These run where a memo or plan was not found, so a repeated call does not pay for them.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from ..core import errors
+from ..core.geometry import Geometry
+from ..tensor.storage import Storage
+
+
+def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
+    """A tuple of ints from one int or a sequence of them."""
+    if type(value) is int:
+        return (value,)
+    try:
+        found = tuple([index(x) for x in value])
+    except TypeError:
+        found = ()
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            if hasattr(value, "__index__") and not isinstance(value, bool):
+                return (index(value),)
+        raise errors.must(
+            op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError
+        ) from None
+    if bool in map(type, value):
+        raise errors.must(op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError)
+    return found
+
+
+def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
+    """A tuple of non-negative ints."""
+    found = ints(op, arg, value)
+    for size in found:
+        if size < 0:
+            raise errors.must(op, arg, "hold no negative number", found)
+    return found
+
+
+def integer(op: str, arg: str, value: Any) -> int:
+    """One int; bools are not taken for one."""
+    if type(value) is int:
+        return value
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except Exception:  # whatever a class of others makes of __index__
+        pass
+    raise errors.must(op, arg, "be an int", value, kind=errors.ArgumentTypeError)
+
+
+def int64(op: str, arg: str, value: Any) -> int:
+    """An int as kernels take it."""
+    number = integer(op, arg, value)
+    if not -(2**63) <= number < 2**63:
+        raise errors.must(op, arg, "fit into 64 bits", number)
+    return number
+
+
+def boolean(op: str, arg: str, value: Any) -> bool:
+    """A bool, NumPy's included. A plan must hold Python's: it is found again by any equal value."""
+    if type(value) is not bool and not isinstance(value, np.bool_):
+        raise errors.must(op, arg, "be a bool", value, kind=errors.ArgumentTypeError)
+    return bool(value)
+
+
+def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
+    """A dimension number, counted from the front; a 0-d tensor has dimension 0 and -1."""
+    number = integer(op, arg, value)
+    bound = ndim or 1
+    if not -bound <= number < bound:
+        raise errors.dim_out_of_range(op, number, ndim, arg)
+    return number % bound
+
+
+def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
+    """Dimension numbers, counted from the front, each at most once."""
+    found = tuple([dim(op, x, ndim, arg) for x in ints(op, arg, value)])
+    if len(set(found)) != len(found):
+        raise errors.must(op, arg, "name each dimension at most once", tuple(value))
+    return found
+
+
+def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> None:
+    """Refuse a geometry that reaches outside its storage."""
+    if offset < 0:
+        raise errors.must(op, "storage_offset", "not be negative", offset)
+    if any(s < 0 for s in wanted.strides):
+        raise errors.must(op, "stride", "hold no negative number", wanted.strides)
+    needed = (offset + wanted.extent) * wanted.dtype.itemsize
+    if wanted.numel and needed > storage.nbytes:
+        raise errors.must(
+            op, "size", f"stay within the storage of {storage.nbytes} bytes",
+            errors.Got(
+                f"{errors.describe(needed)} bytes for size {wanted.sizes}, "
+                f"stride {errors.describe(wanted.strides)}, offset {errors.describe(offset)}"
+            ),
+        )  # fmt: skip

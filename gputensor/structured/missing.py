@@ -1,0 +1,45 @@
+"""What a composite kernel does where its device lacks the loop it needs.
+
+Operators such as `copy_` and `arange` are composed for every device, so a further device has them
+whatever it registered; what they end in may be missing. Then the device's own kernel of a smaller
+operator is asked, or the device's fallback, and where there is neither the error names what to
+write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import errors
+from ..dispatch import adapters, dispatcher, keys, tables
+from ..dispatch.backend_select import BACKEND_OF_TYPE, remedy, user_name
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Operator
+from ..tensor.tensor import Tensor
+
+# Called with each operator that `fall_back` hands to a fallback (gputensor/op_tests/check.py).
+on_fall_back: list[Callable[[Operator], object]] = []
+
+
+def ask(operator: Operator, out: Tensor, *args: Any) -> Any:
+    """Call `operator` on out's keys, below the version counter; its table or a fallback serves
+    it."""
+    key_set = out._keys & BELOW_ADINPLACEORVIEW
+    return operator.redispatch_table[key_set](key_set, *args)
+
+
+def fall_back(operator: Operator, on: Tensor, *args: Any) -> Any:
+    """Call what serves `operator` on this tensor's device if its composite kernel is left aside.
+
+    Raises: DispatchError that names the operator if the device has no fallback.
+    """
+    key = keys.runtime_key(BACKEND_OF_TYPE[on._device.type])
+    kernel = dispatcher.fallbacks().get(key)
+    if kernel is None or kernel.is_fallthrough:
+        table = tables.lines_of(operator.table, with_fallthroughs=False)
+        raise errors.no_kernel(operator, user_name(key), table, remedy(key, operator))
+    for hook in on_fall_back:
+        hook(operator)
+    key_set = on._keys & BELOW_ADINPLACEORVIEW
+    return adapters.table_entry(operator.redispatch_table, kernel, key_set)(key_set, *args)

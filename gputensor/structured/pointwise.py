@@ -1,0 +1,424 @@
+"""Kernels of operators that work element by element: functional, in-place and out forms.
+
+Unary, binary, comparison and where share these; a family says which loop, which iterator config and
+which dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
+the result, and for every other device, where a launch takes pointers.
+
+Note [What a plan is found by]
+On the CPU: a geometry per tensor and the type of a number; a plan found there is valid for any
+values and addresses. On other devices also the device and the low four bits of each address, since
+they choose the width of accesses. The default dtype is not in it: changing that drops all plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy import may_share_memory
+
+from ..core import errors, number_range
+from ..core.device import CPU
+from ..core.dtype import BOOL, INTEGER, bfloat16, complex32, dtype, float16, float64
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..dispatch import defaults
+from ..dispatch.operator import Operator
+from ..dispatch.tls import inference_blocks, keys_now
+from ..iterator import overlap, parallel
+from ..iterator.order import dense_strides_like
+from ..iterator.plan import RESIZE, Plan, build
+from ..kernels import stub
+from ..kernels.cpu.quiet import again, enter, run
+from ..tensor.tensor import CPU_KEYS, Tensor, allocate, from_array
+from ..native import resize
+
+Kernel = Callable[..., Any]
+NUMBERS = frozenset((bool, int, float, complex))
+
+_new = object.__new__
+
+
+class Rule:
+    """What a family says of one operator.
+
+    loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises where
+    the operator does not take their dtypes. out_dtype(common): of the result, where it differs.
+    param: name of the number beside the operands that some loops take, for messages. like_input: a
+    result of another dtype is laid out as `empty_like` of the input, by PyTorch's own code.
+    """
+
+    __slots__ = (
+        "family",
+        "loop",
+        "config",
+        "check",
+        "out_dtype",
+        "param",
+        "like_input",
+        "takes_scalars",
+    )
+
+    def __init__(
+        self, family: str, loop: str, config: Any,
+        check: Callable[[str, Plan, tuple[Any, ...]], None] | None = None,
+        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha",
+        like_input: bool = False,
+    ) -> None:  # fmt: skip
+        self.family, self.loop, self.config, self.param = family, loop, config, param
+        self.takes_scalars = family == "binary" and loop.partition("_")[0] in ("mul", "div")
+        self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
+
+
+class CpuEntry:
+    """A plan and the loop bound to it.
+
+    numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
+    """
+
+    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "is_parallel", "has_numbers")
+
+    def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.plan = plan
+        self.geometry = plan.outputs[0].geometry
+        kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
+        self.has_numbers = any([kind in NUMBERS for kind in kinds])
+        self.loop = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, self.geometry.dtype)
+        self.is_parallel = plan.numel >= parallel.POINTWISE_FROM
+        # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
+        self.numpy_allocates = (
+            (plan.elementwise_dense or _all_row_major(self.geometry, inputs))
+            and plan.numel > 0 and len(plan.sizes) > 0 and not self.is_parallel
+        )  # fmt: skip
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Run the loop over the inputs into `out`, on several threads where that pays."""
+        if self.plan.numel == 0:
+            return
+        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
+        try:
+            if self.is_parallel:
+                parallel.pointwise(self.loop, arrays, params, out._get_array())
+            else:
+                run(self.loop, *arrays, *params, out._get_array())
+        except OverflowError as error:
+            raise too_large(
+                error, self.plan.op.removesuffix("_"), self.plan.common_dtype, inputs
+            ) from None
+
+
+def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
+    """What a loop is told of an input: its dtype, or the type of a number.
+
+    Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
+    a product or quotient of f16 or bf16 takes a zero-dim `other` as it is, unrounded.
+    """
+    if type(x) in NUMBERS:
+        return type(x)
+    element = x._geometry.dtype
+    if number and rule.takes_scalars and not x._geometry.ndim and element is not plan.common_dtype:
+        if plan.common_dtype in (float16, bfloat16):
+            return float
+    return element
+
+
+def too_large(
+    error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]
+) -> OverflowError:
+    """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
+    if isinstance(error, errors.GpuTensorError):
+        return error
+    arg, value = next(
+        (name, x) for name, x in zip(("self", "other"), inputs[-2:])
+        if type(x) is int and not number_range.fits(x, common)
+    )  # fmt: skip
+    return errors.number_out_of_range(op, common, value, arg)
+
+
+def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
+    """True if the result and all operands are row-major; broadcast, NumPy gives that order too."""
+    if result is not contiguous_geometry(result.sizes, result.dtype):
+        return False
+    return all([type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs])
+
+
+class DeviceEntry:
+    """A plan and the launch bound to it, for every device but the CPU."""
+
+    __slots__ = ("plan", "launch", "geometry", "has_numbers")
+
+    def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.plan = plan
+        self.geometry = plan.outputs[0].geometry
+        self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
+        self.has_numbers = any([type(x) in NUMBERS for x in inputs])
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Launch over the inputs into `out`; returns before the device has run it."""
+        device = self.plan.device
+        if self.plan.numel == 0 or device.type == "meta":
+            return
+        operands = [out._address()]
+        for x in inputs:
+            if type(x) in NUMBERS:
+                operands.append(x)
+            elif x._device is device:
+                operands.append(x._address())
+            else:
+                operands.append(x._get_array().item())  # a CPU scalar beside the device's operands
+        self.launch(device.index, tuple(operands), params)
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def find_entry(
+    operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+) -> CpuEntry | DeviceEntry:
+    """The entry of these operands from the operator's table, made when it is not there yet."""
+    key = (
+        loop,
+        None if out is None else _key(out),
+        *[True if x is out else _key(x) for x in inputs],
+    )
+    entry = operator.table.plans.get(key)
+    if entry is None:
+        entry = make_entry(operator, rule, loop, out, inputs, key)
+    return entry  # type: ignore[no-any-return]
+
+
+def _key(operand: Any) -> Any:
+    """See Note [What a plan is found by]."""
+    if type(operand) in NUMBERS:
+        return type(operand)
+    if operand._device is CPU:
+        return operand._geometry
+    return (operand._geometry, operand._device, operand._address() & 15)
+
+
+def make_entry(
+    operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
+) -> CpuEntry | DeviceEntry:
+    """Build the plan, bind what runs it, and keep both under `key`."""
+    plan = _build(operator.short_name, rule, out, inputs)
+    kind = CpuEntry if plan.device is CPU else DeviceEntry
+    return operator.table.remember(key, kind(rule, loop, plan, inputs))  # type: ignore[no-any-return]
+
+
+def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:
+    specs = tuple([type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs])
+    out_spec = None
+    if out is not None:
+        # An output that is an input must be the same pair: the iterator knows it by identity.
+        out_spec = next(
+            (s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device)
+        )
+    default = defaults.get_default_dtype()
+    # Of an operator with a result dtype of its own, `out` is looked at once that is known.
+    first_out = out_spec if rule.out_dtype is None else None
+    plan = build(op, rule.config, (first_out,), specs, default_dtype=default)
+    if plan.common_dtype is complex32:
+        raise errors.must(
+            op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32"),
+            kind=errors.DtypeError,
+        )  # fmt: skip
+    if rule.check is not None:
+        rule.check(op, plan, inputs)
+    if rule.out_dtype is not None:
+        to = rule.out_dtype(plan.common_dtype)
+        if rule.like_input and out_spec is None and to is not plan.common_dtype:
+            shape, device = specs[0]
+            out_spec = (geometry(shape.sizes, dense_strides_like(shape), to), device)
+        plan = build(op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=to)
+    return plan
+
+
+# --- forms, for any device ------------------------------------------------------------------------
+
+
+def functional(
+    operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0
+) -> Kernel:
+    """Kernel(key_set, *inputs, *params) -> a new tensor. Params are scalars that shape no
+    layout."""
+    name = loop or rule.loop
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        inputs, params = args[: len(args) - n_params], args[len(args) - n_params :]
+        entry = find_entry(operator, rule, name, None, inputs)
+        if params:
+            check_params(operator, rule, entry, params)
+        out = allocate(entry.geometry, entry.plan.device)
+        entry.write(out, inputs, params)
+        return out
+
+    return kernel
+
+
+def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
+    """write(out, inputs, params) -> out: what in-place and out kernels share.
+
+    Everything that can fail is checked before `out` changes.
+    """
+    name = loop or rule.loop
+
+    def write_into(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        entry = find_entry(operator, rule, name, out, inputs)
+        if params:
+            check_params(operator, rule, entry, params)
+        check_overlap(operator.short_name, rule, out, inputs)
+        if entry.plan.outputs[0].action is RESIZE:
+            check_overlap(operator.short_name, rule, out, inputs, entry.geometry)
+            if entry.has_numbers:
+                _check_meeting(operator.short_name, entry.plan.common_dtype, inputs)
+            resize.resize_output(operator.short_name, out, entry.geometry)
+        entry.write(out, inputs, params)
+        return out
+
+    return write_into
+
+
+def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, ...]) -> None:
+    """Raise if a number beside the operands does not fit the dtype they meet in."""
+    for value in params:
+        number_range.check(operator.short_name, rule.param, value, entry.plan.common_dtype)
+
+
+def _check_meeting(op: str, common: dtype, inputs: tuple[Any, ...]) -> None:
+    """Raise what a kernel would of a number that nothing can hold, before `out` is resized."""
+    for arg, x in zip(("self", "other"), inputs[-2:]):
+        if type(x) in NUMBERS and common.category == INTEGER:
+            number_range.in_64_bits(op, arg, x)
+        elif type(x) is int and common.category != BOOL:
+            number_range.check(op, arg, x, float64)
+
+
+def check_overlap(
+    op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...], shape: Geometry | None = None
+) -> None:
+    """Raise if `out`, once it has geometry `shape`, shares part of its memory with an input."""
+    if not rule.config.check_mem_overlap:
+        return
+    for number, x in enumerate(inputs):
+        if x is not out and type(x) not in NUMBERS:
+            overlap.check(op, out, x, rule.config.input_name(number), shape)
+
+
+# --- the CPU's short paths ------------------------------------------------------------------------
+
+
+def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
+    """The functional form of a unary operator on the CPU."""
+    loop = rule.loop
+
+    def kernel(key_set: int, self: Tensor) -> Tensor:
+        key = self._geometry
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = make_entry(operator, rule, loop, None, (self,), key)
+        if entry.numpy_allocates:
+            array = self._array
+            if array is None:
+                array = self._get_array()
+            return from_array(run(entry.loop, array), entry.geometry)
+        out = allocate(entry.geometry, CPU)
+        entry.write(out, (self,), ())
+        return out
+
+    return kernel
+
+
+# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
+_ONE = 1
+
+
+def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> Kernel:
+    """The functional form of a binary operator on the CPU: where `a + b` ends.
+
+    scaled: the kernel that takes over where `alpha` is not 1, for operators that have it.
+    """
+    loop = rule.loop
+
+    # The hottest function of the project, so calls are written out (bench/overhead.py).
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
+        if alpha is not _ONE:
+            return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
+        kind = type(other)
+        if kind is Tensor and type(self) is Tensor:
+            key = (self._geometry, other._geometry)
+        elif kind in NUMBERS:
+            key = (self._geometry, kind)
+        else:
+            key = (type(self) if type(self) in NUMBERS else self._geometry, other._geometry)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = make_entry(operator, rule, loop, None, (self, other), key)
+        if not entry.numpy_allocates:
+            out = allocate(entry.geometry, CPU)
+            entry.write(out, (self, other), ())
+            return out
+        if kind is Tensor or kind not in NUMBERS:
+            x = other._array
+            other = x if x is not None else other._get_array()
+        if type(self) is Tensor or type(self) not in NUMBERS:
+            x = self._array
+            self = x if x is not None else self._get_array()
+        try:
+            array = enter(entry.loop, self, other)
+        except (RuntimeError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                raise too_large(error, loop, entry.plan.common_dtype, (self, other)) from None
+            array = again(error, entry.loop, self, other)
+        tensor = _new(Tensor)
+        tensor._geometry = entry.geometry
+        tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor
+
+    return kernel
+
+
+def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> Kernel:
+    """The in-place form of a binary operator on the CPU; `scaled` as in `binary_cpu`."""
+    loop = rule.loop
+    general = write(operator, rule)
+
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
+        if alpha is not _ONE:
+            return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
+        kind = type(other)
+        is_number = kind is not Tensor and kind in NUMBERS
+        key = (self._geometry, kind if is_number else other._geometry)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = make_entry(operator, rule, loop, self, (self, other), key)
+        if entry.is_parallel:
+            return general(self, (self, other))  # type: ignore[no-any-return]
+        array = self._array
+        if array is None:
+            array = self._get_array()
+        if not is_number:
+            mine, theirs = self._storage, other._storage
+            if (
+                mine is not None
+                and (mine is theirs or mine.is_shared)
+                or theirs is not None
+                and theirs.is_shared
+            ):
+                # NumPy's look at the bounds is a tenth of ours.
+                if mine is theirs or may_share_memory(array, other._get_array()):
+                    check_overlap(operator.short_name, rule, self, (self, other))
+            x = other._array
+            other = x if x is not None else other._get_array()
+        try:
+            enter(entry.loop, array, other, array)
+        except (RuntimeError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                raise too_large(error, loop, entry.plan.common_dtype, (self, other)) from None
+            again(error, entry.loop, array, other, array)
+        return self
+
+    return kernel

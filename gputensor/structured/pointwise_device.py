@@ -1,0 +1,138 @@
+"""The devices' short paths of element-by-element operators: where `a + b` ends on a GPU.
+
+What a call does more than once is done once here: an operand's address serves for the plan's key
+and for the launch. Whatever is not a tensor or number on one device with memory goes to the forms
+of pointwise.py, which mean the same. See Note [What a plan is found by] there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import errors
+from ..dispatch.operator import Operator
+from ..tensor.tensor import Tensor, allocate
+from . import pointwise
+from .pointwise import NUMBERS, Kernel, Rule
+
+# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
+_ONE = 1
+
+
+def unary(operator: Operator, rule: Rule) -> Kernel:
+    """The functional form of a unary operator on every device but the CPU."""
+    loop = rule.loop
+    general = pointwise.functional(operator, rule)
+
+    def kernel(key_set: int, self: Tensor) -> Tensor:
+        shape, device = self._geometry, self._device
+        try:
+            x = self._storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
+        except AttributeError:  # meta tensors have no memory
+            return errors.plainly(general, key_set, self)  # type: ignore[no-any-return]
+        key = (shape, device, x & 15)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(operator, rule, loop, None, (self,), key)
+        out = allocate(entry.geometry, device)
+        if shape.numel:
+            entry.launch(device.index, (out._storage._data.ptr, x))
+        return out
+
+    return kernel
+
+
+def binary(
+    operator: Operator,
+    rule: Rule,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None,
+) -> Kernel:
+    """The functional form of a binary operator on every device but the CPU.
+
+    check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not
+    fit.
+    """
+    loop = rule.loop
+    general = pointwise.functional(operator, rule)
+    # Operands may be the CPU's, where IncludeDispatchKeys brought the call here: its loops differ.
+    scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
+
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
+        params: tuple[Any, ...] = ()
+        if alpha is not _ONE:
+            alpha = check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            params = (alpha,)
+        kind = type(other)
+        try:
+            device, shape = self._device, self._geometry
+            a = self._storage._data.ptr + self._offset * shape.dtype.itemsize
+            if kind in NUMBERS:
+                b = other
+                key = (shape, device, a & 15, kind)
+            elif other._device is device:
+                shape_b = other._geometry
+                b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
+                key = (shape, device, a & 15, shape_b, b & 15)
+            else:
+                raise AttributeError
+        except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
+            if alpha is _ONE:
+                return errors.plainly(general, key_set, self, other)  # type: ignore[no-any-return]
+            return errors.plainly(scaled, key_set, self, other, alpha)  # type: ignore[no-any-return]
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
+        if params:
+            pointwise.check_params(operator, rule, entry, params)
+        out = allocate(entry.geometry, device)
+        if entry.geometry.numel:
+            entry.launch(device.index, (out._storage._data.ptr, a, b), params)
+        return out
+
+    return kernel
+
+
+def binary_inplace(
+    operator: Operator,
+    rule: Rule,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None,
+) -> Kernel:
+    """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
+    loop = rule.loop
+    write = pointwise.write(operator, rule)
+    scaled = pointwise.write(operator, rule, loop + "_alpha")
+
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
+        params: tuple[Any, ...] = ()
+        if alpha is not _ONE:
+            alpha = check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            params = (alpha,)
+        kind = type(other)
+        try:
+            device, shape, storage = self._device, self._geometry, self._storage
+            a = storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
+            if kind in NUMBERS:
+                b = other
+                key = (shape, device, a & 15, kind)
+            elif other._device is device and not (
+                other._storage is storage or storage.is_shared or other._storage.is_shared  # type: ignore[union-attr]
+            ):
+                shape_b = other._geometry
+                b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
+                key = (shape, device, a & 15, shape_b, b & 15)
+            else:
+                raise AttributeError
+        except AttributeError:  # meta; a CPU scalar; memory that may overlap
+            into = write if alpha is _ONE else scaled
+            return errors.plainly(into, self, (self, other), params)  # type: ignore[no-any-return]
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)
+        if params:
+            pointwise.check_params(operator, rule, entry, params)
+        if shape.numel:
+            entry.launch(device.index, (a, a, b), params)
+        return self
+
+    return kernel

@@ -1,0 +1,335 @@
+"""TensorIteratorConfig and TensorIterator: plans over real tensors, for those who write loops.
+
+Operators themselves use `plan.build` and the plan cache. A loop gets addresses and byte strides of
+two dimensions at a time, as in PyTorch: `loop(data, stride_bytes, size0, size1)`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import dtype
+from ..dispatch import defaults
+from ..tensor.tensor import Tensor, allocate
+from ..iterator import overlap, parallel, plan, split
+from ..iterator.config import Config
+
+NUMBERS = (bool, int, float, complex)
+# loop(addresses per operand, inner strides of all operands then outer ones, inner size, outer size)
+Loop = Callable[[tuple[int, ...], tuple[int, ...], int, int], object]
+
+
+class TensorIteratorConfig:
+    """Collects operands and flags; `build()` makes the iterator. Every method returns the config.
+
+    Flags have PyTorch's names and defaults. Outputs come first, in the order they were added; the
+    operator's name in messages is `op`.
+    """
+
+    __slots__ = (
+        "_op", "_outputs", "_inputs", "_flags", "_static_dtype", "_static_device", "_static_shape",
+    )  # fmt: skip
+
+    def __init__(self, op: str = "TensorIterator") -> None:
+        self._op = op
+        self._outputs: list[Any] = []
+        self._inputs: list[Any] = []
+        self._flags: dict[str, Any] = {}
+        self._static_dtype: Any = None
+        self._static_device: Any = None
+        self._static_shape: tuple[int, ...] | None = None
+
+    def add_output(self, output: Tensor | None) -> TensorIteratorConfig:
+        """An output to write, or None for one that `build` allocates."""
+        if self._inputs:
+            raise errors.must(self._op, "output", "be added before all inputs", output)
+        self._outputs.append(self._checked("output", output, (Tensor, type(None))))
+        return self
+
+    def add_input(self, x: Tensor | complex) -> TensorIteratorConfig:
+        """An input: a tensor, or a number, which promotes as numbers do."""
+        self._inputs.append(self._checked("input", x, (Tensor, *NUMBERS)))
+        return self
+
+    def _checked(self, arg: str, x: Any, kinds: tuple[type, ...]) -> Any:
+        if not isinstance(x, kinds):
+            rule = "be a tensor or None" if arg == "output" else "be a tensor or a number"
+            raise errors.must(self._op, arg, rule, x, kind=errors.ArgumentTypeError)
+        return x
+
+    def _set(self, **flags: Any) -> TensorIteratorConfig:
+        self._flags.update(flags)
+        return self
+
+    def set_check_mem_overlap(self, value: bool) -> TensorIteratorConfig:
+        """Refuse outputs that overlap themselves or a part of an input. On by default."""
+        return self._set(check_mem_overlap=value)
+
+    def check_all_same_dtype(self, value: bool) -> TensorIteratorConfig:
+        """Demand one dtype of inputs and given outputs. On, unless inputs are promoted."""
+        return self._set(check_all_same_dtype=value)
+
+    def check_all_same_device(self, value: bool) -> TensorIteratorConfig:
+        """Demand one device. On by default."""
+        return self._set(check_all_same_device=value)
+
+    def resize_outputs(self, value: bool) -> TensorIteratorConfig:
+        """Resize given outputs of the wrong size, not broadcast inputs to them. On by default."""
+        return self._set(resize_outputs=value)
+
+    def promote_inputs_to_common_dtype(self, value: bool) -> TensorIteratorConfig:
+        """Compute in the inputs' result type; turns the same-dtype check off."""
+        if value:
+            self._flags["check_all_same_dtype"] = False
+        return self._set(promote_from=0 if value else None)
+
+    def promote_integer_inputs_to_float(self, value: bool) -> TensorIteratorConfig:
+        """Compute in the default dtype where the common one is bool or an integer."""
+        if value and self._flags.get("promote_from") is None:
+            raise errors.must(
+                self._op,
+                "promote_integer_inputs_to_float",
+                "follow promote_inputs_to_common_dtype",
+                value,
+            )
+        return self._set(promote_integer_inputs_to_float=value)
+
+    def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:
+        """Let given outputs have another dtype than the common one."""
+        if value:
+            self._flags["check_all_same_dtype"] = False
+        return self._set(cast_common_dtype_to_outputs=value)
+
+    def enforce_safe_casting_to_output(self, value: bool) -> TensorIteratorConfig:
+        """Refuse outputs that the common dtype cannot be cast to."""
+        return self._set(enforce_safe_casting_to_output=value)
+
+    def allow_cpu_scalars(self, value: bool) -> TensorIteratorConfig:
+        """Let one zero-dim CPU tensor stand beside operands of another device."""
+        return self._set(cpu_scalars=int(value))
+
+    def enforce_linear_iteration(self, value: bool = True) -> TensorIteratorConfig:
+        """Visit elements in row-major order, without sorting dimensions."""
+        return self._set(enforce_linear_iteration=value)
+
+    def declare_static_dtype(self, element: dtype) -> TensorIteratorConfig:
+        """dtype of outputs to be allocated."""
+        self._static_dtype = element
+        return self
+
+    def declare_static_device(self, device: Any) -> TensorIteratorConfig:
+        """Where outputs are allocated when no operand is a tensor."""
+        self._static_device = device
+        return self
+
+    def declare_static_shape(self, shape: Any) -> TensorIteratorConfig:
+        """Sizes of the walk, whatever the operands' are; outputs are not resized."""
+        self._static_shape = tuple(shape)
+        return self._set(resize_outputs=False)
+
+    def build(self) -> TensorIterator:
+        """Check, allocate or resize outputs, and order and coalesce dimensions."""
+        flags = Config(
+            **self._flags, arg_names=tuple(f"input {i}" for i in range(len(self._inputs)))
+        )
+        pairs = {
+            id(x): (x._geometry, x._device)
+            for x in (*self._outputs, *self._inputs)
+            if isinstance(x, Tensor)
+        }
+        made = plan.build(
+            self._op,
+            flags,
+            tuple([pairs.get(id(x)) for x in self._outputs]),
+            tuple([pairs[id(x)] if isinstance(x, Tensor) else _kind(x) for x in self._inputs]),
+            default_dtype=defaults.get_default_dtype(),
+            out_dtype=self._static_dtype,
+            static_sizes=self._static_shape,
+        )
+        if flags.check_mem_overlap:
+            self._check_overlap(flags)
+        device = made.device or self._static_device
+        if device is None and self._outputs:
+            raise errors.must(self._op, "output", "be a tensor, or be given a device", None)
+        outputs = [_output(self._op, x, o, device) for x, o in zip(self._outputs, made.outputs)]
+        return TensorIterator(made, [*outputs, *self._inputs])
+
+    def _check_overlap(self, flags: Config) -> None:
+        for out in self._outputs:
+            for i, x in enumerate(self._inputs):
+                if out is not None and isinstance(x, Tensor) and x is not out:
+                    overlap.check(self._op, out, x, flags.input_name(i))
+
+
+def _kind(number: complex) -> type:
+    # np.float64 is a float and counts as one.
+    return next(kind for kind in NUMBERS if isinstance(number, kind))
+
+
+def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any) -> Tensor:
+    if given is None:
+        return allocate(planned.geometry, device)
+    if planned.action == plan.RESIZE:
+        if given._geometry.numel:
+            warnings.warn(
+                errors.output_resized(op, given, planned.geometry), UserWarning, stacklevel=4
+            )
+        # Fresh layouts are dense, so the storage that resize_ leaves is large enough for any.
+        calls.resize_(given, planned.geometry.sizes)
+        given._geometry, given._array = planned.geometry, None
+    return given
+
+
+class TensorIterator:
+    """A walk over operands, outputs first, dimension 0 fastest; TensorIteratorConfig makes it.
+
+    accumulate, is_final_output: of a part that `split` or `with_32bit_indexing` made along a
+    reduced dimension: outputs hold an earlier part's result; they will change again.
+    """
+
+    __slots__ = (
+        "_plan", "_tensors", "_scalars", "_shape", "_strides", "_data",
+        "accumulate", "is_final_output",
+    )  # fmt: skip
+
+    def __init__(self, made: plan.Plan, operands: list[Any]) -> None:
+        self._plan, self._tensors = made, operands
+        # A number has memory of its own, as PyTorch's wrapped numbers do.
+        self._scalars = {
+            i: np.array(x, made.common_dtype.np)
+            for i, x in enumerate(operands)
+            if not isinstance(x, Tensor)
+        }
+        self._shape = made.shape
+        still = (0,) * len(made.shape)
+        self._strides = tuple([still if s is None else s for s in made.stride_bytes])
+        self._data = tuple(
+            [
+                self._scalars[i].ctypes.data if i in self._scalars else x.data_ptr()
+                for i, x in enumerate(operands)
+            ]
+        )
+        self.accumulate, self.is_final_output = False, True
+
+    def __repr__(self) -> str:
+        element = self._plan.common_dtype
+        return f"TensorIterator(shape={self._shape}, strides={self._strides}, {element})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the coalesced walk."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def numel(self) -> int:
+        numel = 1
+        for size in self._shape:
+            numel *= size
+        return numel
+
+    @property
+    def ntensors(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def noutputs(self) -> int:
+        return self._plan.n_outputs
+
+    @property
+    def common_dtype(self) -> dtype:
+        return self._plan.common_dtype  # type: ignore[no-any-return]
+
+    def device(self) -> Any:
+        return self._plan.device
+
+    def strides(self, i: int) -> tuple[int, ...]:
+        """Stride bytes of operand `i` over `shape`; zeros for a number."""
+        return self._strides[i]
+
+    def dtype(self, i: int = 0) -> dtype:
+        """The dtype that operand `i` is stored in."""
+        return self._plan.dtypes[i]  # type: ignore[no-any-return]
+
+    def tensor(self, i: int) -> Any:
+        return self._tensors[i]
+
+    def output(self, i: int = 0) -> Tensor:
+        assert i < self._plan.n_outputs, (i, self._plan)
+        return self._tensors[i]  # type: ignore[no-any-return]
+
+    def input(self, i: int = 0) -> Any:
+        return self._tensors[self._plan.n_outputs + i]
+
+    def data_ptr(self, i: int) -> int:
+        """Address of operand `i`'s first element in this walk."""
+        return self._data[i]
+
+    def is_dim_reduced(self, dim: int) -> bool:
+        return self._shape[dim] > 1 and any(
+            self._strides[i][dim] == 0 for i in range(self._plan.n_outputs)
+        )
+
+    def can_use_32bit_indexing(self) -> bool:
+        """True if the number of elements and all byte offsets fit a signed 32-bit integer."""
+        return split.can_use_32bit(self._shape, self._strides)
+
+    def with_32bit_indexing(self) -> Iterator[TensorIterator]:
+        """Iterators over parts of this walk that can each use 32-bit indexing."""
+        reduced = 0
+        while reduced < len(self._shape) and self.is_dim_reduced(reduced):
+            reduced += 1
+        for piece in split.split_32bit(self._shape, self._strides, reduced):
+            yield self._over(piece)
+
+    def split(self, dim: int) -> tuple[TensorIterator, TensorIterator]:
+        """The first half of a dimension, rounded down, and the rest."""
+        if not (0 <= dim < len(self._shape) and self._shape[dim] > 1):
+            rule = f"be a dimension of {self._shape} with two elements"
+            raise errors.must(self._plan.op, "dim", rule, dim, kind=errors.IndexRangeError)
+        whole = split.Piece(
+            self._shape, (0,) * len(self._data), self.accumulate, self.is_final_output
+        )
+        first, second = whole.halves(dim, self._strides, self.is_dim_reduced(dim))
+        return self._over(first), self._over(second)
+
+    def _over(self, piece: split.Piece) -> TensorIterator:
+        part = object.__new__(TensorIterator)
+        part._plan, part._tensors, part._scalars = self._plan, self._tensors, self._scalars
+        part._shape, part._strides = piece.shape, self._strides
+        moves = piece.offset_bytes
+        part._data = tuple([p + (o or 0) for p, o in zip(self._data, moves)])
+        part.accumulate, part.is_final_output = piece.accumulate, piece.is_final
+        return part
+
+    def for_each(self, loop: Loop, grain: int = parallel.GRAIN) -> None:
+        """Run the loop over all elements, on several threads from `grain` elements each on."""
+        parallel.for_each(
+            self._shape, lambda begin, end: self.serial_for_each(loop, begin, end), grain
+        )
+
+    def serial_for_each(self, loop: Loop, begin: int = 0, end: int | None = None) -> None:
+        """Run the loop over a linear range of elements in this thread."""
+        shape, strides = self._shape, self._strides
+        counter = split.DimCounter(shape, begin, self.numel if end is None else end)
+        inner = tuple([s[0] if s else 0 for s in strides])
+        outer = tuple([s[1] if len(s) > 1 else 0 for s in strides])
+        while not counter.is_done:
+            step = counter.max_2d_step()
+            data = tuple(
+                [
+                    p + sum([v * s for v, s in zip(counter.values, own)])
+                    for p, own in zip(self._data, strides)
+                ]
+            )
+            loop(data, inner + outer, *step)
+            counter.increment(step)

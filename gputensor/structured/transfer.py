@@ -1,0 +1,154 @@
+"""Moves bytes between storages: within a device, between devices, and to and from the host.
+
+Only ranges of bytes; layouts are the business of `copy.py`. What moves them is the runtime of the
+device's type: CUDA's, or the one that a further device registered (`runtime.of`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import runtime
+from ..core.device import CPU
+from ..tensor.storage import Storage, allocate_storage, storage_over
+from ..tensor.tensor import CPU_KEYS, Tensor, from_storage
+
+
+def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:
+    """Copy the first `nbytes`, on one device; in order with the device's current stream."""
+    if to.data is None or source.data is None or not nbytes:
+        return
+    if to.device is CPU:
+        to.data[:nbytes] = source.data[:nbytes]
+    else:
+        device, index = runtime.of(to.device.type), to.device.index
+        device.copy_async(to.ptr, index, source.ptr, index, nbytes, device.current_stream(index))
+
+
+def copy_within(to: Tensor, source: Tensor) -> None:
+    """Copy the bytes of a dense tensor into one of the same geometry on the same device."""
+    device, index = runtime.of(to._device.type), to._device.index
+    stream = device.current_stream(index)
+    device.copy_async(
+        to._address(), index, source._address(), index, source._geometry.nbytes, stream
+    )
+
+
+# Up to this size a host-to-device copy goes through pinned memory, so that the host need not wait.
+PINNED_UP_TO_BYTES = 64 << 20
+
+
+def copy_dense(to: Tensor, source: Tensor) -> None:
+    """Copy the bytes of a dense tensor into one of the same geometry on another device.
+
+    To the host the call waits until the bytes are there. From the host it returns once the source
+    may change again. Between devices of one type it waits for nothing on the host; devices of two
+    types meet on the host.
+    """
+    if to._device is CPU:
+        _to_host(to, source)
+    elif source._device is CPU:
+        _from_host(to, source)
+    elif to._device.type == source._device.type:
+        _between_devices(to, source, source._geometry.nbytes)
+    else:
+        _from_host(to, on_host(source))
+
+
+def on_host(source: Tensor) -> Tensor:
+    """A CPU tensor of the same geometry; the bytes between its elements are copied too."""
+    geometry = source._geometry
+    storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, CPU)
+    landed = from_storage(storage, 0, geometry, CPU_KEYS)
+    if geometry.numel:
+        _to_host(landed, source)
+    return landed
+
+
+def from_host(to: Tensor, source: Tensor) -> None:
+    """The way back of `on_host`: all bytes from the first element to the last."""
+    _from_host(to, source)
+
+
+def _host_bytes(tensor: Tensor) -> Any:
+    """The bytes from a CPU tensor's first element to its last as a 1-d uint8 array."""
+    geometry = tensor._geometry
+    begin = tensor._offset * geometry.dtype.itemsize
+    return tensor._get_storage().data[begin : begin + geometry.extent * geometry.dtype.itemsize]
+
+
+def _to_host(to: Tensor, source: Tensor) -> None:
+    index = source._device.index
+    device = runtime.of(source._device.type)
+    stream = device.current_stream(index)
+    host = _host_bytes(to)
+    device.copy_async(
+        host.__array_interface__["data"][0], -1, source._address(), index, host.size, stream
+    )
+    stream.synchronize()
+
+
+def _from_host(to: Tensor, source: Tensor) -> None:
+    index = to._device.index
+    device = runtime.of(to._device.type)
+    stream = device.current_stream(index)
+    host = _host_bytes(source)
+    if host.size <= PINNED_UP_TO_BYTES and hasattr(device, "pinned_allocate"):
+        pinned = device.pinned_allocate(host.size)
+        pinned.array[: host.size] = host
+        device.copy_async(to._address(), index, pinned.ptr, -1, host.size, stream)
+    else:
+        device.copy_async(
+            to._address(), index, host.__array_interface__["data"][0], -1, host.size, stream
+        )
+        stream.synchronize()
+
+
+def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
+    """As `copy_dense`, for a source on the host that is not dense: the host reads it once.
+
+    copy: writes one ndarray into another, whatever their layouts.
+    """
+    staged = _pinned(to)
+    if staged is None:
+        landed = from_storage(allocate_storage(to._geometry.nbytes, CPU), 0, to._geometry, CPU_KEYS)
+        copy(landed._get_array(), source._get_array())
+        _from_host(to, landed)
+        return
+    copy(staged._get_array(), source._get_array())
+    index, device = to._device.index, runtime.of(to._device.type)
+    stream = device.current_stream(index)
+    device.copy_async(to._address(), index, staged.data_ptr(), -1, to._geometry.nbytes, stream)
+
+
+def land_on_host(source: Tensor) -> Tensor:
+    """A dense tensor of a device on the host, in pinned memory where there is some; waits for
+    it."""
+    landed = _pinned(source)
+    if landed is None:
+        landed = from_storage(
+            allocate_storage(source._geometry.nbytes, CPU), 0, source._geometry, CPU_KEYS
+        )
+    _to_host(landed, source)
+    return landed
+
+
+def _pinned(like: Tensor) -> Tensor | None:
+    """A tensor in pinned memory with the geometry of a dense one on a device; None where that is
+    too large, or the device has none."""
+    device, nbytes = runtime.of(like._device.type), like._geometry.nbytes
+    if nbytes > PINNED_UP_TO_BYTES or not hasattr(device, "pinned_allocate"):
+        return None
+    memory = device.pinned_allocate(nbytes)
+    return from_storage(storage_over(memory.ptr, nbytes, memory), 0, like._geometry, CPU_KEYS)
+
+
+def _between_devices(to: Tensor, source: Tensor, nbytes: int) -> None:
+    # The copy runs on the source's stream, between everything that either stream has queued so far
+    # and everything that either queues from now on. Source: aten/src/ATen/native/cuda/Copy.cu.
+    device = runtime.of(to._device.type)
+    here, there = source._device.index, to._device.index
+    outgoing, incoming = device.current_stream(here), device.current_stream(there)
+    outgoing.wait_event(incoming.record_event())
+    device.copy_async(to._address(), there, source._address(), here, nbytes, outgoing)
+    incoming.wait_event(outgoing.record_event())

@@ -1,0 +1,59 @@
+"""What the view families share: kernels made of rules, and the memo on the geometry.
+
+A rule maps (geometry, arguments) to the view's geometry. What it says is memoised on the geometry,
+so a repeated view costs a lookup; the index of select and the start of slice stay out of the memo,
+since they only move the offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import plainly
+from ..core.geometry import Geometry, Sizes, geometry
+from ..tensor.tensor import Tensor
+
+Kernel = Callable[..., Any]
+MEMO_BOUND = 1 << 12
+
+_new = object.__new__
+
+
+def view_kernel(op: str, rule: Callable[..., Geometry]) -> Kernel:
+    """The kernel of a view operator that keeps the offset."""
+
+    def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
+        shape = self._geometry
+        try:
+            wanted = shape.views[op, args]
+        except (KeyError, TypeError):  # not seen yet, or an argument is a list
+            wanted = plainly(remember, shape, op, args, rule)
+        # `view_of` written out (bench/overhead.py)
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        view = _new(Tensor)
+        view._geometry = wanted  # type: ignore[assignment]
+        view._keys = self._keys
+        view._device = self._device
+        view._storage = storage
+        view._offset = self._offset
+        view._array = view._autograd = None
+        return view
+
+    kernel.__name__ = kernel.__qualname__ = op
+    return kernel
+
+
+def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[..., Any]) -> Any:
+    args = tuple([tuple(a) if isinstance(a, list) else a for a in args])
+    wanted = rule(shape, *args)
+    if len(shape.views) >= MEMO_BOUND:
+        shape.views.clear()
+    shape.views[op, args] = wanted
+    return wanted
+
+
+def like(shape: Geometry, sizes: Sizes, strides: Sizes) -> Geometry:
+    return geometry(sizes, strides, shape.dtype)

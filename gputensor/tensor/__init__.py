@@ -1,0 +1,1 @@
+"""What a tensor is, and its face: storage, indexing, printing, pickling."""

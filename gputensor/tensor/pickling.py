@@ -1,0 +1,150 @@
+"""Pickling and copying of tensors: shared storages stay shared, and each is copied once.
+
+Tensors of other devices travel through the host and return to their device when they are unpickled.
+Pickle needs nothing to be known here about its protocol: a storage travels as a NumPy array, which
+brings zero-copy out-of-band buffers along.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..interpose import subclass
+from .._generated import calls
+from ..core import errors
+from ..core.device import CPU, META, device
+from ..core.dtype import dtype, uint8
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.keys import LAZY, ZERO
+from .storage import Storage, allocate_storage
+from .tensor import Tensor, from_storage, materialised
+
+
+def flat(storage: Storage) -> Tensor:
+    """The whole storage as a tensor of bytes."""
+    keys = TENSOR_KEYS[storage.device.type]
+    return from_storage(storage, 0, contiguous_geometry((storage.nbytes,), uint8), keys)
+
+
+def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
+    """The storage's bytes on the host; a copy where the storage is elsewhere."""
+    return flat(storage).cpu()._get_array()
+
+
+def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
+    """A storage with these bytes on a device; on the CPU it takes the array itself."""
+    storage = Storage(data, data.size, CPU)
+    return storage if place is CPU else calls.to_device(flat(storage), place, uint8)._get_storage()
+
+
+def reduce(tensor: Tensor) -> tuple[Any, ...]:
+    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it.
+
+    As in PyTorch: a tensor that requires grad comes back as a leaf that does, without gradient,
+    history or hooks. Of a subclass, the class and its attributes come back too.
+    """
+    check_hooks(tensor)
+    storage, offset, shape = in_memory(tensor, "pickle")
+    arguments = (storage, offset, shape.sizes, shape.strides, shape.dtype, tensor.requires_grad)
+    if type(tensor) is Tensor:
+        return _rebuild, arguments
+    return _rebuild, (*arguments, type(tensor)), _attributes(tensor)
+
+
+def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
+    """(storage, offset, geometry) of the elements as they lie in memory."""
+    if type(tensor) is not Tensor and tensor._storage is not None and _has_no_memory(tensor):
+        remedy = "define __reduce_ex__ and __deepcopy__ in its class"
+        raise errors.must(op, "self", "have memory", tensor, remedy=remedy)
+    tensor = materialised(tensor)
+    return tensor._get_storage(), tensor._offset, tensor._geometry
+
+
+def _has_no_memory(tensor: Tensor) -> bool:
+    storage = tensor._get_storage()
+    return storage.data is None and storage.device is not META and not tensor._keys & ZERO
+
+
+def check_hooks(tensor: Tensor) -> None:
+    """Warn of each hook that a file or a pickle will not have."""
+    from .tensor import autograd
+
+    for hook in autograd.hooks_on(tensor):
+        warnings.warn(errors.hook_not_serialized(hook), UserWarning, stacklevel=4)
+
+
+def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """What a subclass's tensor has besides a tensor's own: its __dict__ and its slots."""
+    names = set(copyreg._slotnames(type(tensor))) - set(Tensor.__slots__)  # type: ignore[attr-defined]
+    slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
+    return getattr(tensor, "__dict__", None), slots
+
+
+def _rebuild(
+    storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype,
+    requires_grad: bool = False, kind: type = Tensor,
+) -> Tensor:  # fmt: skip
+    keys = TENSOR_KEYS[storage.device.type]
+    made = from_storage(storage, offset, geometry(sizes, strides, element), keys)
+    if kind is not Tensor:
+        made = subclass.of(kind, made)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
+    data = None if storage.device is META else host_bytes(storage)
+    return _rebuild_storage, (data, storage.nbytes, storage.device)
+
+
+def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: device) -> Storage:
+    if data is None:
+        return allocate_storage(nbytes, place)
+    # Out-of-band buffers may be read-only; an unpickled tensor is not.
+    return storage_from(data if data.flags.writeable else data.copy(), place)
+
+
+copyreg.pickle(Storage, _reduce_storage)
+
+
+def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors.
+
+    A leaf's gradient is copied with it, and hooks are left. Raises: AutogradError if it is no leaf.
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]  # type: ignore[no-any-return]
+    if not tensor.is_leaf:
+        raise errors.deepcopy_of_nonleaf()
+    if type(tensor) is not Tensor and _has_no_memory(tensor):
+        in_memory(tensor, "deepcopy")
+    storage = tensor._get_storage()
+    twin = memo.get(id(storage))
+    if twin is None:
+        if tensor._keys & ZERO:  # has no memory to copy
+            twin = Storage(None, storage.nbytes, storage.device)
+        else:
+            twin = allocate_storage(storage.nbytes, storage.device)
+            if storage.device is not META:
+                calls.copy_(flat(twin), flat(storage), False)
+        memo[id(storage)] = twin
+    # The keys of a tensor that is made now, whatever mode the other was made in; it stays lazy.
+    keys = TENSOR_KEYS[storage.device.type] | tensor._keys & LAZY
+    made = from_storage(twin, tensor._offset, tensor._geometry, keys)
+    if type(tensor) is not Tensor:
+        made = subclass.of(type(tensor), made)
+    memo[id(tensor)] = made
+    if tensor.requires_grad:
+        made.requires_grad_()
+        if tensor.grad is not None:
+            made.grad = copy.deepcopy(tensor.grad, memo)
+    if type(tensor) is not Tensor:
+        for attributes in _attributes(tensor):
+            for name, value in copy.deepcopy(attributes or {}, memo).items():
+                setattr(made, name, value)
+    return made

@@ -1,0 +1,209 @@
+"""Storage: the bytes that one or more tensors look at, and the registry of who allocates them.
+
+It knows bytes, a device and a version; sizes, strides and dtypes belong to `Geometry`.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from .. import runtime
+from ..core import errors
+from ..core.device import CPU, device
+from ..core.registry import Registry
+from ..runtime import cpu
+
+
+class Storage:
+    """Bytes on one device.
+
+    nbytes: size in bytes. version: how often an operator wrote into it; all views share it.
+    """
+
+    # _twins: of a SharedStorage alone, see there.
+    __slots__ = ("_data", "_array", "nbytes", "device", "version", "_twins", "__weakref__")
+    is_shared = False  # whether another storage may look at these bytes
+
+    def __init__(self, data: Any, nbytes: int, place: device) -> None:
+        self._data, self._array, self.nbytes, self.device = data, None, nbytes, place
+        self.version = 0
+
+    @property
+    def data(self) -> Any:
+        """A 1-d uint8 ndarray on the CPU, elsewhere what the allocator returned; None on meta."""
+        data = self._data
+        if data is None and self._array is not None:
+            data = self._data = self._array.ravel("K").view(np.uint8)
+            assert data.base is not None or data.size == 0, self._array.strides
+        return data
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        self._data, self._array = data, None
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first byte; 0 on meta."""
+        if self.data is None:
+            return 0
+        if self.device is CPU:
+            return int(self.data.__array_interface__["data"][0])
+        return int(self.data.ptr)
+
+    def data_ptr(self) -> int:
+        return self.ptr
+
+    def size(self) -> int:
+        return self.nbytes
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __repr__(self) -> str:
+        return f"<Storage {self.nbytes} bytes on {self.device}>"
+
+    def twin(self) -> Storage:
+        """Another storage over the same bytes, also after a resize, which counts its own
+        versions."""
+        made = SharedStorage(self.data, self.nbytes, self.device)
+        if not hasattr(self, "_twins"):
+            self.__class__ = SharedStorage
+            self._twins = [ref(self)]
+        made._twins = self._twins
+        made._twins[:] = [x for x in made._twins if x() is not None] + [ref(made)]
+        return made
+
+    def is_twin(self, other: Any) -> bool:
+        """True if both are over the same bytes, also where there are none, as on meta."""
+        return other is not None and getattr(self, "_twins", self) is getattr(
+            other, "_twins", other
+        )
+
+    def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
+        """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.
+
+        Every tensor on this storage sees the new buffer.
+        """
+        fresh = allocate_storage(nbytes, self.device)
+        kept = min(nbytes, self.nbytes)
+        if kept and self.data is not None:
+            copy(fresh, self, kept)
+        if sys.getrefcount(self) > _REFERENCES_OF_ONE:
+            _forget_arrays(self)
+        self.data, self.nbytes = fresh.data, nbytes
+        if hasattr(self, "_twins"):
+            for twin in [x() for x in self._twins]:
+                if twin is not None and twin is not self:
+                    _forget_arrays(twin)
+                    twin.data, twin.nbytes = self.data, nbytes
+
+
+class SharedStorage(Storage):
+    """A storage whose bytes another one may look at too: a twin, or memory that someone else owns.
+
+    _twins, where it has any: a list of weak references to all of them, and one list for all.
+    """
+
+    __slots__ = ()
+    is_shared = True
+
+
+def _forget_arrays(storage: Storage) -> None:
+    # Tensors keep an ndarray of the old buffer. Reallocating a shared storage is rare, so finding
+    # its tensors by the garbage collector, in 1 to 30 ms, costs less than a check on every use of
+    # every array.
+    for holder in gc.get_referrers(storage):
+        if hasattr(holder, "_array") and getattr(holder, "_storage", None) is storage:
+            holder._array = None
+
+
+class _Counted:
+    """Counts its references as `Storage.resize` does; how many those are differs between
+    Pythons."""
+
+    __slots__ = ("_storage",)
+
+    def count(self) -> int:
+        return sys.getrefcount(self)
+
+
+def _references_of_one() -> int:
+    """What `Storage.resize` counts where one tensor's slot is all that holds the storage."""
+    owner = _Counted()
+    owner._storage = _Counted()
+    return owner._storage.count()  # type: ignore[no-any-return]
+
+
+_REFERENCES_OF_ONE = _references_of_one()
+
+
+def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
+    """A Storage over a dense ndarray; its bytes are looked at when someone needs them."""
+    storage = _new(kind)
+    storage._data, storage._array, storage.nbytes, storage.device = None, array, array.nbytes, CPU
+    storage.version = 0
+    return storage
+
+
+_new = object.__new__
+
+# --- allocators by device type --------------------------------------------------------------------
+
+# device type -> (nbytes, device) -> data of a Storage
+_allocators: Registry[str, Callable[[int, device], Any]] = Registry({
+    "cpu": lambda nbytes, place: cpu.allocate(nbytes),
+    "cuda": lambda nbytes, place: (runtime._chosen or runtime.cuda()).allocate(nbytes, place.index),
+    "meta": lambda nbytes, place: None,
+})  # fmt: skip
+
+
+def register_allocator(
+    device_type: str, allocate: Callable[[int, device], Any]
+) -> Callable[[], None]:
+    """Let `allocate(nbytes, device)` serve a device type; returns a function that undoes it.
+
+    It returns an object with `.ptr`, an int, that keeps the bytes alive.
+    """
+    return _allocators.register(device_type, allocate)
+
+
+def allocate_storage(nbytes: int, place: device) -> Storage:
+    """Uninitialised bytes on a device. Raises: DeviceError if nothing allocates there."""
+    allocate = _allocators.get(place.type)
+    if allocate is None:
+        raise errors.no_device(place.type, "no allocator is registered for it")
+    storage = _new(Storage)
+    storage._data, storage._array, storage.nbytes, storage.device = (
+        allocate(nbytes, place),
+        None,
+        nbytes,
+        place,
+    )
+    storage.version = 0
+    return storage
+
+
+class _Region:
+    """Presents bytes at an address to NumPy and keeps their owner alive."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, nbytes: int, owner: object, readonly: bool) -> None:
+        self.__array_interface__ = {
+            "data": (address, readonly), "shape": (nbytes,), "typestr": "|u1", "version": 3,
+        }  # fmt: skip
+        self.owner = owner
+
+
+def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
+    """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
+    data = (
+        np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
+    )
+    return SharedStorage(data, nbytes, CPU)

@@ -1,0 +1,79 @@
+"""finfo and iinfo: the range and precision of dtypes, with PyTorch's names and text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..core import errors
+from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
+from ..dispatch import defaults
+
+# What PyTorch reports as the decimal resolution; NumPy rounds bfloat16's another way.
+_RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}
+
+
+class finfo:  # noqa: N801 - PyTorch's spelling
+    """Limits of a floating dtype; a complex one answers for its parts, and none for the default.
+
+    bits, eps, max, min, smallest_normal, tiny (the same), resolution; dtype is the name.
+    """
+
+    __slots__ = ("bits", "eps", "max", "min", "smallest_normal", "tiny", "resolution", "dtype")
+
+    def __init__(self, type: dtype | None = None) -> None:
+        given = defaults.get_default_dtype() if type is None else type
+        if not isinstance(given, dtype) or given.category < FLOATING:
+            raise errors.must(
+                "finfo", "type", "be a floating-point or complex dtype", given,
+                kind=errors.ArgumentTypeError, remedy="use iinfo for integers",
+            )  # fmt: skip
+        real = given.to_real
+        limits: Any = ml_dtypes.finfo(real.np) if real is bfloat16 else np.finfo(real.np)
+        self.bits = real.itemsize * 8
+        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
+        self.smallest_normal = self.tiny = float(limits.smallest_normal)
+        self.resolution = _RESOLUTION[real.name]
+        self.dtype = real.name
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((finfo, self.dtype))
+
+
+class iinfo:  # noqa: N801 - PyTorch's spelling
+    """Limits of an integer dtype: bits, max, min; dtype is the name."""
+
+    __slots__ = ("bits", "max", "min", "dtype")
+
+    def __init__(self, type: dtype) -> None:
+        if not isinstance(type, dtype) or type.category != INTEGER:
+            raise errors.must(
+                "iinfo", "type", "be an integer dtype", type,
+                kind=errors.ArgumentTypeError, remedy="use finfo for floating-point dtypes",
+            )  # fmt: skip
+        self.bits = type.itemsize * 8
+        self.max = (1 << (self.bits - type.is_signed)) - 1
+        self.min = -self.max - 1 if type.is_signed else 0
+        self.dtype = type.name
+
+    def __repr__(self) -> str:
+        # PyTorch prints a float here; the bounds themselves say more.
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((iinfo, self.dtype))

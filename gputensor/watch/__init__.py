@@ -1,0 +1,1 @@
+"""What looks on: the profiler and the audit of copies."""

@@ -1,0 +1,221 @@
+"""`with gt.audit_copies() as audit:` lists every copy, cast, transfer and lost memory format.
+
+Each record has bytes, time and the line of the program that caused it. Copies are seen where they
+are made, in the kernel of `copy_` that every one ends in, so those that an operator makes for
+itself are there too. A kernel that reads two dtypes without a temporary casts nothing, and NumPy
+arrays that become tensors do not pass the dispatcher.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from time import perf_counter_ns
+from typing import Any
+
+from .._generated import operators as _ops
+from ..core import errors
+from ..core import memory_format as formats
+from ..dispatch import dispatcher
+from ..dispatch.keys import DispatchKey
+from ..dispatch.operator import Operator, Table
+from .profiler import _device, columns
+from ..tensor.tensor import Tensor, suggest_memory_format
+
+Kernel = Callable[..., Any]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# The operators that run on the way to the current kernel, outermost first.
+_path: ContextVar[tuple[Operator, ...]] = ContextVar("gputensor_audit_path", default=())
+
+
+class Record:
+    """One copy, or one result whose memory format was lost.
+
+    kind: copy, cast (another dtype), transfer (another device) or format. op: the operator that the
+    program called; path: from there to the one that copied. nbytes: of the elements written.
+    time_us: on the host, for a format None; device_us: on the device, where it has events. site:
+    file:line of the program. what: from and to.
+    """
+
+    __slots__ = ("kind", "op", "path", "nbytes", "time_us", "device_us", "site", "what", "_events")
+
+    def __init__(self, kind: str, path: tuple[str, ...], nbytes: int, site: str, what: str) -> None:
+        self.kind, self.op, self.path, self.nbytes = kind, path[0], path, nbytes
+        self.site, self.what = site, what
+        self.time_us: float | None = None
+        self.device_us: float | None = None
+        self._events: list[Any] = []
+
+    def __repr__(self) -> str:
+        took = "" if self.time_us is None else f", {self.time_us:.1f} us"
+        return f"{self.kind}: {self.op}, {self.nbytes} bytes{took}, {self.what}, at {self.site}"
+
+
+class audit_copies:  # noqa: N801 - a context manager, used as `with gt.audit_copies() as audit:`
+    """Record the copies of the block, in all threads; `str(audit)` is a table of them.
+
+    records: in the order in which the copies ended.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._handle: dispatcher.Handle | None = None
+
+    def __enter__(self) -> audit_copies:
+        self._handle = dispatcher.add_wraps(self._wrap, self._wrap)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._handle is not None
+        self._handle.remove()
+        for record in self.records:
+            if record._events:
+                begin, end = record._events
+                end.synchronize()
+                record.device_us = float(begin.elapsed_time(end)) * 1000.0
+                record._events = []
+
+    def _wrap(self, table: Table, key: DispatchKey, kernel: Kernel) -> Kernel:
+        operator = table.operator
+        copies = operator in _COPYING and key.functionality == "Dense" and key.backend != "Meta"
+
+        def audited(key_set: int, *args: Any) -> Any:
+            path = _path.get()
+            inner = path if path and path[-1] is operator else (*path, operator)
+            token = _path.set(inner)
+            try:
+                if copies and _COPYING[operator](path):
+                    return self._copy(key, kernel, key_set, args, inner)
+                result = kernel(key_set, *args)
+            finally:
+                _path.reset(token)
+            if not path:
+                self._compare_formats(operator, args, result)
+            return result
+
+        return audited
+
+    def _copy(
+        self,
+        key: DispatchKey,
+        kernel: Kernel,
+        key_set: int,
+        args: tuple[Any, ...],
+        path: tuple[Operator, ...],
+    ) -> Any:
+        device = _device(key, args) if key.backend != "CPU" else None
+        events = [] if device is None else [_event(device)]
+        begin = perf_counter_ns()
+        result = kernel(key_set, *args)
+        took = perf_counter_ns() - begin
+        to, source = _ends(path[-1], args, result)
+        if to is not source and to._geometry.numel:
+            record = _record(_kind(to, source), path, to, f"{_layout(source)} -> {_layout(to)}")
+            record.time_us = took / 1000
+            record._events = events if device is None else [*events, _event(device)]
+            self.records.append(record)
+        return result
+
+    def _compare_formats(self, operator: Operator, args: tuple[Any, ...], result: Any) -> None:
+        """Record results that are row-major although an operand of their rank was channels_last."""
+        if any(isinstance(a, formats.memory_format) for a in args):
+            return  # asked for
+        operands = [x for x in _tensors(args) if _is_channels_last(x)]
+        for made in _tensors(result) if operands else ():
+            if _is_channels_last(made) or not made._geometry.is_contiguous or _suits_both(made):
+                continue
+            if any(x is made or _shares(x, made) for x in _tensors(args)):
+                continue
+            lost = next((x for x in operands if x._geometry.ndim == made._geometry.ndim), None)
+            if lost is not None:
+                what = f"{suggest_memory_format(lost)} {_layout(lost)} -> {_layout(made)}"
+                self.records.append(_record("format", (operator,), made, what))
+
+    # --- results --------------------------------------------------------------------------------
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes written by copies, casts and transfers."""
+        return sum(r.nbytes for r in self.records if r.kind != "format")
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __str__(self) -> str:
+        lines = [["kind", "op", "from -> to", "where", "bytes", "us", "device us"]]
+        for r in self.records:
+            times = ["" if t is None else f"{t:.1f}" for t in (r.time_us, r.device_us)]
+            lines.append([r.kind, r.op, r.what, r.site, str(r.nbytes), *times])
+        return f"{columns(lines, left=4)}\n{len(self.records)} records, {self.total_bytes} bytes copied"
+
+
+# Operators that copy -> whether they do, given the path to them: lazy conjugates are copied by the
+# operator that turns them.
+_COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
+    _ops.copy_: lambda path: True,
+    _ops.flip: lambda path: True,
+    _ops.conj_physical_out: lambda path: path[-1:] == (_ops.copy_,),
+    _ops.neg_out: lambda path: path[-1:] == (_ops.copy_,),
+}
+
+
+def _ends(operator: Operator, args: tuple[Any, ...], result: Tensor) -> tuple[Tensor, Tensor]:
+    """(to, from) of a copy."""
+    return (result, args[1] if operator is _ops.copy_ else args[0])
+
+
+def _kind(to: Tensor, source: Tensor) -> str:
+    if to._device is not source._device:
+        return "transfer"
+    return "copy" if to._geometry.dtype is source._geometry.dtype else "cast"
+
+
+def _record(kind: str, path: tuple[Operator, ...], made: Tensor, what: str) -> Record:
+    return Record(kind, tuple(o.qualified_name for o in path), made._geometry.nbytes, _site(), what)
+
+
+def _layout(tensor: Tensor) -> str:
+    return f"{errors.describe(tensor)} strides {tensor._geometry.strides}"
+
+
+def _site() -> str:
+    """file:line of the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _event(device: tuple[Any, int]) -> Any:
+    module, index = device
+    event = module.Event(enable_timing=True)
+    event.record(module.current_stream(index))
+    return event
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif hasattr(value, "_geometry"):
+        yield value
+
+
+def _is_channels_last(tensor: Tensor) -> bool:
+    shape = tensor._geometry
+    is_ordered = shape.is_channels_last or shape.is_channels_last_3d
+    return is_ordered and not shape.is_contiguous
+
+
+def _suits_both(tensor: Tensor) -> bool:
+    return tensor._geometry.is_channels_last or tensor._geometry.is_channels_last_3d
+
+
+def _shares(a: Tensor, b: Tensor) -> bool:
+    return a._storage is not None and a._storage is b._storage
