@@ -45,8 +45,8 @@ from ..autograd.formulas import shapes as _shapes
 from ..autograd.inplace_or_view import rebase_history as _rebase_history
 from ..autograd.inplace_or_view import reshape_history as _reshape_history
 from ..autograd.modes import below_autograd as _below_autograd
-from ..autograd.node import save as _save
-from ..autograd.node import save_result as _save_result
+from ..autograd.saved import save as _save
+from ..autograd.saved import save_result as _save_result
 from ..autograd.variable import check_constant as _check_constant
 from ..autograd.variable import check_out as _check_out
 from ..autograd.variable import check_resize as _check_resize

@@ -24,7 +24,8 @@ from .._generated import calls
 from ..autograd.modes import NO_GRAD_MODE, grad_mode, left, set_mode
 from ..autograd.node import Node, version_of
 from ..autograd.streams import current_stream, identity
-from ..autograd.variable import AutogradMeta, record_unary, set_history
+from ..autograd.history import AutogradMeta
+from ..autograd.variable import record_unary, set_history
 from ..core.arguments import NUMBERS
 from ..core.dtype import bfloat16, dtype, float16, float32
 from ..core.promotion import promote_types

@@ -1,6 +1,7 @@
 """Automatic differentiation: `gt.autograd.grad`, `backward`, `Function`, `gradcheck` and the modes.
 
-node.py is what a recorded operation is, variable.py what a tensor knows of its history,
+node.py is what a recorded operation is, saved.py what it keeps, history.py what a tensor knows of
+where it comes from, variable.py what its attributes do and how it is recorded,
 inplace_or_view.py what views and in-place operators do to it, formulas.py what the derivatives of
 native_functions.yaml call; engine.py walks the graph. The recording kernels are generated,
 `_generated/autograd.py`.
@@ -8,9 +9,11 @@ native_functions.yaml call; engine.py walks the graph. The recording kernels are
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ..core import lazy
+from ..tensor import tensor as _tensor
 from . import variable
 from .modes import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
@@ -29,7 +32,7 @@ __all__ = [
     "set_grad_enabled", "graph", *_HOME,
 ]  # fmt: skip
 
-variable.install()
+_tensor.autograd, _tensor.variable = sys.modules[__name__], variable
 
 _attribute, _names = lazy.attributes(globals(), _HOME, __name__)
 

@@ -22,9 +22,10 @@ from ..runtime import current
 from ..tensor.tensor import Tensor
 from . import anomaly, variable
 from .accumulate import accumulate
-from .formulas import fit, zeros_of
+from .formulas import fit
+from .history import gradient_edge, history, is_leaf, own_of, requires_grad
 from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
-from .node import AccumulateGrad, Edge, Node
+from .node import AccumulateGrad, Edge, Node, zeros_of
 from .streams import current_stream, device_of, identity, on_stream, wait
 
 Grads = list[Tensor | None]
@@ -62,7 +63,7 @@ def backward(
         if not wanted:
             raise errors.must("backward", "inputs", "not be empty", inputs)
         for x in wanted:
-            if variable.requires_grad(x) and not variable.is_leaf(x):
+            if requires_grad(x) and not is_leaf(x):
                 variable.retain_grad(x)
         wanted = [_input_edge(x) for x in wanted]
     keep = create_graph if retain_graph is None else retain_graph
@@ -123,7 +124,7 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
                 raise errors.must(
                     "backward", f"grad_tensors[{number}]", "be complex as the output is", g
                 )
-        elif variable.requires_grad(output):
+        elif requires_grad(output):
             if output._geometry.numel != 1:
                 raise errors.not_scalar(output)
             if output._geometry.dtype.category == COMPLEX:
@@ -135,7 +136,7 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
 def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
     roots = []
     for number, output in enumerate(outputs):
-        edge = variable.gradient_edge(output)
+        edge = gradient_edge(output)
         if edge is None:
             raise errors.nothing_to_differentiate(number)
         roots.append(edge)
@@ -143,9 +144,9 @@ def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
 
 
 def _input_edge(x: Tensor) -> Edge | None:
-    if not variable.requires_grad(x):
+    if not requires_grad(x):
         raise errors.input_without_grad()
-    return variable.gradient_edge(x)
+    return gradient_edge(x)
 
 
 # Within so many backwards the next one goes on in a thread of its own, whose stack is empty: each
@@ -446,7 +447,7 @@ class _Run:
             x = holder()
             if x is not None and grads[output] is not None:
                 self._remember_stream(node)
-                own = variable.own_of(x)
+                own = own_of(x)
                 own.grad = (
                     grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
                 )
@@ -490,7 +491,7 @@ class _Run:
         if buffer is None or buffer[0] is None:
             return
         x = node.variable
-        own = variable.own_of(x)
+        own = own_of(x)
         if own.hooks:
             buffer[0] = self._tensor_hooks(own.hooks, buffer[0])
         if node.hooks is not None:
@@ -503,7 +504,7 @@ class _Run:
             return
         if node.hooks is not None:
             buffer[:] = self._of_node(node, buffer)
-        if variable.history(x) is not None:
+        if history(x) is not None:
             raise errors.leaf_in_graph()
         # frozen since the forward call: its hooks have run, and that is all
         if own.requires_grad:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._generated import calls
 from .._generated.functions import (
-    arange, cat, stack, view_as_complex, view_as_real, where, zeros, zeros_like,
+    arange, cat, stack, view_as_complex, view_as_real, where, zeros_like,
 )  # fmt: skip
 from ..core import errors
 from ..core.arguments import NUMBERS
@@ -42,10 +42,6 @@ nll_loss_backward = calls.nll_loss_backward
 
 
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
-
-
-def zeros_of(shape: Geometry, device: Any) -> Tensor:
-    return zeros(shape.sizes, dtype=shape.dtype, device=device)
 
 
 def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:

@@ -15,8 +15,10 @@ from ..core import errors
 from ..core.dtype import FLOATING
 from ..tensor.tensor import Tensor
 from . import inplace_or_view, variable
+from .history import gradient_edge, meta_of, requires_grad, view_of, with_edge
 from .modes import DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, grad_mode, left, no_grad, set_mode
-from .node import FREED, Node, add_output, save, save_result
+from .node import FREED, Node, add_output
+from .saved import save, save_result
 
 
 class Context:
@@ -140,12 +142,10 @@ class Function:
         places = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
         inputs = [args[n] for n in places]
         node = None
-        if any([variable.requires_grad(x) for x in inputs]) and grad_mode.get() == DEFAULT:
-            node = _FunctionNode(tuple([variable.gradient_edge(x) for x in inputs]))
+        if any([requires_grad(x) for x in inputs]) and grad_mode.get() == DEFAULT:
+            node = _FunctionNode(tuple([gradient_edge(x) for x in inputs]))
             node.function, node.context, node.places = cls, context, (len(args), places)
-        context.needs_input_grad = tuple(
-            [isinstance(x, Tensor) and variable.requires_grad(x) for x in args]
-        )
+        context.needs_input_grad = tuple([isinstance(x, Tensor) and requires_grad(x) for x in args])
         mode = grad_mode.get()
         try:
             set_mode(mode or NO_GRAD_MODE)
@@ -171,10 +171,7 @@ def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...
             raise errors.dirty_not_returned()
         if not any([x is given for given in inputs]):
             warnings.warn(errors.dirty_no_input(), UserWarning, stacklevel=3)
-        elif (
-            variable.view_of(x) is not None
-            and sum([isinstance(made, Tensor) for made in outputs]) > 1
-        ):
+        elif view_of(x) is not None and sum([isinstance(made, Tensor) for made in outputs]) > 1:
             raise errors.dirty_view_among_several()
 
 
@@ -199,22 +196,22 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
         return _constant(x, is_input, is_dirty)
     if is_input:
         x = _aliased(x)
-    view = variable.view_of(x)
-    meta = variable.meta_of(x)
+    view = view_of(x)
+    meta = meta_of(x)
     if view is not None:
         meta.view = (view[0], IN_CUSTOM_FUNCTION, x._storage.version, view[3])  # type: ignore[union-attr]
-    variable.with_edge(x, (node, number))  # type: ignore[arg-type]
+    with_edge(x, (node, number))  # type: ignore[arg-type]
     return x
 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
     """A result that no gradient goes through. What requires grad is cut off, but for a view that
     forward made of its arguments: it is as one that was made where nothing is recorded."""
-    if not variable.requires_grad(x):
+    if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
         return calls.detach(x)  # type: ignore[no-any-return]
-    return x if variable.view_of(x) is not None else variable.detach_(x)
+    return x if view_of(x) is not None else variable.detach_(x)
 
 
 def _aliased(x: Tensor) -> Tensor:
@@ -250,7 +247,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         with no_grad():
             results = backward(ctx, *grads)
         if grad_mode.get() != DEFAULT or not any(
-            [isinstance(g, Tensor) and variable.requires_grad(g) for g in grads]
+            [isinstance(g, Tensor) and requires_grad(g) for g in grads]
         ):
             return results
         listed = results if isinstance(results, tuple) else (results,)
@@ -266,4 +263,4 @@ def _blocked(x: Tensor) -> Tensor:
     node = NotImplementedNode(())
     node.operator = "a function marked once_differentiable"
     made = calls.detach(x)
-    return variable.with_edge(made, (node, add_output(node, made)))
+    return with_edge(made, (node, add_output(node, made)))

@@ -6,7 +6,7 @@ derivative.
     y.backward()                 # unpack(packed) gives the tensor back
 
 The hooks are of the thread or task that records; backward calls `unpack` wherever it runs. While
-nobody uses them they cost nothing: node.py looks whether there are any where it looks for tensors
+nobody uses them they cost nothing: saved.py looks whether there are any where it looks for tensors
 of inference mode. Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
 """
 
@@ -21,7 +21,7 @@ from ..core import errors
 from ..core.guard import Guard
 from ..structured.transfer import land_on_host
 from ..tensor.tensor import Tensor
-from . import node
+from . import saved
 from .node import Node
 
 __all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
@@ -56,24 +56,24 @@ class saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
         message = _forbidden.get()
         if message is not None:
             raise errors.AutogradError(message)
-        before = node.saved_hooks.get()
-        node.watch_saved(1)
+        before = saved.saved_hooks.get()
+        saved.watch_saved(1)
         try:
-            node.saved_hooks.set((*before, (self.pack_hook, self.unpack_hook, self)))
+            saved.saved_hooks.set((*before, (self.pack_hook, self.unpack_hook, self)))
         except BaseException:
-            node.saved_hooks.set(before)
+            saved.saved_hooks.set(before)
             raise
 
     def _found(self) -> Any:
-        stack = node.saved_hooks.get()
+        stack = saved.saved_hooks.get()
         at = max(n for n, entry in enumerate(stack) if entry[2] is self)
         return stack[:at] + stack[at + 1 :]
 
     def _put_back(self, found: Any) -> None:
-        node.saved_hooks.set(found)
+        saved.saved_hooks.set(found)
 
     def _count(self, found: Any) -> None:
-        node.watch_saved(-1)
+        saved.watch_saved(-1)
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's spelling
@@ -107,7 +107,7 @@ class disable_saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
         self._before: list[str | None] = []
 
     def _enter(self) -> None:
-        if node.saved_hooks.get():
+        if saved.saved_hooks.get():
             raise errors.AutogradError(self._message)
         self._before.append(_forbidden.get())
         try:

@@ -20,6 +20,7 @@ from ..dispatch.dispatcher import Handle
 from ..dispatch.operator import Operator, Table
 from ..tensor.tensor import Tensor
 from . import variable
+from .history import gradient_edge, with_edge
 from .modes import is_grad_enabled
 from .node import WarnNotImplementedNode, add_output
 
@@ -142,7 +143,7 @@ def _warn_in_backward(
 
     untouched: operands that are not written; where one of them comes back, it stays as it is.
     """
-    node = WarnNotImplementedNode(tuple([variable.gradient_edge(x) for x in inputs]))
+    node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))
     node.operator = operator
     for x in [x for result in _listed(results) for x in _listed(result)]:
         if not isinstance(x, Tensor) or x._geometry.dtype.category < FLOATING:
@@ -150,7 +151,7 @@ def _warn_in_backward(
         if any([x is given for given in untouched]):
             continue
         if not x.requires_grad:
-            variable.with_edge(x, (node, add_output(node, x)))
+            with_edge(x, (node, add_output(node, x)))
         elif not x.is_leaf:
             variable.register_hook(
                 x, lambda grad: warnings.warn(errors.derivative_warning(operator), stacklevel=2)

@@ -1,8 +1,6 @@
 """What a tensor knows of its history: `requires_grad`, `grad`, `grad_fn`, hooks; and how it is set.
 
-`Tensor._autograd` is None while nothing is known; the base, or a tuple, of a view without a
-history, see Note [Views]; else an AutogradMeta. Generated kernels look for the None first and come
-here for the rest. The engine is not here.
+What a history is stands in history.py, who walks it in engine.py.
 """
 
 from __future__ import annotations
@@ -11,163 +9,24 @@ import warnings
 from typing import Any
 from weakref import ref
 
-from ..tensor import tensor as _tensor
 from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..dispatch import keys, tls
 from ..tensor.tensor import Tensor
-from . import anomaly, inplace_or_view
-from .modes import DEFAULT, grad_mode
-from .node import (
-    AccumulateGrad, Edge, HookDict, Node, RemovableHandle, _numbers,
-    add_output, hooks_of, version_of,
+from . import anomaly
+from .history import (
+    AutogradMeta, gradient_edge, history, is_leaf, last_history, own_of, requires_grad,
+    view_of, with_edge,
 )  # fmt: skip
+from .history import meta_of as meta_of
+from .inplace_or_view import check_inplace
+from .modes import grad_mode
+from .node import Edge, HookDict, Node, RemovableHandle, _numbers, add_output, hooks_of, version_of
 from .streams import current_stream
 
 _new = object.__new__
-
-
-class AutogradMeta:
-    """The history of a tensor, and what is attached to it.
-
-    edge: the node that made it and which of its outputs it is; None for a leaf. view: as in
-    Note [Views], or None. version: of the storage when `edge` was set, for views. own: an `Own`, or
-    None while the user attached nothing.
-    """
-
-    __slots__ = ("edge", "view", "version", "own")
-
-    edge: Edge | None
-    view: Any
-    version: int
-    own: Own | None
-
-
-class Own:
-    """What a user attached to a tensor, and the node that accumulates a leaf's gradient.
-
-    since: the version at which a leaf was told to require grad.
-    """
-
-    __slots__ = (
-        "requires_grad", "since", "grad", "hooks", "after_accumulate", "accumulator",
-        "retains_grad",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.requires_grad = self.retains_grad = False
-        self.since = 0
-        self.grad: Tensor | None = None
-        self.hooks: HookDict | None = None
-        self.after_accumulate: HookDict | None = None
-        self.accumulator: ref[AccumulateGrad] | None = None
-
-
-def meta_of(x: Tensor) -> AutogradMeta:
-    """The tensor's AutogradMeta, made if it has none."""
-    known = x._autograd
-    if type(known) is AutogradMeta:
-        return known
-    meta = _new(AutogradMeta)
-    meta.edge = meta.own = None
-    meta.view = _view_of(x)
-    meta.version = 0 if meta.view is None else meta.view[2]
-    x._autograd = meta
-    return meta
-
-
-def _view_of(x: Tensor) -> Any:
-    """`view_of` for a tensor without an AutogradMeta."""
-    known = x._autograd
-    if known is None or type(known) is tuple:
-        return known
-    meta = known._autograd
-    own = meta.own if type(meta) is AutogradMeta else None
-    # The base knew no history when the view was made. If it has been given one since by a write,
-    # any version before that write will do; if it became a leaf that requires grad, the one it had
-    # then.
-    version = -1
-    if meta is None:
-        version = x._storage.version  # type: ignore[union-attr]
-    elif meta.edge is None and own is not None:
-        version = own.since
-    return (known, DEFAULT, version, None)
-
-
-def own_of(x: Tensor) -> Own:
-    meta = meta_of(x)
-    if meta.own is None:
-        meta.own = Own()
-    return meta.own
-
-
-def view_of(x: Tensor) -> Any:
-    """(base, creation, version, replay) of a view, or None. See Note [Views]."""
-    meta = x._autograd
-    return meta.view if type(meta) is AutogradMeta else _view_of(x)
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def requires_grad(x: Tensor) -> bool:
-    """True if operations on x are to be recorded."""
-    meta = x._autograd
-    if meta is None:
-        return False
-    if type(meta) is not AutogradMeta:
-        return requires_grad(meta[0] if type(meta) is tuple else meta)
-    if meta.edge is not None or meta.own is not None and meta.own.requires_grad:
-        return True
-    return meta.view is not None and requires_grad(meta.view[0])
-
-
-def history(x: Tensor) -> Edge | None:
-    """The edge to the node that made x; of a view whose base was written to, a new one."""
-    meta = x._autograd
-    if meta is None:
-        return None
-    if type(meta) is not AutogradMeta:
-        view = _view_of(x)
-        if view[2] != x._storage.version and requires_grad(view[0]):  # type: ignore[union-attr]
-            return inplace_or_view.regenerate(x)
-        return None
-    view = meta.view
-    if view is not None and meta.version != x._storage.version:  # type: ignore[union-attr]
-        if meta.edge is not None or requires_grad(view[0]):
-            return inplace_or_view.regenerate(x)
-    return meta.edge
-
-
-def _last_history(x: Tensor) -> Edge | None:
-    """`history`; of a view that none can be made for any more, the one that it had."""
-    try:
-        return history(x)
-    except errors.AutogradError:
-        meta = x._autograd
-        return meta.edge if type(meta) is AutogradMeta else None
-
-
-def gradient_edge(x: Tensor) -> Edge | None:
-    """Where the gradient of x goes; None if x has no use for one."""
-    meta = x._autograd
-    if type(meta) is not AutogradMeta or meta.view is not None or meta.edge is not None:
-        edge = history(x)
-        if edge is not None:
-            return edge
-        meta = x._autograd
-    own = meta.own if type(meta) is AutogradMeta else None
-    return (accumulator(x, own), 0) if own is not None and own.requires_grad else None
-
-
-def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
-    node = None if own.accumulator is None else own.accumulator()
-    if node is None:
-        node = AccumulateGrad(x)
-        own.accumulator = ref(node)
-    return node
 
 
 # --- recording; called by generated kernels -------------------------------------------------------
@@ -228,7 +87,7 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
         return None
     if not any_requires_grad(self, *others):
         return None
-    inplace_or_view.check_inplace(self)
+    check_inplace(self)
     node = record(kind, self, *others)
     node.outputs = []
     return node
@@ -258,24 +117,6 @@ def set_histories(results: Any, node: Node) -> Any:
     return results
 
 
-def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
-    """Give x a history; what the user attached to it stays."""
-    meta = meta_of(x)
-    meta.edge = edge
-    if meta.view is not None:
-        meta.version = x._storage.version  # type: ignore[union-attr]
-    return x
-
-
-def move_retained(x: Tensor, before: Edge | None, after: Edge) -> None:
-    """Let `retain_grad` follow a tensor to its new node; other hooks stay with the old one."""
-    own = meta_of(x).own
-    if own is not None and own.retains_grad:
-        if before is not None and before[0].hooks is not None:
-            before[0].hooks.retained.pop(before[1], None)
-        hooks_of(after[0]).retained[after[1]] = ref(x)
-
-
 def check_resize(op: str, *operands: Any) -> None:
     """Raise if a tensor that requires grad is to get other sizes or another storage."""
     if any_requires_grad(*operands):
@@ -296,10 +137,6 @@ def check_constant(op: str, arg: str, operand: Any) -> None:
 
 
 # --- what Tensor's attributes do ------------------------------------------------------------------
-
-
-def is_leaf(x: Tensor) -> bool:
-    return history(x) is None
 
 
 def grad_fn(x: Tensor) -> Node | None:
@@ -339,7 +176,7 @@ def set_grad(x: Tensor, value: Any) -> None:
 
 
 def set_requires_grad(x: Tensor, value: bool) -> None:
-    edge = _last_history(x)
+    edge = last_history(x)
     if requires_grad(x) == value and (not value or edge is not None):
         return
     if edge is not None:
@@ -357,7 +194,7 @@ def set_requires_grad(x: Tensor, value: bool) -> None:
 def retain_grad(x: Tensor) -> None:
     if not requires_grad(x):
         raise errors.must("retain_grad", "self", "require grad", x)
-    edge = _last_history(x) and history(x)
+    edge = last_history(x) and history(x)
     if edge is not None:
         own_of(x).retains_grad = True
         hooks_of(edge[0]).retained[edge[1]] = ref(x)
@@ -446,16 +283,3 @@ def detach_(x: Tensor) -> Tensor:
         if meta.own is not None:
             meta.own.requires_grad = False
     return x
-
-
-def backward(x: Tensor, *args: Any) -> None:
-    from . import engine
-
-    engine.backward(x, *args)
-
-
-def install() -> None:
-    """Let Tensor's attributes find this module, which is on a higher floor than Tensor."""
-    import sys
-
-    _tensor.autograd = sys.modules[__name__]

@@ -13,7 +13,7 @@ import gputensor as gt
 from gputensor.amp.cast_policies import policies_of
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
-from gputensor.dispatch.tables import slots
+from gputensor.dispatch.table_text import slots
 
 from .output import FINE, Arguments, Refusal, print_json, table
 

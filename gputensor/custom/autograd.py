@@ -23,6 +23,7 @@ from ..tensor.tensor import Tensor
 from ..autograd import inplace_or_view, variable
 from ..autograd.function import Context, _FunctionNode, _save, _wrap
 from ..autograd.modes import NO_GRAD_MODE, _States, grad_mode, left, set_mode
+from ..autograd.history import gradient_edge, requires_grad
 from ..autograd.node import add_output
 
 _BELOW = keys.below("AutogradOther")
@@ -232,8 +233,8 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
             for n in places:
                 x, edge = args[n], None
                 if getattr(x, "_autograd", None) is not None:
-                    edge = variable.gradient_edge(x)
-                    needs[n] = edge is not None or variable.requires_grad(x)
+                    edge = gradient_edge(x)
+                    needs[n] = edge is not None or requires_grad(x)
                 edges.append(edge)
             if True in needs:
                 node, context = OperatorNode(tuple(edges)), Context()
@@ -281,7 +282,7 @@ def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple
         key_set &= _BELOW
         leaves = [x for n in with_tensors for x in _leaves(args[n])]
         is_recorded = not grad_mode.get() and any(
-            [x is not None and variable.requires_grad(x) for x in leaves]
+            [x is not None and requires_grad(x) for x in leaves]
         )
         state, mode = _state.get(), grad_mode.get()
         try:
@@ -311,7 +312,7 @@ def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple
 
 def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
     found = [
-        x for n in written for x in _leaves(args[n]) if x is not None and variable.requires_grad(x)
+        x for n in written for x in _leaves(args[n]) if x is not None and requires_grad(x)
     ]
     return list({id(x): x for x in found}.values())
 
@@ -330,13 +331,13 @@ def _node(
     leaves: list[Any],
     n_positional: int,
 ) -> tuple[OperatorNode, Context]:
-    node = OperatorNode(tuple([None if x is None else variable.gradient_edge(x) for x in leaves]))
+    node = OperatorNode(tuple([None if x is None else gradient_edge(x) for x in leaves]))
     context = Context()
     node.operator, node.formula, node.context = operator, formula, context
     lengths: list[int | None] = []
     needs: list[Any] = []
     for argument, value in zip(operator.table.signature.schema.arguments[:n_positional], args):
-        needed = [x is not None and variable.requires_grad(x) for x in _leaves(value)]
+        needed = [x is not None and requires_grad(x) for x in _leaves(value)]
         if not argument.type.has_tensor:
             lengths.append(None)
             needs.append(False)

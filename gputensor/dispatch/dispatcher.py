@@ -20,6 +20,7 @@ fails leaves everything as it was. See Note [Tables are swapped whole].
 
 from __future__ import annotations
 
+import copyreg
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -74,6 +75,10 @@ def find(qualified_name: str) -> Operator:
     if operator is None or operator.definition is None:
         raise errors.operator_not_found(qualified_name, operator)
     return operator
+
+
+# An operator is copied and pickled as its name.
+copyreg.pickle(Operator, lambda operator: (find, (operator.qualified_name,)))
 
 
 def get(qualified_name: str) -> Operator | None:

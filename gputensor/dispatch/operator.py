@@ -243,11 +243,6 @@ class Operator:
     def __str__(self) -> str:
         return f"{self.name.replace('::', '.')}.{self.overload or 'default'}"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        from .dispatcher import find
-
-        return (find, (self.qualified_name,))
-
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
@@ -282,7 +277,7 @@ class Operator:
         try:
             return table[key_set](key_set, *arguments)
         except (MemoryError, ValueError) as error:
-            from .refusal import refuse_memory
+            from .refused_memory import refuse_memory
 
             names = (table.prepared or table.signature).names
             refuse_memory(error, self.short_name, self, dict(zip(names, arguments)))
@@ -350,6 +345,6 @@ def _no_keys(table: Table, skipped: list[tuple[DispatchKey, Kernel]]) -> Callabl
 
 
 def _dump(table: Table) -> str:
-    from . import tables
+    from . import table_text
 
-    return tables.lines_of(table, with_fallthroughs=False)
+    return table_text.lines_of(table, with_fallthroughs=False)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..core import errors
 from . import conversions, dispatcher
+from .refused_memory import is_of_the_host, refuse_memory
 
 if TYPE_CHECKING:
     from ..core.schema import Argument, Type
@@ -58,47 +59,13 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
         ) from None
 
 
-def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the sentence for memory that is not there, or that may not be written; return for all
-    else.
-
-    given: the operator's arguments by name.
-    """
-    if _is_of_the_host(error):
-        raise errors.host_memory_exhausted(op, error) from None
-    if type(error) is ValueError and any(words in str(error) for words in _NOT_WRITABLE):
-        for argument in operator.schema.arguments:
-            value = given.get(argument.name)
-            if argument.is_write and is_read_only(value):
-                raise errors.read_only(op, argument.name, value) from None
-
-
-# What NumPy says of memory that may not be written; the second is np.dot's.
-_NOT_WRITABLE = ("read-only", "output array is not acceptable")
-
-
-def _is_of_the_host(error: Exception) -> bool:
-    """Whether Python or NumPy found no memory; a class of others, or of ours, says more than we
-    could."""
-    return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in (
-        "builtins",
-        "numpy",
-    )
-
-
-def is_read_only(tensor: Any) -> bool:
-    """Whether a tensor's elements lie in another library's memory that may not be written."""
-    array = getattr(tensor, "_array", None)
-    return array is not None and not array.flags.writeable
-
-
 def refuse_by(
     error: Exception, op: str, given: Mapping[str, Any], types: Mapping[str, str]
 ) -> None:
     """`refuse` for a function that is no operator. types: as in `declares`."""
     if isinstance(error, errors.GpuTensorError):
         return
-    if _is_of_the_host(error):
+    if is_of_the_host(error):
         raise errors.host_memory_exhausted(op, error) from None
     for name, text in types.items():
         if name in given:

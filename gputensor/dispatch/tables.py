@@ -3,13 +3,13 @@ friends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ..core import errors
 from . import dispatcher, keys
 from .keys import AliasKey, DispatchKey
-from .operator import Kernel, Operator, Table
+from .operator import Kernel, Operator
+from .table_text import lines_of
 
 
 def dump(name: str) -> str:
@@ -46,32 +46,6 @@ def dump_table(name: str) -> str:
     labels."""
     operator = dispatcher.get(name)
     return "" if operator is None else lines_of(operator.table)
-
-
-def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
-    """The lines of one table; slots without a kernel are left out.
-
-    with_fallthroughs: False also leaves out what serves every operator, for error messages.
-    """
-    return "".join(
-        f"{key.name}: {_where(kernel)} [{why}]\n"
-        for key, kernel, why in slots(table)
-        if with_fallthroughs or not (kernel.is_fallthrough or why == "backend fallback")
-    )  # fmt: skip
-
-
-def _where(kernel: Kernel) -> str:
-    if kernel.convention == "ambiguous":
-        return "ambiguous_autogradother"
-    return f"{'fallthrough ' if kernel.is_fallthrough else ''}registered at {kernel.site}"
-
-
-def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
-    """(key, kernel, why) of every slot that has a kernel, lowest key first."""
-    for key in keys.RUNTIME_KEYS:
-        kernel, why = table.slot(key)
-        if kernel is not None:
-            yield key, kernel, why
 
 
 def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:

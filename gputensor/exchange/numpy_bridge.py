@@ -37,7 +37,7 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
 
 
 def _check_readable(op: str, tensor: Tensor) -> None:
-    if tensor.requires_grad and not tensors.autograd.grad_mode.get():  # and operations are recorded
+    if tensor.requires_grad and not tensors.variable.grad_mode.get():  # and operations are recorded
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
         raise errors.must(

@@ -65,13 +65,13 @@ def _new(kind: type) -> Any:
 
 
 def _finished(made: Any, bits: int) -> Any:
-    from ..tensor.tensor import Tensor, autograd
+    from ..tensor.tensor import Tensor, variable
 
     made._keys = bits | PYTHON if type(made)._has_handler else bits & ~PYTHON
     made._autograd = None
     if type(made) is not Tensor:
         # Autograd's short paths are for Tensor alone; what it knows more about goes the long way.
-        autograd.meta_of(made)
+        variable.meta_of(made)
     return made
 
 

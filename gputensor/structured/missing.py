@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import errors
-from ..dispatch import adapters, dispatcher, keys, tables
+from ..dispatch import adapters, dispatcher, keys, table_text
 from ..dispatch.backend_select import BACKEND_OF_TYPE, remedy, user_name
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
@@ -37,7 +37,7 @@ def fall_back(operator: Operator, on: Tensor, *args: Any) -> Any:
     key = keys.runtime_key(BACKEND_OF_TYPE[on._device.type])
     kernel = dispatcher.fallbacks().get(key)
     if kernel is None or kernel.is_fallthrough:
-        table = tables.lines_of(operator.table, with_fallthroughs=False)
+        table = table_text.lines_of(operator.table, with_fallthroughs=False)
         raise errors.no_kernel(operator, user_name(key), table, remedy(key, operator))
     for hook in on_fall_back:
         hook(operator)

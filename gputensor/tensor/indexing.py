@@ -17,7 +17,7 @@ from .._generated import operators as _ops
 from ..core import errors
 from ..core.arguments import NUMBERS, number
 from ..core.dtype import BOOL, INTEGER, uint8
-from ..dispatch.refusal import is_read_only
+from ..dispatch.refused_memory import is_read_only
 from ..dispatch.tls import state as _state
 
 if TYPE_CHECKING:

@@ -73,9 +73,9 @@ def _has_no_memory(tensor: Tensor) -> bool:
 
 def check_hooks(tensor: Tensor) -> None:
     """Warn of each hook that a file or a pickle will not have."""
-    from .tensor import autograd
+    from .tensor import variable
 
-    for hook in autograd.hooks_on(tensor):
+    for hook in variable.hooks_on(tensor):
         warnings.warn(errors.hook_not_serialized(hook), UserWarning, stacklevel=4)
 
 

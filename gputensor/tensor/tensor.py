@@ -29,8 +29,9 @@ from ..dispatch.tls import AD_INPLACE_OR_VIEW, inference_blocks, keys_now
 from ..runtime.current import stream_given
 from .storage import Storage, allocate_storage, storage_of_array
 
-# gputensor.autograd.variable, which is on a higher floor and puts itself here.
+# gputensor.autograd and its module variable, which are above and put themselves here.
 autograd: Any = None
+variable: Any = None
 CPU_KEYS = TENSOR_KEYS["cpu"]
 # From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
 ALIGNED_FROM_BYTES = 1 << 16
@@ -464,44 +465,44 @@ class Tensor(GeneratedMethods):
     @property
     def requires_grad(self) -> bool:
         """True if operations on it are recorded, to be differentiated."""
-        return self._autograd is not None and autograd.requires_grad(self)
+        return self._autograd is not None and variable.requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        autograd.set_requires_grad(self, flag("requires_grad", "value", value))
+        variable.set_requires_grad(self, flag("requires_grad", "value", value))
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Say whether operations on this leaf are to be recorded; returns the tensor."""
-        autograd.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
+        variable.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
         return self
 
     @property
     def grad(self) -> Tensor | None:
         """What `backward` has accumulated for this leaf, or for a tensor with `retain_grad`."""
-        return None if self._autograd is None else autograd.grad(self)
+        return None if self._autograd is None else variable.grad(self)
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        autograd.set_grad(self, value)
+        variable.set_grad(self, value)
 
     @grad.deleter
     def grad(self) -> None:
-        autograd.set_grad(self, None)
+        variable.set_grad(self, None)
 
     @property
     def grad_fn(self) -> Any:
         """The node that made it; None for a leaf."""
-        return None if self._autograd is None else autograd.grad_fn(self)
+        return None if self._autograd is None else variable.grad_fn(self)
 
     @property
     def is_leaf(self) -> bool:
         """True if it was not made by a recorded operation."""
-        return self._autograd is None or autograd.is_leaf(self)
+        return self._autograd is None or variable.is_leaf(self)
 
     @property
     def output_nr(self) -> int:
         """Which of the outputs of `grad_fn` it is."""
-        return 0 if self._autograd is None else autograd.output_nr(self)
+        return 0 if self._autograd is None else variable.output_nr(self)
 
     def backward(
         self, gradient: Tensor | None = None, retain_graph: bool | None = None,
@@ -516,28 +517,28 @@ class Tensor(GeneratedMethods):
 
     def detach_(self) -> Tensor:
         """Cut this tensor from its history."""
-        return autograd.detach_(self)
+        return variable.detach_(self)
 
     def retain_grad(self) -> None:
         """Let `backward` fill `grad` although it is no leaf."""
-        autograd.retain_grad(self)
+        variable.retain_grad(self)
 
     @property
     def retains_grad(self) -> bool:
         """True after `retain_grad` of a tensor that is no leaf."""
-        return self._autograd is not None and autograd.retains_grad(self)
+        return self._autograd is not None and variable.retains_grad(self)
 
     def register_hook(self, hook: Any) -> Any:
         """Call `hook(grad)` when its gradient is known; what it returns takes the gradient's place.
 
         Returns a handle with `remove()`.
         """
-        return autograd.register_hook(self, _callable("register_hook", hook))
+        return variable.register_hook(self, _callable("register_hook", hook))
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
         """Call `hook(tensor)` when `grad` of this leaf has been added to."""
         named = _callable("register_post_accumulate_grad_hook", hook)
-        return autograd.register_post_accumulate_grad_hook(self, named)
+        return variable.register_post_accumulate_grad_hook(self, named)
 
     @property
     def data(self) -> Tensor:
@@ -548,11 +549,11 @@ class Tensor(GeneratedMethods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        autograd.set_data(self, value)
+        variable.set_data(self, value)
 
     @property
     def _base(self) -> Tensor | None:
-        return None if self._autograd is None else autograd.base(self)
+        return None if self._autograd is None else variable.base(self)
 
     def _is_view(self) -> bool:
         return self._base is not None

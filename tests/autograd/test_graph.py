@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.autograd import graph, node
+from gputensor.autograd import graph, saved
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
     yield
-    assert not node.saved_hooks.get() and not node._watching and node._plain
+    assert not saved.saved_hooks.get() and not saved._watching and saved._plain
 
 
 def cube(x: Any) -> Any:
@@ -135,8 +135,8 @@ def test_save_on_cpu() -> None:
         device.register_stub("copy", _copied)
         there = gt.full((2,), 2.0).to("kept")
         with graph.save_on_cpu(pin_memory=True, device_type="kept"):
-            saved = node.save(there)
-        assert saved.packed[1].device.type == "cpu" and saved.unpack(None).device == there.device
+            packed = saved.save(there)
+        assert packed.packed[1].device.type == "cpu" and packed.unpack(None).device == there.device
 
 
 def _copied(op: str, plan: Any) -> Any:

@@ -15,7 +15,7 @@ import pytest
 import gputensor as gt
 from gputensor.interpose import modes as dispatch_modes
 from gputensor.amp import casting
-from gputensor.autograd import anomaly, graph, modes, node
+from gputensor.autograd import anomaly, graph, modes, saved
 from gputensor.dispatch import backend_select, tls
 
 from ..backend.devices import Runtime
@@ -103,7 +103,7 @@ def state() -> tuple[Any, ...]:
         backend_select.default_device(),
         gt.get_autocast_dtype("cpu"), gt.is_autocast_cache_enabled(),
         casting.current_block.get() is None,
-        (anomaly.is_on, len(node.saved_hooks.get()), graph._forbidden.get()),
+        (anomaly.is_on, len(saved.saved_hooks.get()), graph._forbidden.get()),
         gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
     )  # fmt: skip
 
@@ -261,7 +261,7 @@ def _restore(before: tuple[Any, ...]) -> None:
     backend_select._default_devices.set((gt.device("cpu"),))
     dispatch_modes._modes.set(())
     anomaly.is_on = before[7][0]
-    node.saved_hooks.set(())
+    saved.saved_hooks.set(())
     graph._forbidden.set(None)
     gt.guarded.set_device(before[8])
     for stream in before[9:]:

@@ -18,7 +18,7 @@ import pytest
 
 from gputensor import dispatch
 from gputensor.core import errors
-from gputensor.dispatch import dispatcher, keys, tables, tls
+from gputensor.dispatch import dispatcher, keys, table_text, tls
 from gputensor.library import Library, fallthrough_kernel
 from tests.dispatch.operands import Operand, kernel
 from tests.dispatch.test_tables import golden_lines
@@ -76,7 +76,7 @@ def _may_be_stale(live: list[str]) -> bool:
 def our_slots(name: str) -> dict[str, str]:
     """key -> kind of slot, as `torch_slots` gives it."""
     operator = dispatcher.get(name)
-    found = [] if operator is None else tables.slots(operator.table)
+    found = [] if operator is None else table_text.slots(operator.table)
     return {
         key.name: why + (" fallthrough" if kernel.is_fallthrough else "")
         for key, kernel, why in found

@@ -1,0 +1,257 @@
+"""The history of a tensor: which node made it, what it is a view of, where its gradient goes.
+
+`Tensor._autograd` is None while nothing is known; the base, or a tuple, of a view without a
+history, see Note [Views]; else an AutogradMeta. Generated kernels look for the None first and come
+here for the rest. What records and what Tensor's attributes do is in variable.py.
+
+Note [Views]
+A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view
+itself; how the view was made, see Note [How a view was made]; the version of the storage then; and
+a function that makes the view again from its base, None where `as_strided` does, which is wherever
+the view only moves over the same elements. Of most views all this is plain: the base has no
+history, and the view was made while operations were recorded. Then the base alone stands in
+`_autograd`.
+
+A write to a view is a write to its base. So the base's new history is a CopySlices, which sends the
+gradient of the part that was written through the operator's own node and the rest past it; and
+every view of the base, seeing that the version has moved on, replaces its history by one that is
+made from the base's. Source: torch/csrc/autograd/variable.cpp, rebase_history and
+VariableHooks::grad_fn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+from .._generated import calls
+from ..core import errors
+from ..dispatch.tls import state as _state
+from ..tensor.tensor import Tensor
+from .modes import (
+    DEFAULT, INFERENCE_MODE, MULTI_OUTPUT_NODE, NO_GRAD_MODE, above_autograd, grad_mode, left,
+    set_mode,
+)  # fmt: skip
+from .node import AccumulateGrad, Edge, HookDict, Node, add_output, hooks_of
+
+Replay = Callable[[Tensor], Tensor]
+_new = object.__new__
+
+
+class AutogradMeta:
+    """The history of a tensor, and what is attached to it.
+
+    edge: the node that made it and which of its outputs it is; None for a leaf. view: as in
+    Note [Views], or None. version: of the storage when `edge` was set, for views. own: an `Own`, or
+    None while the user attached nothing.
+    """
+
+    __slots__ = ("edge", "view", "version", "own")
+
+    edge: Edge | None
+    view: Any
+    version: int
+    own: Own | None
+
+
+class Own:
+    """What a user attached to a tensor, and the node that accumulates a leaf's gradient.
+
+    since: the version at which a leaf was told to require grad.
+    """
+
+    __slots__ = (
+        "requires_grad", "since", "grad", "hooks", "after_accumulate", "accumulator",
+        "retains_grad",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.requires_grad = self.retains_grad = False
+        self.since = 0
+        self.grad: Tensor | None = None
+        self.hooks: HookDict | None = None
+        self.after_accumulate: HookDict | None = None
+        self.accumulator: ref[AccumulateGrad] | None = None
+
+
+def meta_of(x: Tensor) -> AutogradMeta:
+    """The tensor's AutogradMeta, made if it has none."""
+    known = x._autograd
+    if type(known) is AutogradMeta:
+        return known
+    meta = _new(AutogradMeta)
+    meta.edge = meta.own = None
+    meta.view = _view_of(x)
+    meta.version = 0 if meta.view is None else meta.view[2]
+    x._autograd = meta
+    return meta
+
+
+def _view_of(x: Tensor) -> Any:
+    """`view_of` for a tensor without an AutogradMeta."""
+    known = x._autograd
+    if known is None or type(known) is tuple:
+        return known
+    meta = known._autograd
+    own = meta.own if type(meta) is AutogradMeta else None
+    # The base knew no history when the view was made. If it has been given one since by a write,
+    # any version before that write will do; if it became a leaf that requires grad, the one it had
+    # then.
+    version = -1
+    if meta is None:
+        version = x._storage.version  # type: ignore[union-attr]
+    elif meta.edge is None and own is not None:
+        version = own.since
+    return (known, DEFAULT, version, None)
+
+
+def own_of(x: Tensor) -> Own:
+    meta = meta_of(x)
+    if meta.own is None:
+        meta.own = Own()
+    return meta.own
+
+
+def view_of(x: Tensor) -> Any:
+    """(base, creation, version, replay) of a view, or None. See Note [Views]."""
+    meta = x._autograd
+    return meta.view if type(meta) is AutogradMeta else _view_of(x)
+
+
+def requires_grad(x: Tensor) -> bool:
+    """True if operations on x are to be recorded."""
+    meta = x._autograd
+    if meta is None:
+        return False
+    if type(meta) is not AutogradMeta:
+        return requires_grad(meta[0] if type(meta) is tuple else meta)
+    if meta.edge is not None or meta.own is not None and meta.own.requires_grad:
+        return True
+    return meta.view is not None and requires_grad(meta.view[0])
+
+
+def history(x: Tensor) -> Edge | None:
+    """The edge to the node that made x; of a view whose base was written to, a new one."""
+    meta = x._autograd
+    if meta is None:
+        return None
+    if type(meta) is not AutogradMeta:
+        view = _view_of(x)
+        if view[2] != x._storage.version and requires_grad(view[0]):  # type: ignore[union-attr]
+            return regenerate(x)
+        return None
+    view = meta.view
+    if view is not None and meta.version != x._storage.version:  # type: ignore[union-attr]
+        if meta.edge is not None or requires_grad(view[0]):
+            return regenerate(x)
+    return meta.edge
+
+
+def last_history(x: Tensor) -> Edge | None:
+    """`history`; of a view that none can be made for any more, the one that it had."""
+    try:
+        return history(x)
+    except errors.AutogradError:
+        meta = x._autograd
+        return meta.edge if type(meta) is AutogradMeta else None
+
+
+def gradient_edge(x: Tensor) -> Edge | None:
+    """Where the gradient of x goes; None if x has no use for one."""
+    meta = x._autograd
+    if type(meta) is not AutogradMeta or meta.view is not None or meta.edge is not None:
+        edge = history(x)
+        if edge is not None:
+            return edge
+        meta = x._autograd
+    own = meta.own if type(meta) is AutogradMeta else None
+    return (accumulator(x, own), 0) if own is not None and own.requires_grad else None
+
+
+def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
+    node = None if own.accumulator is None else own.accumulator()
+    if node is None:
+        node = AccumulateGrad(x)
+        own.accumulator = ref(node)
+    return node
+
+
+def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
+    """Give x a history; what the user attached to it stays."""
+    meta = meta_of(x)
+    meta.edge = edge
+    if meta.view is not None:
+        meta.version = x._storage.version  # type: ignore[union-attr]
+    return x
+
+
+def move_retained(x: Tensor, before: Edge | None, after: Edge) -> None:
+    """Let `retain_grad` follow a tensor to its new node; other hooks stay with the old one."""
+    own = meta_of(x).own
+    if own is not None and own.retains_grad:
+        if before is not None and before[0].hooks is not None:
+            before[0].hooks.retained.pop(before[1], None)
+        hooks_of(after[0]).retained[after[1]] = ref(x)
+
+
+def is_leaf(x: Tensor) -> bool:
+    return history(x) is None
+
+
+def regenerate(x: Tensor) -> Edge | None:
+    """The history of a view whose base has been written to: made again from the base's."""
+    meta = meta_of(x)
+    base, _, _, replay = meta.view
+    check_creation(meta.view, "its base or another view of its base has been modified inplace")
+    before = meta.edge
+    state, mode = _state.get(), grad_mode.get()
+    try:
+        try:
+            _state.set(above_autograd[state])
+            set_mode(DEFAULT)
+            made = (replay or strided_like(x))(base)
+        finally:
+            _state.set(state)
+    finally:
+        left(grad_mode.set(mode))
+    known = made._autograd
+    edge = known.edge if type(known) is AutogradMeta else None
+    if edge is None and replay is None:
+        node = _CutOff((None,))
+        edge = (node, add_output(node, x))
+    with_edge(x, edge)
+    if edge is not None:
+        move_retained(x, before, edge)
+    return edge  # type: ignore[no-any-return]
+
+
+def strided_like(x: Tensor) -> Replay:
+    shape, offset = x._geometry, x._offset
+    return lambda base: calls.as_strided(base, shape.sizes, shape.strides, offset)  # type: ignore[no-any-return]
+
+
+def check_creation(view: Any, what: str) -> None:
+    creation = view[1]
+    if creation == DEFAULT:
+        return
+    made = {
+        NO_GRAD_MODE: "created in no_grad mode", INFERENCE_MODE: "created in inference mode",
+        MULTI_OUTPUT_NODE: "one of several that a function returned",
+    }.get(creation, "created inside a custom Function, or an input that it returned as it was")  # fmt: skip
+    raise errors.view_modified(made, what)
+
+
+class _CutOff(Node):
+    """The history of a view that had one, and whose base has none any more: it leads nowhere.
+
+    PyTorch makes the node of as_strided over the base as it is, whether that requires grad or not.
+    """
+
+    __slots__ = ()
+
+    def backward(node, grad: Any) -> Any:  # noqa: N805
+        return (None,)
+
+    def name(self) -> str:
+        return "AsStridedBackward0"

@@ -1,0 +1,157 @@
+"""Saved tensors: what a derivative needs of its operation, unpacked when the derivative is taken.
+
+See Note [No cycles] in node.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from typing import Any
+
+from ..core import errors
+from ..core.arguments import NUMBERS
+from ..dispatch import tls
+from ..tensor.tensor import Tensor, view_of
+from .history import gradient_edge, with_edge
+from .modes import DEFAULT, NO_GRAD_MODE, above_autograd, grad_mode, left, set_mode
+from .node import Node, version_of
+
+_new = object.__new__
+
+
+class SavedTensor:
+    """An operand that a derivative needs, and the version it had."""
+
+    __slots__ = ("tensor", "version")
+
+    tensor: Tensor
+    version: int
+
+    def unpack(self, node: Node) -> Any:
+        """The tensor. Raises: AutogradError if it has been written to."""
+        x = self.tensor
+        storage = x._storage
+        if (0 if storage is None else storage.version) != self.version:
+            raise errors.saved_tensor_modified(x, _origin(x), version_of(x), self.version)
+        return x
+
+
+class SavedResult(SavedTensor):
+    """The same of an output. See Note [No cycles]."""
+
+    __slots__ = ("number",)
+
+    def unpack(self, node: Node) -> Any:
+        x = self.tensor
+        if version_of(x) != self.version:
+            made = f"output {self.number} of {node.name()}"
+            raise errors.saved_tensor_modified(x, made, version_of(x), self.version)
+        if grad_mode.get() != DEFAULT:
+            return x
+        return with_edge(view_of(x, x._geometry, x._offset), (node, self.number))
+
+
+class SavedNumber:
+    """A Python number, or None, where a tensor might stand."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: Any) -> None:
+        self.number = number
+
+    def unpack(self, node: Node) -> Any:
+        return self.number
+
+
+_PLAIN = NUMBERS | {type(None)}
+
+
+def save(x: Any) -> Any:
+    """An operand as a node keeps it."""
+    if type(x) in _PLAIN:
+        return SavedNumber(x)
+    if not x._keys & _plain:
+        if not x._keys & tls.AD_INPLACE_OR_VIEW:
+            raise errors.inference_tensor_saved()
+        if saved_hooks.get():
+            return _packed(x, None)
+    saved = _new(SavedTensor)
+    storage = x._storage
+    saved.tensor, saved.version = x, 0 if storage is None else storage.version
+    return saved
+
+
+def save_result(x: Tensor, number: int = 0) -> Any:
+    """An output as the node that made it keeps it."""
+    kept = view_of(x, x._geometry, x._offset)
+    if not _plain and saved_hooks.get():
+        return _packed(kept, number)
+    saved = _new(SavedResult)
+    saved.tensor, saved.version, saved.number = kept, kept._storage.version, number  # type: ignore[union-attr]
+    return saved
+
+
+# --- hooks of saved tensors, see graph.py ---------------------------------------------------------
+
+# (pack, unpack, whose), innermost last.
+saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
+# The key that tensors must have to be saved as they are: none has it while any thread has hooks.
+_plain = tls.AD_INPLACE_OR_VIEW
+_watching = 0
+
+
+def watch_saved(more: int) -> None:
+    """Look for hooks whenever a tensor is saved, while somebody has any."""
+    global _plain, _watching
+    with _watch:
+        _watching += more
+        _plain = 0 if _watching else tls.AD_INPLACE_OR_VIEW
+
+
+_watch = threading.Lock()
+
+
+class PackedTensor:
+    """What a user's pack hook made of a saved tensor, and what the tensor's history was."""
+
+    __slots__ = ("packed", "unpack_hook", "edge", "number", "tensor")
+
+    def unpack(self, node: Node) -> Any:
+        before = tls.state.get()
+        try:
+            tls.state.set(above_autograd[before])  # user code counts writes and tracks views
+            x = self.unpack_hook(self.packed)
+        finally:
+            tls.state.set(before)
+        if not isinstance(x, Tensor):
+            raise errors.must(
+                "unpack_hook", "result", "be a Tensor", x, kind=errors.ArgumentTypeError
+            )
+        edge = self.edge if self.number is None else (node, self.number)
+        if edge is None or grad_mode.get() != DEFAULT:
+            return x
+        return with_edge(view_of(x, x._geometry, x._offset), edge)
+
+
+def _packed(x: Tensor, number: int | None) -> PackedTensor:
+    """number: of the output that x is; None for an operand, which keeps its own history."""
+    pack, unpack, _ = saved_hooks.get()[-1]
+    saved = PackedTensor()
+    saved.unpack_hook, saved.number = unpack, number
+    saved.edge = gradient_edge(x) if number is None else None
+    version, mode = version_of(x), grad_mode.get()
+    try:
+        set_mode(NO_GRAD_MODE)
+        saved.packed = pack(x)
+    finally:
+        left(grad_mode.set(mode))
+    if version_of(x) != version:
+        raise errors.pack_hook_wrote()
+    return saved
+
+
+def _origin(x: Tensor) -> str:
+    meta = x._autograd
+    edge = getattr(meta, "edge", None)
+    return "" if edge is None else f"output {edge[1]} of {edge[0].name()}"

@@ -1,0 +1,48 @@
+"""The sentences for memory that is not there, and for memory that may not be written.
+
+On the way of a failure alone; see refusal.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core import errors
+
+if TYPE_CHECKING:
+    from .operator import Operator
+
+
+def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
+    """Raise the sentence for memory that is not there, or that may not be written; return for all
+    else.
+
+    given: the operator's arguments by name.
+    """
+    if is_of_the_host(error):
+        raise errors.host_memory_exhausted(op, error) from None
+    if type(error) is ValueError and any(words in str(error) for words in _NOT_WRITABLE):
+        for argument in operator.schema.arguments:
+            value = given.get(argument.name)
+            if argument.is_write and is_read_only(value):
+                raise errors.read_only(op, argument.name, value) from None
+
+
+# What NumPy says of memory that may not be written; the second is np.dot's.
+_NOT_WRITABLE = ("read-only", "output array is not acceptable")
+
+
+def is_of_the_host(error: Exception) -> bool:
+    """Whether Python or NumPy found no memory; a class of others, or of ours, says more than we
+    could."""
+    return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in (
+        "builtins",
+        "numpy",
+    )
+
+
+def is_read_only(tensor: Any) -> bool:
+    """Whether a tensor's elements lie in another library's memory that may not be written."""
+    array = getattr(tensor, "_array", None)
+    return array is not None and not array.flags.writeable

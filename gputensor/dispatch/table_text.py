@@ -1,0 +1,38 @@
+"""The text of one operator's table, for dumps and for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from . import keys
+from .keys import DispatchKey
+
+if TYPE_CHECKING:
+    from .operator import Kernel, Table
+
+
+def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
+    """The lines of one table; slots without a kernel are left out.
+
+    with_fallthroughs: False also leaves out what serves every operator, for error messages.
+    """
+    return "".join(
+        f"{key.name}: {_where(kernel)} [{why}]\n"
+        for key, kernel, why in slots(table)
+        if with_fallthroughs or not (kernel.is_fallthrough or why == "backend fallback")
+    )  # fmt: skip
+
+
+def _where(kernel: Kernel) -> str:
+    if kernel.convention == "ambiguous":
+        return "ambiguous_autogradother"
+    return f"{'fallthrough ' if kernel.is_fallthrough else ''}registered at {kernel.site}"
+
+
+def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
+    """(key, kernel, why) of every slot that has a kernel, lowest key first."""
+    for key in keys.RUNTIME_KEYS:
+        kernel, why = table.slot(key)
+        if kernel is not None:
+            yield key, kernel, why
