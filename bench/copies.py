@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +29,8 @@ ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
 # A case is measured until its ratios are known to this, or for so long; kind: (rounds, seconds).
 NOISE = 0.005
 MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
+# The kind under which tables and plots show the cases that are in no mean.
+LEFT_OUT = "in no mean"
 # Milliseconds of a round: short on a CPU, which others use too; long beside what an event costs.
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
 # A peer that takes longer for one copy is not measured.
@@ -49,14 +52,15 @@ class Session:
     """One run of one benchmark: the device, the peers that are there, and how long to measure."""
 
     def __init__(
-        self, name: str, device: str, wanted: Iterable[str], rounds: int | None,
+        self, name: str, device: str, wanted: Iterable[str], rounds: int | None, scale: int = 1,
         note: Note | None = None,
     ) -> None:  # fmt: skip
-        """note: called with the data so far after each case, to keep it whatever comes later."""
         self.name, self.device, self.rounds, self.note = name, device, rounds, note
+        self.scale = scale
         self.cases: list[dict[str, Any]] = []
         self.failed: dict[str, str] = {}
         self.kind = device.partition(":")[0]
+        self.on_gpu = self.kind == "cuda" and not gt.cuda.is_emulated()
         if self.kind == "cpu":
             gt.set_num_threads(THREADS)
         wanted = tuple(wanted)
@@ -68,16 +72,18 @@ class Session:
             peers.set_threads(peer, THREADS)
 
     def each(
-        self, cases: Sequence[T], title: Callable[[T], str], measure: Callable[[T], dict[str, Any]]
-    ) -> dict[str, Any]:
+        self, cases: Sequence[T], only: tuple[int, ...], title: Callable[[T], str],
+        measure: Callable[[int, T, Session], dict[str, Any]],
+    ) -> dict[str, Any]:  # fmt: skip
         """Measure all; returns the data of the record. A case that fails costs only itself.
 
         Raises: the first failure, where every case fails.
         """
         first: Exception | None = None
-        for case in timing.progress(cases, title):
+        numbered = [(n, case) for n, case in enumerate(cases, 1) if not only or n in only]
+        for number, case in timing.progress(numbered, lambda pair: title(pair[1])):
             try:
-                self.cases.append(measure(case))
+                self.cases.append(measure(number, case, self))
             except Exception as error:
                 traceback.print_exc()
                 first = first or error.with_traceback(None)  # which would keep the case's arrays
@@ -158,6 +164,34 @@ class Session:
         return data
 
 
+def runner(
+    name: str, peers_of: tuple[str, ...], cases: Callable[[Session], Sequence[T]],
+    title: Callable[[T], str], measure: Callable[[int, T, Session], dict[str, Any]],
+    absent: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[..., dict[str, Any]]:  # fmt: skip
+    """The `run` of a benchmark of copies.
+
+    measure: (number, case, session) -> its figures. absent: libraries that it cannot have, and why.
+    """
+
+    def run(
+        device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
+        libraries: tuple[str, ...] | None = None, scale: int = 1, note: Note | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Measure; returns the data of the record.
+
+        rounds: exactly so many; None for as many as a case needs. only: numbers of cases.
+        libraries: the peers. scale: divides the sizes, for tests. note: called with the data so far
+        after each case, to keep it whatever comes later.
+        """
+        wanted = peers_of if libraries is None else libraries
+        session = Session(name, device, wanted, rounds, scale, note)
+        session.skipped |= absent
+        return session.each(cases(session), only, title, measure)
+
+    return run
+
+
 def buffers(kind: str, moved: int, device: str = "cuda") -> int:
     """How many pairs take turns: on a GPU as many as fill its L2 cache twice, so that no copy finds
     its source there."""
@@ -213,25 +247,37 @@ def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]
 
 
+def groups(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Every case once, by kind, and last under LEFT_OUT those that are in no mean."""
+    inside = counted(data)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for case in inside:
+        found.setdefault(case["kind"], []).append(case)
+    outside = [c for c in data["cases"] if not any(c is other for other in inside)]
+    return found | ({LEFT_OUT: outside} if outside else {})
+
+
 def summary(data: dict[str, Any]) -> dict[str, Any]:
     cases = counted(data)
     found: dict[str, Any] = totals(cases, data["peers"]) | {
         "again": timing.geomean(c["again"] for c in cases),
         "noise": float(np.median([_spread(c) for c in cases])),
     }
-    kinds = dict.fromkeys(c["kind"] for c in cases)
     found["by_kind"] = {
-        k: totals([c for c in cases if c["kind"] == k], data["peers"]) for k in kinds
+        kind: totals(of, data["peers"]) for kind, of in groups(data).items() if kind != LEFT_OUT
     }
     return found
 
 
 def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
     """Geometric means and worst cases."""
-    shares = [share(c) for c in cases]
+    plain = [c["share_of_memcpy"] for c in cases]
+    adjusted = [of_sectors(c) for c in cases]
     found: dict[str, Any] = {
-        "cases": len(cases), "geomean_share_of_memcpy": timing.geomean(shares),
-        "worst_share_of_memcpy": min(shares),
+        "cases": len(cases),
+        "geomean_share_of_memcpy": timing.geomean(plain), "worst_share_of_memcpy": min(plain),
+        "geomean_share_of_sectors": timing.geomean(adjusted),
+        "worst_share_of_sectors": min(adjusted),
     }  # fmt: skip
     for peer in names:
         ratios = [c["ratio"][peer] for c in cases if peer in c["ratio"]]
@@ -243,8 +289,8 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def share(case: dict[str, Any]) -> float:
-    """Of memcpy; where sectors bind, of what they allow."""
+def of_sectors(case: dict[str, Any]) -> float:
+    """The share of memcpy; where a GPU's memory sectors bind, the share of what they allow."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 
@@ -276,7 +322,7 @@ def failures(data: dict[str, Any]) -> list[str]:
         ]  # fmt: skip
     else:
         limits = [
-            ("geomean_share_of_memcpy", CUDA_SHARE), ("worst_share_of_memcpy", CUDA_WORST_SHARE),
+            ("geomean_share_of_sectors", CUDA_SHARE), ("worst_share_of_sectors", CUDA_WORST_SHARE),
             ("geomean_vs_torch", CUDA_TORCH), ("geomean_vs_cupy", CUDA_CUPY),
             ("worst_vs_torch", CUDA_WORST_PEER), ("worst_vs_cupy", CUDA_WORST_PEER),
         ]  # fmt: skip

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-import gputensor as gt
-
 from . import copies, layout_sides, tables
 from .layout_cases import CASES, Case
 from .layout_sides import Pair
@@ -29,23 +27,10 @@ report, brief = tables.report, tables.brief
 failures, impossible, summary = copies.failures, copies.impossible, copies.summary
 
 
-def run(
-    device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
-    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record.
-
-    rounds: exactly so many; None for as many as a case needs. only: numbers of cases. libraries:
-    the peers. scale: divides the outermost sizes, for tests. note: called with the data so far.
-    """
-    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
-    cases = [c for c in CASES if not only or c.number in only]
-    return session.each(cases, lambda c: c.title, lambda c: _measure(c, session, scale))
-
-
-def _measure(case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
+def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]:
     kind, place = session.kind, place_for(session.device)
-    shape = _shape(case, kind, scale)
+    full = case.shape if session.on_gpu else case.cpu_shape
+    shape = tuple(max(1, n // session.scale) if n > 16 else n for n in full)
     how = case.strided(shape)
     host = numbers(int(np.prod(shape)), case.source)
     view = case.view(host.reshape(shape))
@@ -70,14 +55,9 @@ def _measure(case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
         place, lambda name: layout_sides.side(name, case, pairs), verify, moved, sectors,
         "broadcast" if case.kind == "broadcast" else kind,
     ) | {
-        "number": case.number, "name": case.title, "kind": case.kind, "source": list(shape),
+        "number": number, "name": case.title, "kind": case.kind, "source": list(shape),
         "sizes": list(view.shape), "kernel": layout_sides.kernel(pairs[0]),
     }  # fmt: skip
-
-
-def _shape(case: Case, kind: str, scale: int) -> tuple[int, ...]:
-    shape = case.shape if kind == "cuda" and not gt.cuda.is_emulated() else case.cpu_shape
-    return tuple(max(1, n // scale) if n > 16 else n for n in shape)
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
@@ -104,3 +84,6 @@ def bytes_of(case: Case, view: np.ndarray, written: int) -> tuple[int, int]:
     )
     waste = max(1, min(step, _SECTOR) // view.itemsize)
     return written + unique, written + unique * waste
+
+
+run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.title, _measure)

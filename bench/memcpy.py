@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import gputensor as gt
-
 from . import copies, layout_sides, peers, tables
 from .places import WrongResult, pattern, place_for
 
@@ -23,20 +21,9 @@ report, brief = tables.report, tables.brief
 impossible, summary = copies.impossible, copies.summary
 
 
-def run(
-    device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
-    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. Arguments as of `layout.run`."""
-    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
-    on_gpu = session.kind == "cuda" and not gt.cuda.is_emulated()
-    sizes = SIZES if on_gpu else CPU_SIZES
-    numbered = [
-        (n, max(16, size // scale)) for n, size in enumerate(sizes, 1) if not only or n in only
-    ]
-    return session.each(
-        numbered, lambda pair: _title(pair[1]), lambda pair: _measure(*pair, session)
-    )
+def _sizes(session: copies.Session) -> list[int]:
+    sizes = SIZES if session.on_gpu else CPU_SIZES
+    return [max(16, size // session.scale) for size in sizes]
 
 
 def _title(nbytes: int) -> str:
@@ -76,6 +63,9 @@ def _measure(number: int, nbytes: int, session: copies.Session) -> dict[str, Any
         "number": number, "name": _title(nbytes), "kind": "memcpy",
         "source": [nbytes], "sizes": [nbytes],
     }  # fmt: skip
+
+
+run = copies.runner(NAME, PEERS, _sizes, _title, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:

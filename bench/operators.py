@@ -59,23 +59,9 @@ report, brief = tables.report, tables.brief
 impossible, summary = copies.impossible, copies.summary
 
 
-def run(
-    device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
-    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. Arguments as of `layout.run`; scale: of the
-    sides."""
-    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
-    numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
-    return session.each(
-        numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale)
-    )
-
-
-def _measure(number: int, case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
+def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]:
     place = place_for(session.device)
-    on_gpu = session.kind == "cuda" and not gt.cuda.is_emulated()
-    side = max(16, (_SIDE if on_gpu else _CPU_SIDE) // scale)
+    side = max(16, (_SIDE if session.on_gpu else _CPU_SIDE) // session.scale)
     host = (numbers(side * side, _F32) / np.float32(2048)).astype(case.of)
     layouts = {"dense": ((side, side), (side, 1), 0), "row": ((side, side), (0, 1), 0),
                "turned": ((side, side), (1, side), 0)}  # fmt: skip
@@ -141,6 +127,9 @@ def _call(name: str, case: Case, given: list[Any], to: Any, device: str) -> Call
     if case.axis is None:
         return lambda: function(*given, out=to)
     return lambda: function(*given, axis=case.axis, out=to)
+
+
+run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:

@@ -58,25 +58,10 @@ CASES = tuple(
 COUNT = len(CASES)
 
 
-def run(
-    device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
-    libraries: tuple[str, ...] | None = None, scale: int = 1, note: copies.Note | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Measure; returns the data of the record. Arguments as of `layout.run`; scale divides the
-    batch
-    and the sides."""
-    session = copies.Session(NAME, device, PEERS if libraries is None else libraries, rounds, note)
-    session.skipped |= ABSENT
-    numbered = [(n, c) for n, c in enumerate(CASES, 1) if not only or n in only]
-    return session.each(
-        numbered, lambda pair: pair[1].name, lambda pair: _measure(*pair, session, scale)
-    )
-
-
-def _measure(number: int, case: Case, session: copies.Session, scale: int) -> dict[str, Any]:
+def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]:
     place = place_for(session.device)
-    on_gpu = session.kind == "cuda" and not gt.cuda.is_emulated()
-    n, h, w = (max(1, size // scale) for size in (case.images if on_gpu else case.cpu_images))
+    images = case.images if session.on_gpu else case.cpu_images
+    n, h, w = (max(1, size // session.scale) for size in images)
     host, view, expected, by, plus = _images(case, n, h, w)
     moved = view.nbytes + expected.nbytes
     count = copies.buffers(session.kind, moved, session.device)
@@ -232,6 +217,9 @@ _MAKERS: dict[str, Callable[..., Side]] = {
 
 report, brief = tables.report, tables.brief
 impossible, summary = copies.impossible, copies.summary
+
+
+run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, _measure, ABSENT)
 
 
 def failures(data: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gputensor as gt
+from gputensor import runtime
 
 
 # A thread of libgomp spins for milliseconds after its work and so takes a CPU from whoever is
@@ -74,15 +75,10 @@ def bus_id(device: str) -> str | None:
 
 
 def l2_bytes(device: str) -> int | None:
-    """The size of a real GPU's L2 cache; None where CuPy does not tell."""
-    module = cupy(device)
-    if module is None:
+    """The size of a real GPU's L2 cache; None where nobody tells."""
+    if cupy(device) is None:
         return None
-    asked = module.cuda.runtime.deviceGetAttribute(_L2_CACHE_SIZE, gt.device(device).index or 0)
-    return int(asked) or None
-
-
-_L2_CACHE_SIZE = 38  # cudaDevAttrL2CacheSize
+    return runtime.cuda().limits(gt.device(device).index or 0).l2_bytes or None
 
 
 def why_not(name: str, device: str) -> str:

@@ -1,4 +1,4 @@
-"""PNGs of a record of copies: GB/s beside what memory allows, and the ratio to each peer.
+"""PNGs of a record of copies: GB/s beside memcpy's, and the ratio to each peer.
 
 Needs matplotlib. A record of another benchmark has no such figures and gives no PNG.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from gputensor.runtime import files
 
-from . import tables
+from . import copies, tables
 
 INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
@@ -28,7 +28,7 @@ _LABELS, _LETTER = 0.235, 0.0079
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `<benchmark>-<device>-roofline.png` and `-ratio.png`; returns their paths.
+    """Write `<benchmark>-<device>-memcpy.png` and `-ratio.png`; returns their paths.
 
     Raises: ImportError without matplotlib.
     """
@@ -39,9 +39,9 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
     plt = importlib.import_module("matplotlib.pyplot")
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{data['benchmark']}-{data['device'].partition(':')[0]}"
-    rows, heads = _rows(data["cases"])
+    rows, heads = _rows(data)
     paths = []
-    for name, paint in (("roofline", _roofline), ("ratio", _ratio)):
+    for name, paint in (("memcpy", _memcpy), ("ratio", _ratio)):
         if name == "ratio" and not any(c["ratio"] for c in data["cases"]):
             continue
         count = len(rows) + len(heads)
@@ -54,7 +54,7 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
             box = (left, _BELOW / height, 0.965 - left, _ROW * count / height)
             axes = figure.add_axes(box)
             _frame(axes, rows, heads, count)
-            title = paint(axes, data, [(rows[n], case) for n, case in enumerate(data["cases"])])
+            title = paint(axes, data, [(rows[c["name"]], c) for c in data["cases"]])
             _words(figure, axes, data, title, height)
             paths.append(folder / f"{stem}-{name}.png")
             with files.whole(paths[-1]) as file:
@@ -64,22 +64,21 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def _rows(
-    cases: list[dict[str, Any]],
-) -> tuple[dict[int, tuple[float, str]], list[tuple[float, str]]]:
-    """index of a case -> (its line, its label); (line, text) of the heading over each kind."""
+    data: dict[str, Any],
+) -> tuple[dict[str, tuple[float, str]], list[tuple[float, str]]]:
+    """name of a case -> (its line, its label); (line, text) of the heading over each kind."""
     rows, heads, line = {}, [], 0.0
-    for kind in dict.fromkeys(c["kind"] for c in cases):
-        heads.append((line, tables.KINDS.get(kind, kind)))
+    for kind, cases in copies.groups(data).items():
+        heads.append((line, tables.heading(data, kind)))
+        for case in cases:
+            line += 1
+            rows[case["name"]] = (line, tables.label(case))
         line += 1
-        for n, case in enumerate(cases):
-            if case["kind"] == kind:
-                rows[n] = (line, case["name"])
-                line += 1
     return rows, heads
 
 
 def _frame(
-    axes: Any, rows: dict[int, tuple[float, str]], heads: list[tuple[float, str]], count: int
+    axes: Any, rows: dict[str, tuple[float, str]], heads: list[tuple[float, str]], count: int
 ) -> None:
     axes.set_ylim(count - 0.4, -0.6)
     axes.set_yticks(
@@ -122,7 +121,7 @@ def _machine(data: dict[str, Any]) -> str:
     return "  ·  ".join(p for p in parts if p)
 
 
-def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
+def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     """A bar of what was reached, within a paler one of what memcpy reached in the same rounds."""
     lines = [y for (y, _), _ in cases]
     memcpy = [c["memcpy_gb_per_s"] for _, c in cases]
@@ -134,9 +133,12 @@ def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
         lines, [min(m, end) for m in memcpy], height=0.72, color=ROOF, label="memcpy, same rounds"
     )
     axes.barh(lines, ours, height=0.72, color=OURS, label="gputensor")
-    limits = [(m * c["bytes"] / c["sector_bytes"], y, m) for m, ((y, _), c) in zip(memcpy, cases)]
-    limits = [(limit, y) for limit, y, m in limits if limit < 0.99 * m]
-    if limits:
+    limits = [
+        (m * c["bytes"] / c["sector_bytes"], y)
+        for m, ((y, _), c) in zip(memcpy, cases)
+        if c["bytes"] < 0.99 * c["sector_bytes"]
+    ]
+    if limits and tables.is_gpu(data):
         axes.vlines(
             [x for x, _ in limits], [y - 0.45 for _, y in limits], [y + 0.45 for _, y in limits],
             color=LIMIT, linewidth=1.8, label=LIMIT_LABEL,
@@ -157,7 +159,7 @@ def _roofline(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
         )
     axes.set_xlim(0, end)
     axes.set_xlabel("GB/s of bytes read and written", fontsize=8.5)
-    return f"{len(cases)} copies, and what memory allows"
+    return f"{len(cases)} copies beside a memcpy of as many bytes"
 
 
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:

@@ -39,7 +39,7 @@ def block(name: str, folder: Path, page: Path) -> str:
     data = records.read(path)
     module = importlib.import_module(f"bench.{data['benchmark']}")
     parts = [getattr(module, "brief", module.report)(data)]
-    for kind in ("ratio", "roofline"):
+    for kind in ("ratio", "memcpy"):
         plot = folder / f"{name}-{kind}.png"
         if plot.exists():
             parts.append(f"![{_ALT[kind]}]({os.path.relpath(plot, page.parent)})")
@@ -48,7 +48,7 @@ def block(name: str, folder: Path, page: Path) -> str:
 
 _ALT = {
     "ratio": "How many times as long each library takes, case by case",
-    "roofline": "GB/s of each case beside what memory allows",
+    "memcpy": "GB/s of each case beside a memcpy of as many bytes",
 }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import copies, timing
+
 KINDS = {
     "tile": "transposes", "ragged": "transposes of odd sizes", "small": "small transposes",
     "channels": "channels first or last", "rows": "rows moved whole",
@@ -17,53 +19,68 @@ NAMES = {
     "opencv": "OpenCV", "cutensor": "cuTENSOR",
 }  # fmt: skip
 NO_FIGURE = "–"
+_PLAIN, _SECTORS = "share_of_memcpy", "share_of_sectors"
 
 
 def report(data: dict[str, Any]) -> str:
-    """Every case, what they add up to, the worst five, and who was skipped and why."""
-    shown = data["peers"]
+    """Every case, what they add up to, and who was skipped and why."""
+    shown, on_gpu = data["peers"], is_gpu(data)
     named = [[c["kernel"]["name"]] if "kernel" in c else [] for c in data["cases"]]
     head = [
-        *(["kernel"] if named[0] else []),
-        "GB/s",
-        "memcpy",
-        "share",
-        "of sectors",
-        *[f"× {p}" for p in shown],
-    ]
-    rows = [[c["name"], *kernel, *_figures(c, shown)] for c, kernel in zip(data["cases"], named)]
-    total, none = data["summary"], [""] * len(named[0])
-    rows += [
-        [f"geometric mean of {total['cases']}", *none, "", "", _bold(total,
-        "geomean_share_of_memcpy"), "",
-         *[_bold(total, f"geomean_vs_{p}") for p in shown]],
-        ["worst", *none, "", "", _cell(total, "worst_share_of_memcpy"), "",
-         *[_cell(total, f"worst_vs_{p}") for p in shown]],
+        data["device"], *(["kernel"] if named[0] else []), "GB/s", "memcpy", "share of memcpy",
+        *(["of sectors"] if on_gpu else []), *[f"× {NAMES[p]}" for p in shown],
     ]  # fmt: skip
-    parts = [table([data["device"], *head], rows, left=1 + len(none)), brief(data), _notes(data)]
+    rows = [
+        [label(c), *kernel, *_figures(c, shown, on_gpu)] for c, kernel in zip(data["cases"], named)
+    ]
+    left = 1 + len(named[0])
+    rows += [
+        [f"{name} of {count}", *[""] * (left + 1), *cells]
+        for name, count, *cells in (_mean_row(data, shown), _worst_row(data, shown))
+    ]
+    parts = [table(head, rows, left), brief(data), _notes(data)]
     return "\n\n".join(parts)
 
 
 def brief(data: dict[str, Any]) -> str:
-    """A line for each kind of copy."""
+    """A line for each kind of copy, and which cases are the worst."""
     shown = [p for p in data["peers"] if f"geomean_vs_{p}" in data["summary"]]
-    head = ["kind of copy", "cases", "share of memcpy", *[f"× {NAMES[p]}" for p in shown]]
-    rows = [
-        [KINDS.get(kind, kind), str(of["cases"]), _cell(of, "geomean_share_of_memcpy"),
-         *[_cell(of, f"geomean_vs_{p}") for p in shown]]
-        for kind, of in data["summary"]["by_kind"].items()
+    head = [
+        "kind of copy", "cases", "share of memcpy", *(["of sectors"] if is_gpu(data) else []),
+        *[f"× {NAMES[p]}" for p in shown],
     ]  # fmt: skip
-    total = data["summary"]
-    rows.append(
-        ["**all, geometric mean**", f"**{total['cases']}**", _bold(total,
-        "geomean_share_of_memcpy"),
-         *[_bold(total, f"geomean_vs_{p}") for p in shown]]
-    )  # fmt: skip
-    rows.append(
-        ["the worst case", "1", _cell(total, "worst_share_of_memcpy"),
-         *[_cell(total, f"worst_vs_{p}") for p in shown]]
-    )  # fmt: skip
-    return table(head, rows, left=1)
+    rows = [
+        [heading(data, kind), str(len(cases)), *_means(data, cases, shown)]
+        for kind, cases in copies.groups(data).items()
+    ]
+    mean = _mean_row(data, shown)
+    at = len(rows) - (copies.LEFT_OUT in copies.groups(data))
+    mean[0] = f"all, {mean[0]}"
+    rows[at:at] = [[f"**{cell}**" if cell != NO_FIGURE else cell for cell in mean]]
+    rows.append(_worst_row(data, shown))
+    return f"{table(head, rows, left=1)}\n\n{_worst_cases(data, shown)}"
+
+
+def is_gpu(data: dict[str, Any]) -> bool:
+    """Whether figures adjusted by a GPU's memory sectors say anything."""
+    return bool(data["device"] != "cpu")
+
+
+def heading(data: dict[str, Any], kind: str) -> str:
+    """What a reader calls a kind of copy."""
+    if kind != copies.LEFT_OUT:
+        return KINDS.get(kind, kind)
+    return f"{'bound by a launch' if is_gpu(data) else 'below 1 MiB'}, in no mean"
+
+
+def label(case: dict[str, Any]) -> str:
+    """A case with the shape that it reads."""
+    shape = case.get("source", ())
+    if len(shape) < 2:
+        return str(case["name"])
+    if len(shape) > 4 and len(set(shape)) == 1:
+        return f"{case['name']} {shape[0]}^{len(shape)}"
+    return f"{case['name']} {'×'.join(map(str, shape))}"
 
 
 def table(head: list[str], rows: list[list[str]], left: int) -> str:
@@ -72,32 +89,70 @@ def table(head: list[str], rows: list[list[str]], left: int) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rules, *rows))
 
 
-def _figures(case: dict[str, Any], shown: list[str]) -> list[str]:
+def _figures(case: dict[str, Any], shown: list[str], on_gpu: bool) -> list[str]:
     return [
         f"{case['gb_per_s']['gputensor']:.1f}", f"{case['memcpy_gb_per_s']:.1f}",
-        f"{case['share_of_memcpy']:.2f}", f"{case['share_of_sectors']:.2f}",
+        f"{case[_PLAIN]:.2f}", *([f"{case[_SECTORS]:.2f}"] if on_gpu else []),
         *[f"{case['ratio'][p]:.2f}" if p in case["ratio"] else NO_FIGURE for p in shown],
     ]  # fmt: skip
 
 
-def _cell(of: dict[str, Any], name: str) -> str:
-    return f"{of[name]:.2f}" if name in of else NO_FIGURE
+def _columns(data: dict[str, Any], cases: list[Any], shown: list[str]) -> list[list[float]]:
+    """What each column of figures has in these cases."""
+    return [
+        [c[_PLAIN] for c in cases],
+        *([[copies.of_sectors(c) for c in cases]] if is_gpu(data) else []),
+        *[[c["ratio"][p] for c in cases if p in c["ratio"]] for p in shown],
+    ]
 
 
-def _bold(of: dict[str, Any], name: str) -> str:
-    return f"**{of[name]:.2f}**" if name in of else NO_FIGURE
+def _means(data: dict[str, Any], cases: list[Any], shown: list[str]) -> list[str]:
+    return [f"{timing.geomean(of):.2f}" if of else NO_FIGURE for of in _columns(data, cases, shown)]
+
+
+def _mean_row(data: dict[str, Any], shown: list[str]) -> list[str]:
+    cases = copies.counted(data)
+    return ["geometric mean", str(len(cases)), *_means(data, cases, shown)]
+
+
+def _worst_row(data: dict[str, Any], shown: list[str]) -> list[str]:
+    cases = data["cases"]
+    cells = [f"{min(of):.2f}" if of else NO_FIGURE for of in _columns(data, cases, shown)]
+    return ["the worst", str(len(cases)), *cells]
+
+
+def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
+    """The cases of the last row, each with the columns in which it is the worst; who took part in
+    fewer cases."""
+    found: dict[str, list[str]] = {}
+    worst = min(data["cases"], key=lambda c: c[_PLAIN])
+    found.setdefault(label(worst), []).append(f"share of memcpy {worst[_PLAIN]:.2f}")
+    fewer = []
+    for peer in shown:
+        beside = [c for c in data["cases"] if peer in c["ratio"]]
+        if 0 < len(beside) < len(data["cases"]):
+            fewer.append(f"{NAMES[peer]} {len(beside)}")
+        if beside:
+            worst = min(beside, key=lambda c: c["ratio"][peer])
+            found.setdefault(label(worst), []).append(f"× {NAMES[peer]} {worst['ratio'][peer]:.2f}")
+    named = "; ".join(f"`{name}`: {', '.join(what)}" for name, what in found.items())
+    counts = f" Of the {len(data['cases'])} cases, by peer: {', '.join(fewer)}." if fewer else ""
+    return f"The worst figures: {named}.{counts}"
 
 
 def _notes(data: dict[str, Any]) -> str:
     total = data["summary"]
-    worst = sorted(data["cases"], key=lambda c: c["share_of_memcpy"])[:5]
     lines = [
         f"GB/s of bytes read and written; `×` is how many times as long the peer takes. Against "
         f"itself "
         f"gputensor gives {total['again']:.3f}; the median spread of a case's rounds is "
         f"{100 * total['noise']:.0f} %.",
-        "Furthest from memcpy: " + ", ".join(f"{c['name']} {c['share_of_memcpy']:.2f}" for c in worst) + ".",
     ]  # fmt: skip
+    if is_gpu(data):
+        lines.append(
+            "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not bind, "
+            "the share of memcpy."
+        )
     slow = [c["name"] for c in data["cases"] if (c.get("state") or {}).get("is_slow")]
     if slow:
         lines.append(f"The GPU's clock was below 75 % of its default in: {', '.join(slow)}.")

@@ -138,8 +138,8 @@ def _layout(work: Path, is_emulated: bool) -> Iterator[Row]:
         count, total = len(data["cases"]), data["summary"]
     what = f"layout copies, {count} of {layout.COUNT} cases"
     for name, of, least in (
-        ("geomean_share_of_memcpy", "share of memcpy, geometric mean", SHARE),
-        ("worst_share_of_memcpy", "share of memcpy, worst", WORST_SHARE),
+        ("geomean_share_of_sectors", "share of memcpy by sectors, geometric mean", SHARE),
+        ("worst_share_of_sectors", "share of memcpy by sectors, worst", WORST_SHARE),
         ("geomean_vs_torch", "× PyTorch, geometric mean", copies.CUDA_TORCH),
         ("worst_vs_torch", "× PyTorch, worst", copies.CUDA_WORST_PEER),
         ("geomean_vs_cupy", "× CuPy, geometric mean", copies.CUDA_CUPY),

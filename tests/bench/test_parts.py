@@ -57,14 +57,14 @@ def run(*more: str, out: Path, name: str = "layout") -> int:
 
 
 def test_a_run_that_is_cut_off_leaves_the_cases_that_it_has_done(tmp_path, monkeypatch):
-    real = layout._measure
+    real = layout_sides.side
 
-    def measure(case, session, scale):
+    def side(name, case, pairs):
         if case.number == 14:
             raise KeyboardInterrupt  # as little awaited as a kill
-        return real(case, session, scale)
+        return real(name, case, pairs)
 
-    monkeypatch.setattr(layout, "_measure", measure)
+    monkeypatch.setattr(layout_sides, "side", side)
     with pytest.raises(KeyboardInterrupt):
         run("--cases", "1,2,14,15", out=tmp_path)
     kept = record.read(tmp_path / "layout-cpu.json")

@@ -13,11 +13,12 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import checkout, layout, pack, plots, readme, record
+from bench import checkout, layout, pack, plots, readme, record, tables
 from bench.environment import _missing, environment
 
 ROOT = Path(__file__).parents[2]
 RECORDS = sorted((ROOT / "bench" / "results").glob("*.json"))
+COPIES = [path for path in RECORDS if path.name.startswith(("layout-", "pack-"))]
 PAGES = [
     page
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -66,6 +67,8 @@ def test_there_are_records():
 def test_a_committed_record_is_valid_and_its_table_is_its_own(path):
     data = record.read(path)
     module = command._module(data)
+    if hasattr(module, "summary"):
+        assert data["summary"] == module.summary(data)
     page = path.with_suffix(".md")
     if page.exists():
         assert page.read_text(encoding="utf-8").startswith(module.report(data))
@@ -81,12 +84,12 @@ def test_report_writes_the_block_and_nothing_else(folder, capsys):
     text = page.read_text()
     assert text.startswith("before\n<!-- bench:layout-cpu -->\n| kind of copy | cases |")
     assert text.endswith("<!-- /bench:layout-cpu -->\nafter\n") and "old" not in text
-    assert "(results/layout-cpu-ratio.png)" in text and "(results/layout-cpu-roofline.png)" in text
+    assert "(results/layout-cpu-ratio.png)" in text and "(results/layout-cpu-memcpy.png)" in text
     assert "commit cccccccccc" in text and f"NumPy {np.__version__}" in text
     assert "`python -m bench run layout --device cpu --out bench/results`" in text
     assert not readme.rewrite(page, results)  # once more changes nothing
     assert sorted(p.name for p in results.iterdir()) == [
-        "layout-cpu-ratio.png", "layout-cpu-roofline.png", "layout-cpu.json", "layout-cpu.md",
+        "layout-cpu-memcpy.png", "layout-cpu-ratio.png", "layout-cpu.json", "layout-cpu.md",
     ]  # fmt: skip
 
 
@@ -220,14 +223,14 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
     for case in ours["cases"]:
         case["ratio"] = {peer: 1.5 + n for n, peer in enumerate(peers)}
     paths = plots.draw(ours, tmp_path)
-    assert [p.name for p in paths] == ["layout-cpu-roofline.png", "layout-cpu-ratio.png"]
+    assert [p.name for p in paths] == ["layout-cpu-memcpy.png", "layout-cpu-ratio.png"]
     assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
     for figure in seen:
         figure.draw_without_rendering()  # savefig has gone back to another resolution
         (axes,) = figure.axes
         (legend,) = figure.legends
         labels = [t.get_text() for t in legend.get_texts()]
-        expected = len(peers) if axes.get_xscale() == "log" else 3
+        expected = len(peers) if axes.get_xscale() == "log" else 2
         assert len(labels) == expected and axes.get_xlabel()
         ticks = [(t.get_text(), t.get_window_extent()) for t in axes.get_yticklabels()]
         heads = [(t.get_text(), t.get_window_extent()) for t in axes.texts]
@@ -243,6 +246,71 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
         for text, box in [*ticks, *heads, *words, *xs]:
             assert whole.x0 <= box.x0 and box.x1 <= whole.x1, text
     matplotlib.pyplot.close("all")
+
+
+def labels_of_plots(data, folder, monkeypatch):
+    """(case labels, headings, legend) of each plot of a record."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from matplotlib.figure import Figure
+
+    seen = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: seen.append(self))
+    plots.draw(data, folder)
+    return [
+        (
+            [t.get_text() for t in figure.axes[0].get_yticklabels()],
+            [t.get_text() for t in figure.axes[0].texts],
+            [t.get_text() for t in figure.legends[0].get_texts()],
+        )
+        for figure in seen
+    ]
+
+
+@pytest.mark.parametrize("path", COPIES, ids=lambda p: p.name)
+def test_table_and_plots_show_the_same_cases_each_with_its_shape(path, tmp_path, monkeypatch):
+    data = record.read(path)
+    rows = [line.split(" | ") for line in tables.brief(data).splitlines() if line.startswith("| ")]
+    kinds = {row[0][2:]: int(row[1]) for row in rows[2:] if not row[0].startswith("| **")}
+    assert kinds.pop("the worst") == len(data["cases"]) == sum(kinds.values())
+    for labels, texts, _ in labels_of_plots(data, tmp_path, monkeypatch):
+        assert sorted(labels) == sorted(map(tables.label, data["cases"]))
+        assert set(kinds) <= set(texts)
+        assert all("×" in label or "^" in label for label in labels)
+
+
+@pytest.mark.parametrize("path", COPIES, ids=lambda p: p.name)
+def test_the_worst_figures_are_those_of_named_cases(path):
+    data = record.read(path)
+    said = tables.brief(data).splitlines()
+    cells = next(line for line in said if line.startswith("| the worst")).strip("| ").split(" | ")
+    shown = [f"share of memcpy {cells[2]}"]
+    shown += [
+        f"× {tables.NAMES[p]} {cell}" for p, cell in zip(data["peers"], cells[3:]) if cell != "–"
+    ]
+    (named,) = [line for line in said if line.startswith("The worst figures: ")]
+    for figure in shown:
+        assert figure in named
+    for case in data["cases"]:
+        for peer, ratio in case["ratio"].items():
+            if ratio == min(c["ratio"][peer] for c in data["cases"] if peer in c["ratio"]):
+                after = named.partition(f"`{tables.label(case)}`: ")[2].partition(";")[0]
+                assert f"× {tables.NAMES[peer]} {ratio:.2f}" in after
+
+
+def test_sectors_are_a_notion_of_gpus(data, tmp_path, monkeypatch):
+    ours = json.loads(json.dumps(data["gputensor"]))
+    by_sectors = [c for c in ours["cases"] if c["kind"] == "sectors"]
+    assert by_sectors and by_sectors[0]["share_of_sectors"] > by_sectors[0]["share_of_memcpy"]
+    for device, is_gpu in (("cpu", False), ("cuda:0", True)):
+        here = ours | {"device": device}
+        here["summary"] = layout.summary(here)
+        plain, adjusted = (here["summary"][f"geomean_share_of_{n}"] for n in ("memcpy", "sectors"))
+        assert plain < adjusted
+        for text in (tables.report(here), tables.brief(here)):
+            assert ("of sectors" in text) is is_gpu
+            assert f"{plain:.2f}" in text
+        _, _, legend = labels_of_plots(here, tmp_path, monkeypatch)[0]
+        assert (plots.LIMIT_LABEL in legend) is is_gpu
 
 
 def test_a_record_without_rates_gives_no_plot(tmp_path):

@@ -172,7 +172,7 @@ def test_poison_is_not_what_anything_writes():
 def test_pack_measures_and_verifies():
     found = pack.run("cpu", rounds=2, only=(1, 2, 4, 5), libraries=("numpy",), scale=8)
     gt.set_num_threads(max(1, len(os.sched_getaffinity(0))))
-    assert len(found["cases"]) == 4 and "numpy" in pack.report(found)
+    assert len(found["cases"]) == 4 and "× NumPy" in pack.report(found)
     record.check(record.build(found, environment("cpu")))
 
 
