@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import paths
-from .model import DTYPES, NUMBER_FAMILIES, Op, parameter
+from .model import DTYPES, Op, parameter
 from .text import ROOM
 
 # How a schema's type reads; [] of a type reads as its plural.
@@ -76,7 +76,7 @@ def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
 def _operand(op: Op, argument: Any) -> str:
     if argument.type.required.is_list:
         return "Tensors"
-    if op.family in NUMBER_FAMILIES and argument.name == "condition":
+    if argument.name == "condition":
         return "(*), bool"
     text = "(*)"
     if argument.name in op.numbers:
@@ -102,7 +102,7 @@ def _returns(op: Op) -> str:
         return "a Python number"
     if returned == ["Tensor(a)[]"]:
         return "a list of views"
-    return "a view of self" if returned == ["Tensor(a)"] and op.family == "view" else ""
+    return "a view of self" if returned == ["Tensor(a)"] and not op.is_implicit else ""
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:

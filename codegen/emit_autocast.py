@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .model import AUTOCAST_DEVICES, NUMBER_FAMILIES, Model, Op, parameter
+from .model import AUTOCAST_DEVICES, Model, Op, parameter
 from .text import indent, module, wrap
 
 DOC = """Kernels of the Autocast keys: they cast as native_functions.yaml says, and call again.
@@ -111,6 +111,6 @@ def _cast(op: Op, argument: object) -> str:
     function = "_cast"
     if form.required.is_list:
         function = "_cast_list"
-    elif form.is_optional or op.family in NUMBER_FAMILIES:
+    elif form.is_optional or op.numbers:
         function = "_cast_any"
     return f"{name} = {function}({name}, to, device)"

@@ -12,7 +12,6 @@ import ast
 import re
 from collections.abc import Sequence
 
-from .emit_functions import may_be_number
 from .model import Model, Op, parameter
 from .text import WIDTH, indent, module, wrap
 
@@ -281,7 +280,7 @@ def _is_plain(op: Op, operands: Sequence[str]) -> str:
             continue
         if argument.type.required.is_list:
             tests.append(f"all([x._autograd is None for x in {name}])")
-        elif may_be_number(op, argument):
+        elif name in op.kernel_numbers:
             tests.append(
                 f"({name}._autograd is None if type({name}) is _Tensor else type({name}) in "
                 f"NUMBERS)"

@@ -6,6 +6,7 @@ frame between the user and the kernel.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import docstring, gather
 from .merge import MERGES, Case, Merge
-from .model import NUMBER_FAMILIES, Model, Op, parameter, schema
+from .model import Model, Op, parameter, schema
 from .text import indent, module, pruned, wrap
 
 if TYPE_CHECKING:
@@ -46,38 +47,6 @@ METHODS_DOC = """Tensor's operators: methods, then what Python's own operators c
 
 As `functions.py`, without `out`."""
 
-# (method, overload, arguments behind self, whether other comes first).
-# Source: torch/_tensor.py and tools/autograd/templates/python_variable_methods.cpp.
-BINARY_DUNDERS = (
-    ("__add__", "add.Tensor", ("1",), False),
-    ("__radd__", "add.Tensor", ("1",), False),
-    ("__iadd__", "add_.Tensor", ("1",), False),
-    ("__sub__", "sub.Tensor", ("1",), False),
-    ("__rsub__", "sub.Tensor", ("1",), True),
-    ("__isub__", "sub_.Tensor", ("1",), False),
-    ("__mul__", "mul.Tensor", (), False),
-    ("__rmul__", "mul.Tensor", (), False),
-    ("__imul__", "mul_.Tensor", (), False),
-    ("__truediv__", "div.Tensor", (), False),
-    ("__rtruediv__", "div.Tensor", (), True),
-    ("__itruediv__", "div_.Tensor", (), False),
-    ("__floordiv__", "div.Tensor_mode", ('"floor"',), False),
-    ("__rfloordiv__", "div.Tensor_mode", ('"floor"',), True),
-    ("__ifloordiv__", "div_.Tensor_mode", ('"floor"',), False),
-    ("__matmul__", "matmul", (), False),
-    ("__rmatmul__", "matmul", (), True),
-    ("__eq__", "eq.Tensor", (), False),
-    ("__ne__", "ne.Tensor", (), False),
-    ("__lt__", "lt.Tensor", (), False),
-    ("__le__", "le.Tensor", (), False),
-    ("__gt__", "gt.Tensor", (), False),
-    ("__ge__", "ge.Tensor", (), False),
-    ("__and__", "bitwise_and.Tensor", (), False),
-    ("__or__", "bitwise_or.Tensor", (), False),
-    ("__xor__", "bitwise_xor.Tensor", (), False),
-)
-UNARY_DUNDERS = (("__neg__", "neg"), ("__abs__", "abs"), ("__invert__", "bitwise_not"))
-
 
 def functions(model: Model) -> str:
     names = model.bases("function")
@@ -98,29 +67,15 @@ def methods(model: Model) -> str:
         variant = "method" if model.overloads(name, "method") else "property"
         lines += ["", *indent(public(model, name, variant))]
     lines += ["", "    # --- Python's operators ---"]
-    known = {op.name: op for op in model.ops}
-    for dunder, overload in UNARY_DUNDERS:
-        if overload in known:
-            lines += ["", *indent(_unary_dunder(dunder, known[overload]))]
-    for dunder, overload, rest, swapped in BINARY_DUNDERS:
-        if overload in known:
-            lines += ["", *indent(_binary_dunder(dunder, known[overload], rest, swapped))]
+    for op in model.ops:
+        for dunder, given in op.operators.items():
+            lines += ["", *indent(_dunder(dunder, op, given))]
     lines += [
         "",
         "    # A class that defines __eq__ loses its hash; tensors are hashed by identity.",
     ]
     lines += ["    __hash__ = object.__hash__"]
     return module(METHODS_DOC, *pruned([IMPORTS, "\n".join(lines)]))
-
-
-def may_be_number(op: Op, argument: Argument) -> bool:
-    """Whether a Tensor argument may reach kernels as a number: Python's swapped operators put it
-    first."""
-    swapped = {overload for _, overload, _, is_swapped in BINARY_DUNDERS if is_swapped}
-    return argument.name in op.numbers or (
-        op.family in NUMBER_FAMILIES and op.kind != "inplace" and not argument.is_write
-        and (op.name in swapped or op.family == "where" or op.kind == "out")
-    )  # fmt: skip
 
 
 # --- one public name ----------------------------------------------------------------------------
@@ -375,18 +330,15 @@ def _merged_out(it: Public, merge: Merge) -> list[str]:
 # --- Python's operators -------------------------------------------------------------------------
 
 
-def _unary_dunder(name: str, op: Op) -> list[str]:
-    body = [*gather.gathered(op), *gather.call(op, {})]
-    return [f"def {name}(self):", *indent(_refused(op.base, body))]
-
-
-def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> list[str]:
-    """A foreign operand gives NotImplemented, so that its own class gets a chance."""
-    given = dict(zip((argument.name for argument in op.arguments[2:]), rest))
-    first, second = (argument.name for argument in op.arguments[:2])
-    given |= {first: "other", second: "self"} if swapped else {first: "self", second: "other"}
+def _dunder(name: str, op: Op, written: str) -> list[str]:
+    """One of Python's operators. A foreign operand gives NotImplemented, so that its own class gets
+    a chance."""
+    given = _given(op, written)
+    if "other" not in given.values():
+        body = [*gather.gathered(op), *gather.call(op, given)]
+        return [f"def {name}(self):", *indent(_refused(op.base, body))]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    if op.base in ("eq", "ne"):  # arrays are compared element by element, as PyTorch's == does
+    if name in ("__eq__", "__ne__"):  # arrays are compared element by element, as PyTorch's == does
         keys = "self._keys if type(other) in NUMBERS else self._keys | other._keys"
         foreign = [
             "other = self._comparable(other)",
@@ -409,3 +361,14 @@ def _binary_dunder(name: str, op: Op, rest: tuple[str, ...], swapped: bool) -> l
         f"def {name}(self, other):",
         *indent(_refused(op.base, [*body, *gather.call(op, given)])),
     ]
+
+
+def _given(op: Op, written: str) -> dict[str, str]:
+    """The arguments of a call that is written as `other, self, rounding_mode="floor"`."""
+    text = f"_({written})"
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    found = {a.name: default(a) for a in op.arguments if a.has_default}
+    given = [*zip((a.name for a in op.arguments), call.args)]
+    given += [(str(word.arg), word.value) for word in call.keywords]
+    return found | {name: str(ast.get_source_segment(text, value)) for name, value in given}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import gather
-from .emit_functions import default, may_be_number
+from .emit_functions import default
 from .model import Model, Op, parameter
 from .text import WIDTH, indent, module, wrap
 
@@ -22,7 +22,7 @@ def operators(model: Model) -> str:
     for op in model.ops:
         given = [repr_of(op.full_schema)]
         given += [tuple_of(op.tags)] if op.tags else []
-        numbers = [a.name for a in op.tensors if a.name != "condition" and may_be_number(op, a)]
+        numbers = op.kernel_numbers
         given += [f"numbers={tuple_of(numbers)}"] if numbers else []
         line = f"{op.identifier} = _define({', '.join(given)})"
         if len(line) > WIDTH:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .emit_functions import (
-    BINARY_DUNDERS, UNARY_DUNDERS, Public, default, gathered, input_for_self,
-)  # fmt: skip
+from .emit_functions import Public, default, gathered, input_for_self
 from .model import Model, Op, parameter
 from .text import HEADER, indent, pruned, wrap
 
@@ -48,15 +46,11 @@ def methods(model: Model) -> str:
     for name in sorted({*model.bases("method"), *model.bases("property")}):
         variant = "method" if model.overloads(name, "method") else "property"
         lines += indent(_public(gathered(model, name, variant)))
-    known = {op.name: op for op in model.ops}
-    for dunder, overload in UNARY_DUNDERS:
-        if overload in known:
-            lines.append(f"    def {dunder}(self) -> Tensor: ...")
-    for dunder, overload, _, _ in BINARY_DUNDERS:
-        if overload in known:
-            other = "Tensor | _Number" if known[overload].numbers else "Tensor"
-            ignore = "  # type: ignore[override]" if dunder in ("__eq__", "__ne__") else ""
-            lines.append(f"    def {dunder}(self, other: {other}) -> Tensor: ...{ignore}")
+    for op, dunder, given in ((o, d, g) for o in model.ops for d, g in o.operators.items()):
+        other = f", other: {'Tensor | _Number' if op.numbers else 'Tensor'}"
+        ignore = "  # type: ignore[override]" if dunder in ("__eq__", "__ne__") else ""
+        taken = other if "other" in given else ""
+        lines.append(f"    def {dunder}(self{taken}) -> Tensor: ...{ignore}")
     return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 
 

@@ -18,7 +18,7 @@ def expression(op: Op) -> str:
     """OR of the keys of the operator's Tensor arguments; empty where it has none."""
     at = {argument.name: parameter(argument.name) for argument in op.tensors}
     tensors = op.tensors
-    if len(tensors) == 2 and op.numbers == [tensors[1].name]:
+    if len(tensors) == 2 and op.numbers == (tensors[1].name,):
         first, other = at[tensors[0].name], at[tensors[1].name]
         return f"{first}._keys if type({other}) in NUMBERS else {first}._keys | {other}._keys"
     terms = []

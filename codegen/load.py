@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "autocast", "doc", "python_module",
+    "factory", "loop", "dtypes", "derivatives", "autocast", "numbers", "python", "doc",
+    "python_module",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -77,6 +79,8 @@ def _derived(entry: Op) -> Iterable[Op]:
             loops=entry.loops,
             dtypes=entry.dtypes,
             derivatives=(entry.derivatives or _zeros(entry)) if in_place else {},
+            numbers=entry.numbers,
+            python=entry.python if in_place else {},
             tags=tuple(tag for tag in entry.tags if tag not in model.OF_THE_ENTRY),
             device_check=entry.device_check,
             device_guard=entry.device_guard,
@@ -146,6 +150,8 @@ class _Entry:
             dtypes=self.choice("dtypes", tuple(model.DTYPES)) if "dtypes" in self.nodes else "",
             derivatives=self.derivatives(schema),
             autocast=self.autocast(schema),
+            numbers=self.numbers(schema),
+            python=self.python(schema),
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
@@ -251,6 +257,32 @@ class _Entry:
             raise self.error(
                 "'autocast' fp32_set_opt_dtype needs an argument 'ScalarType? dtype'", node
             )
+        return found
+
+    def numbers(self, schema: Any) -> tuple[str, ...]:
+        found = self.words("numbers")
+        tensors = tuple(a.name for a in schema.arguments if a.type.has_tensor and not a.is_write)
+        for name in found:
+            self.known(name, tensors, "numbers")
+        return found
+
+    def python(self, schema: Any) -> dict[str, str]:
+        """Python's operators -> the arguments they give: `__rsub__: other, self`."""
+        node = self.nodes.get("python")
+        if node is None:
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error("'python' must map Python's operators to arguments", node)
+        found = {}
+        for name, value in self.pairs(node):
+            if not re.fullmatch("__[a-z]+__", name):
+                raise self.error(f"'python' must map names like '__add__' (got '{name}')", value)
+            found[name] = self.scalar(value, f"python.{name}")
+            first, _, rest = found[name].partition(",")
+            second = rest.partition(",")[0].strip()
+            if (first, second) not in (("self", ""), ("self", "other"), ("other", "self")):
+                complaint = f"'python.{name}' must begin with self and other (got '{found[name]}')"
+                raise self.error(complaint, value)
         return found
 
     def policy(self, node: yaml.Node) -> str:

@@ -26,9 +26,6 @@ COMPOSITE = (
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
 
-# Families whose Tensor arguments may be Python numbers; numbers stay numbers down to native.
-NUMBER_FAMILIES = ("binary", "comparison", "where")
-
 # What `dtypes:` may say, and how a docstring says it.
 DTYPES = {
     "any": "any dtype",
@@ -75,7 +72,8 @@ class Op:
 
     line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
     family's kernel factory is bound. factory: that factory's prefix. autocast: device type ->
-    policy.
+    policy. numbers: Tensor arguments for which Python numbers may stand, which stay numbers down to
+    native. python: Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
     source: the entry that named this one in `autogen`.
     """
 
@@ -91,6 +89,8 @@ class Op:
     dtypes: str = ""
     derivatives: dict[str, str] = field(default_factory=dict)
     autocast: dict[str, str] = field(default_factory=dict)
+    numbers: tuple[str, ...] = ()
+    python: dict[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     device_check: bool = True
     device_guard: bool = True
@@ -134,11 +134,20 @@ class Op:
         return [argument for argument in self.arguments if argument.type.has_tensor]
 
     @property
-    def numbers(self) -> list[str]:
-        """Tensor arguments that may be Python numbers: all but the first, never a written one."""
-        if self.family not in NUMBER_FAMILIES:
-            return []
-        return [a.name for a in self.tensors[1:] if not a.is_write]
+    def operators(self) -> dict[str, str]:
+        """Of `python` what this form serves: `__isub__` beside `__sub__` is the in-place form's."""
+        writes = {n for n in self.python if n[2] == "i" and f"__{n[3:]}" in self.python}
+        is_form = self.kind == "inplace" and self.source is not None
+        return {n: given for n, given in self.python.items() if (n in writes) == is_form}
+
+    @property
+    def kernel_numbers(self) -> list[str]:
+        """Tensor arguments that kernels may find a number in: Python's operators put it first, and
+        out forms take it there."""
+        first = self.tensors[0].name if self.tensors else ""
+        swaps = any(given.startswith("other") for given in self.operators.values())
+        takes_first = self.numbers and first == "self" and (swaps or self.kind == "out")
+        return [*([first] if takes_first and first not in self.numbers else []), *self.numbers]
 
     @property
     def has_options(self) -> bool:

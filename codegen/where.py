@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from . import check_kernels, paths
-from .emit_functions import BINARY_DUNDERS, UNARY_DUNDERS
 from .model import Model, Op
 
 
@@ -61,8 +60,7 @@ def public_names(op: Op) -> list[str]:
             if "function" not in op.variants or "method" in op.variants
             else []
         )
-    found += [dunder for dunder, overload in UNARY_DUNDERS if overload == op.name]
-    return found + [dunder for dunder, overload, _, _ in BINARY_DUNDERS if overload == op.name]
+    return [*found, *op.operators]
 
 
 def row_names(path: Path) -> dict[str, int]:

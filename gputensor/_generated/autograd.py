@@ -1559,7 +1559,7 @@ def where_self(key_set, condition, self, other):
 
 def where_self_out(key_set, condition, self, other, out):
     if not (
-        (condition._autograd is None if type(condition) is _Tensor else type(condition) in NUMBERS)
+        condition._autograd is None
         and (self._autograd is None if type(self) is _Tensor else type(self) in NUMBERS)
         and (other._autograd is None if type(other) is _Tensor else type(other) in NUMBERS)
         and out._autograd is None

@@ -350,6 +350,7 @@ def as_strided(input, size, stride, storage_offset=None):
         size: ints.
         stride: ints.
         storage_offset: int, optional.
+    Returns: a view of input.
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided.
     """
@@ -511,6 +512,7 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
         offset: int, default 0.
         dim1: int, default 0.
         dim2: int, default 1.
+    Returns: a view of input.
     Gradient: diagonal_backward(grad, input.shape, offset, dim1, dim2)
     Native: native/slicing.py. Matches torch.diagonal.
     """
@@ -823,7 +825,6 @@ def flatten(input, start_dim=0, end_dim=-1):
         input: (*).
         start_dim: int, default 0.
         end_dim: int, default -1.
-    Returns: a view of input.
     Native: native/view.py. Matches torch.flatten.
     """
     try:
@@ -1274,7 +1275,6 @@ def movedim(input, source, destination):
         input: (*).
         source: ints or int.
         destination: ints or int.
-    Returns: a view of input.
     Native: native/view.py. Matches torch.movedim.
     """
     try:
@@ -1598,7 +1598,6 @@ def reshape(input, shape):
     Args:
         input: (*).
         shape: ints.
-    Returns: a view of input.
     Native: native/view.py. Matches torch.reshape.
 
     >>> gt.reshape(gt.arange(6), (2, -1)).shape
@@ -1723,6 +1722,7 @@ def select(input, dim, index):
         input: (*).
         dim: int.
         index: int.
+    Returns: a view of input.
     Gradient: select_backward(grad, input.shape, dim, index)
     Native: native/slicing.py. Matches torch.select.
     """
@@ -1745,6 +1745,7 @@ def slice(input, dim=0, start=None, end=None, step=1):
         start: int, optional.
         end: int, optional.
         step: int, default 1.
+    Returns: a view of input.
     Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice.
     """
@@ -1963,7 +1964,6 @@ def swapaxes(input, axis0, axis1):
         input: (*).
         axis0: int.
         axis1: int.
-    Returns: a view of input.
     Native: native/view.py. Matches torch.swapaxes.
     """
     try:
@@ -2039,7 +2039,6 @@ def unflatten(input, dim, sizes):
         input: (*).
         dim: int.
         sizes: ints.
-    Returns: a view of input.
     Native: native/view.py. Matches torch.unflatten.
     """
     try:
@@ -2075,6 +2074,7 @@ def view_as_complex(input):
 
     Args:
         input: (*).
+    Returns: a view of input.
     Gradient: view_as_real(grad.contiguous().resolve_conj())
     Native: native/complex_view.py. Matches torch.view_as_complex.
     """
@@ -2092,6 +2092,7 @@ def view_as_real(input):
 
     Args:
         input: (*).
+    Returns: a view of input.
     Gradient: view_as_complex(grad.contiguous())
     Native: native/complex_view.py. Matches torch.view_as_real.
     """

@@ -523,7 +523,6 @@ class GeneratedMethods:
         Args:
             self: (*).
             other: (*).
-        Returns: a view of self.
         Native: native/view.py. Matches torch.Tensor.expand_as.
         """
         try:
@@ -807,7 +806,6 @@ class GeneratedMethods:
 
         Args:
             self: (*).
-        Returns: a view of self.
         Native: native/view.py. Matches torch.Tensor.mT.
         """
         try:
@@ -1766,6 +1764,7 @@ class GeneratedMethods:
             dimension: int.
             size: int.
             step: int.
+        Returns: a view of self.
         Gradient: unfold_backward(grad, self.shape, dimension, size, step)
         Native: native/slicing.py. Matches torch.Tensor.unfold.
         """
@@ -1866,7 +1865,6 @@ class GeneratedMethods:
         Args:
             self: (*).
             other: (*).
-        Returns: a view of self.
         Native: native/view.py. Matches torch.Tensor.view_as.
         """
         try:
@@ -1911,24 +1909,6 @@ class GeneratedMethods:
             raise
 
     # --- Python's operators ---
-
-    def __neg__(self):
-        try:
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return _ops.neg.table[key_set](key_set, self)
-        except Exception as error:
-            _refuse(error, "neg", locals())
-            raise
-
-    def __abs__(self):
-        try:
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return _ops.abs.table[key_set](key_set, self)
-        except Exception as error:
-            _refuse(error, "abs", locals())
-            raise
 
     def __add__(self, other):
         try:
@@ -2170,30 +2150,22 @@ class GeneratedMethods:
             _refuse(error, "div_", locals())
             raise
 
-    def __matmul__(self, other):
+    def __neg__(self):
         try:
-            try:
-                key_set = self._keys | other._keys
-            except AttributeError:
-                return NotImplemented
             include, keep = _state.get()
-            key_set = (key_set | include) & keep
-            return _ops.matmul.table[key_set](key_set, self, other)
+            key_set = (self._keys | include) & keep
+            return _ops.neg.table[key_set](key_set, self)
         except Exception as error:
-            _refuse(error, "matmul", locals())
+            _refuse(error, "neg", locals())
             raise
 
-    def __rmatmul__(self, other):
+    def __abs__(self):
         try:
-            try:
-                key_set = self._keys | other._keys
-            except AttributeError:
-                return NotImplemented
             include, keep = _state.get()
-            key_set = (key_set | include) & keep
-            return _ops.matmul.table[key_set](key_set, other, self)
+            key_set = (self._keys | include) & keep
+            return _ops.abs.table[key_set](key_set, self)
         except Exception as error:
-            _refuse(error, "matmul", locals())
+            _refuse(error, "abs", locals())
             raise
 
     def __eq__(self, other):
@@ -2290,6 +2262,32 @@ class GeneratedMethods:
             return _ops.ge_Tensor.table[key_set](key_set, self, other)
         except Exception as error:
             _refuse(error, "ge", locals())
+            raise
+
+    def __matmul__(self, other):
+        try:
+            try:
+                key_set = self._keys | other._keys
+            except AttributeError:
+                return NotImplemented
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.matmul.table[key_set](key_set, self, other)
+        except Exception as error:
+            _refuse(error, "matmul", locals())
+            raise
+
+    def __rmatmul__(self, other):
+        try:
+            try:
+                key_set = self._keys | other._keys
+            except AttributeError:
+                return NotImplemented
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return _ops.matmul.table[key_set](key_set, other, self)
+        except Exception as error:
+            _refuse(error, "matmul", locals())
             raise
 
     # A class that defines __eq__ loses its hash; tensors are hashed by identity.

@@ -25,6 +25,11 @@ YAML = """
   tags: [core, pointwise]
   family: binary
   dtypes: promoted
+  numbers: other
+  python:
+    __add__: self, other, alpha=2
+    __radd__: other, self
+    __iadd__: self, other
   derivatives: {self: grad, other: grad * alpha}
   doc: self blended with other.
 
@@ -108,6 +113,17 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 _refuse(error, "blend", locals())
                 raise
         ''')
+
+
+def test_pythons_operators_give_what_the_entry_says(model: load.Model) -> None:
+    methods = emit_functions.methods(model)
+    calls = {n: block(methods, f"def {n}(") for n in ("__add__", "__radd__", "__iadd__")}
+    assert "_ops.blend.table[key_set](key_set, self, other, 2)" in calls["__add__"]
+    assert "_ops.blend.table[key_set](key_set, other, self, 1)" in calls["__radd__"]
+    assert "_ops.blend_.table[key_set](key_set, self, other, 1)" in calls["__iadd__"]
+    assert all("return NotImplemented" in text for text in calls.values())
+    assert model.find("blend").kernel_numbers == ["self", "other"]  # `3 + x` puts it first
+    assert model.find("blend_").kernel_numbers == ["other"]
 
 
 def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) -> None:

@@ -34,6 +34,7 @@ YAML = """
 
 - func: atan2(Tensor self, Tensor other) -> Tensor
   family: binary
+  numbers: other
   autocast: {CUDA: promote}
   doc: Angle.
 """

@@ -62,6 +62,21 @@ BROKEN = [
     ("family", GOOD.replace("unary", "un ary"), "4: erf: 'family' must be a name (got 'un ary')"),
     ("defined twice", GOOD + GOOD.lstrip("\n"), "8: erf: is defined already, at line 1"),
     (
+        "numbers",
+        GOOD + "  numbers: other\n",
+        "8: erf: 'numbers' has no 'other'",
+    ),
+    (
+        "python's operator",
+        GOOD + "  python: {__erf__: other}\n",
+        "8: erf: 'python.__erf__' must begin with self and other (got 'other')",
+    ),
+    (
+        "name of python's operator",
+        GOOD + "  python: {erf: self}\n",
+        "8: erf: 'python' must map names like '__add__' (got 'erf')",
+    ),
+    (
         "policy",
         GOOD + "  autocast: fp23\n",
         "8: erf: 'autocast' has no policy 'fp23'; did you mean 'fp32'",
