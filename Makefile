@@ -52,6 +52,7 @@ nvrtc: $(VENV)/.nvrtc
 
 lint: $(VENV)/.test
 	@$(bin)/ruff check .
+	@$(bin)/ruff format --check .
 	@$(bin)/mypy
 
 bench: $(VENV)/.test

@@ -105,7 +105,8 @@ def report(record: dict[str, Any]) -> str:
         lines.append(f"| {case['name']} | " + " | ".join(cells) + " |")
     nothing = record["nothing_ns"]
     lines += ["", f"The autograd kernel of `a + b` where nothing requires grad: "
-              f"{nothing['through'] - nothing['below']:.0f} ns, budget {BUDGET_NOTHING_US * 1000:.0f}."]  # fmt: skip
+              f"{nothing['through'] - nothing['below']:.0f} ns, budget "
+              f"{BUDGET_NOTHING_US * 1000:.0f}."]  # fmt: skip
     return "\n".join(lines)
 
 

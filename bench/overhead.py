@@ -168,8 +168,9 @@ def report(record: dict[str, Any]) -> str:
     lines.append("| geometric mean | " + " | ".join([""] * len(libraries) + means) + " |")
     churn = record["churn"]
     peer_us = ", ".join(f"{k} {v:.1f}" for k, v in churn["us_per_call"].items())
-    lines += ["", f"A shape never seen before (as_strided, then add): µs per call: {peer_us}; "
-              f"{churn['us_per_operator']:.1f} µs an operator, budget {churn['budget_us']:.0f}."]  # fmt: skip
+    lines += ["", "A shape never seen before (as_strided, then add): µs per call: "
+              f"{peer_us}; {churn['us_per_operator']:.1f} µs an operator, "
+              f"budget {churn['budget_us']:.0f}."]  # fmt: skip
     lines += [f"Skipped: {peer} ({why})." for peer, why in record.get("skipped", {}).items()]
     return "\n".join(lines)
 

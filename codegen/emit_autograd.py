@@ -35,7 +35,7 @@ FORMULAS = (
     "unfold_backward", "view_as_complex", "view_as_real", "where", "zeros_like",
 )  # fmt: skip
 
-KERNELS_DOC = """Kernels of the Autograd keys: they record what is to be differentiated, then go on below.
+KERNELS_DOC = """Kernels of the Autograd keys: they record what has a derivative, then go on below.
 
 A kernel looks first whether autograd knows its operands at all."""
 

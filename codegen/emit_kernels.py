@@ -5,10 +5,8 @@ from __future__ import annotations
 from .model import Model, Op
 from .text import indent, module, wrap
 
-BACKEND_SELECT_DOC = (
-    """Kernels of BackendSelect: the `device` of a factory call becomes a backend key."""
-)
-INPLACE_DOC = """Kernels of ADInplaceOrView: writes are counted, and views know what they are views of.
+BACKEND_SELECT_DOC = "Kernels of BackendSelect: a factory's `device` becomes a backend key."
+INPLACE_DOC = """Kernels of ADInplaceOrView: writes are counted, and views know their base.
 
 Composite implicit operators have none: what they are composed of has."""
 

@@ -14,7 +14,7 @@ OPERATORS_DOC = """The Operator object of every overload, in the order of native
 
 Schemas are text here and are parsed when somebody asks."""
 
-CALLS_DOC = """Calls of every overload for native code: all arguments positional, nothing parsed or checked."""
+CALLS_DOC = """Calls for native code: all arguments positional, nothing parsed or checked."""
 
 
 def operators(model: Model) -> str:

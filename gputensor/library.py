@@ -1,4 +1,4 @@
-"""`gt.library`: operators of users, as torch.library has them. What it names is made in `custom/`."""
+"""`gt.library`: operators of users, as torch.library has them; made in `custom/`."""
 
 from __future__ import annotations
 

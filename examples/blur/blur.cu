@@ -1,4 +1,4 @@
-// dst[y][x] = the 3 x 3 binomial mean around src[y][x]; outside of the image counts its nearest pixel.
+// dst[y][x] = the 3 x 3 binomial mean around src[y][x]; outside, the nearest pixel counts.
 // Launch   one thread per pixel, blocks of 32 x 8 threads.
 #define TILE_X 32
 #define TILE_Y 8

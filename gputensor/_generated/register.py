@@ -24,7 +24,7 @@ def impl(operator: Any, keys: str, kernel: Any) -> None:
 
 
 def pass_over(operator: Any) -> None:
-    """Let calls go past the autograd keys, where others meet the fallback for a missing derivative."""
+    """Let calls go past the autograd keys, where others have none and say so."""
     _register_kernel(operator, _key("Autograd"), None, "fallthrough", _caller_site())
 
 

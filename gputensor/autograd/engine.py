@@ -476,7 +476,8 @@ class _Run:
             rule = f"must return a tuple or None (got {type(changed).__name__})"
             raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)
         if len(changed) != len(values):
-            rule = f"has returned an incorrect number of values (got {len(changed)}, but expected {len(values)})"
+            rule = "has returned an incorrect number of values"
+            rule += f" (got {len(changed)}, but expected {len(values)})"
             raise errors.wrong_hook(hook, rule)
         for before, after in zip(values, changed):
             if after is not None:

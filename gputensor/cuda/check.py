@@ -191,11 +191,12 @@ def skeleton(path: str) -> str:
                 expected.append(f"'{parameter.name}': ...")
         elif parameter.kind != NUMBER or element is None or element.dtype.is_floating_point:
             given[-1] = "1.0" if parameter.kind == NUMBER else "None"
+    args = ", ".join(given) + ("," if len(given) == 1 else "")
     return "\n".join([
         f"; write one, such as {Path(path).stem}.check.py:", "", "import numpy as np", "",
         *([f'kernels = {{"{name}": "{entry}"}}', ""] if template is not None else []),
         f"def {name}(random):", "    for n in (1, 33, 1000):", *made,
-        f"        yield {{'grid': -(-n // 256), 'block': 256, 'args': ({', '.join(given)}{',' if len(given) == 1 else ''}),",
+        f"        yield {{'grid': -(-n // 256), 'block': 256, 'args': ({args}),",
         f"               'expect': {{{', '.join(expected)}}}}}",
     ])  # fmt: skip
 
@@ -217,9 +218,8 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
     """Launch once, on copies of the case's arrays, and compare."""
     unknown = set(case) - _KEYS
     if unknown:
-        raise Mismatch(
-            f"{kernel.entry}: {title}: unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}"
-        )
+        known = f"unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}"
+        raise Mismatch(f"{kernel.entry}: {title}: {known}")
     taken = kernel.declaration.taken
     args = [
         np.array(a, order="K", copy=True) if isinstance(a, np.ndarray) else a for a in case["args"]

@@ -37,7 +37,8 @@ def check_pointer(entry: str, parameter: Parameter, operand: Operand, has_layout
     if element.lanes > 1:
         own = element.size
         if operand.ptr % element.alignment or operand.numel * operand.itemsize % own:
-            rule = f"be aligned to {element.alignment} bytes and a multiple of {own} bytes long, as {parameter.text} needs"
+            rule = f"be aligned to {element.alignment} bytes and a multiple of {own} bytes long"
+            rule += f", as {parameter.text} needs"
             raise errors.must(
                 entry,
                 parameter.name,

@@ -296,12 +296,13 @@ class Backend:
         """What to write next for an operator that the device lacks."""
         if operator.short_name in ("copy_", "flip"):
             return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
+        others = "a kernel through impl, or cpu_fallback=True"
         for family, entries in _register.further.items():
             for found, loop, _, _ in entries:
                 if found is operator and family in stubs.families():
                     op = loop or operator.short_name.rstrip("_")
-                    return f"bring a stub of family '{family}' for '{op}', a kernel through impl, or cpu_fallback=True"
-        return "bring a kernel through impl, or cpu_fallback=True"
+                    return f"bring a stub of family '{family}' for '{op}', {others}"
+        return f"bring {others}"
 
 
 def _is_named(operator: Operator, loop: str, family: str, ops: tuple[str, ...]) -> bool:

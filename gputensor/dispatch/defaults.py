@@ -36,7 +36,7 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # A plan knows result dtypes but not the default that it was built under (structured/pointwise.py).
+    # A plan knows result dtypes, not the default it was built under (structured/pointwise.py).
     for operator in dispatcher.operators():
         operator.table.plans.clear()
         operator.redispatch_table.plans.clear()

@@ -115,8 +115,10 @@ def _reasons(table: Table, key: DispatchKey, key_set: int, args: tuple[Any, ...]
         listed = value if isinstance(value, (list, tuple)) else (value,)
         for number, item in enumerate(listed):
             if hasattr(item, "_keys"):
-                yield f"{name}{f'[{number}]' if listed is value else ''}: {keys.describe(item._keys)}"
+                place = f"[{number}]" if listed is value else ""
+                yield f"{name}{place}: {keys.describe(item._keys)}"
     yield f"set: {keys.describe(key_set)}"
-    yield f"thread: include {keys.describe(tls.included())}, exclude {keys.describe(tls.excluded())}"
+    included, excluded = keys.describe(tls.included()), keys.describe(tls.excluded())
+    yield f"thread: include {included}, exclude {excluded}"
     kernel, why = table.slot(key)
     yield f"kernel: {'none' if kernel is None else kernel.site} [{why}]"

@@ -2,8 +2,7 @@
 
 `seen` describes an array of PyTorch, CuPy, JAX, NumPy or of any library with DLPack or the CUDA
 array interface; nothing is copied and the host waits for nothing. A library is known by what it
-has already loaded, so nothing is imported here. It does not copy elements; `exchange/foreign_copy.py`
-does.
+has already loaded, so nothing is imported here. It copies no elements: `foreign_copy.py` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tensors of classes that users derive from Tensor, and what a handler that is not overridden does.
 
 A class with a `__gputensor_dispatch__` of its own is asked for every operator that meets one of its
-tensors (`interpose/modes.py`). A wrapper has sizes, dtype and device, and no memory: its handler unwraps.
+tensors (`interpose/modes.py`). A wrapper has sizes, dtype and device, but no
+memory: its handler unwraps.
 """
 
 from __future__ import annotations

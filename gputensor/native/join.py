@@ -58,7 +58,8 @@ def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int
         if len(sizes) != ndim or any(
             a != b for k, (a, b) in enumerate(zip(sizes, first._geometry.sizes)) if k != d
         ):
-            rule = f"have the sizes of tensors[{first_number}], {list(first._geometry.sizes)}, except at dimension {d}"
+            same = f"tensors[{first_number}], {list(first._geometry.sizes)}"
+            rule = f"have the sizes of {same}, except at dimension {d}"
             raise errors.must(op, f"tensors[{number}]", rule, x, kind=errors.ShapeError)
         total += sizes[d]
     sizes = first._geometry.sizes

@@ -174,7 +174,8 @@ def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reducti
             raise errors.mixed_devices(op, self, "self", weight, "weight")
         w = weight._geometry
         if w.sizes != x.sizes[-1:] or w.dtype is not x.dtype:
-            rule = f"be {errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))}, a number for each class"
+            wanted = errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))
+            rule = f"be {wanted}, a number for each class"
             raise errors.must(op, "weight", rule, weight, kind=errors.ShapeError)
     if reduction not in (NONE, MEAN, SUM):
         raise errors.must(

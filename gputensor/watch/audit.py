@@ -152,7 +152,8 @@ class audit_copies:  # noqa: N801 - a context manager, used as `with gt.audit_co
         for r in self.records:
             times = ["" if t is None else f"{t:.1f}" for t in (r.time_us, r.device_us)]
             lines.append([r.kind, r.op, r.what, r.site, str(r.nbytes), *times])
-        return f"{columns(lines, left=4)}\n{len(self.records)} records, {self.total_bytes} bytes copied"
+        total = f"{len(self.records)} records, {self.total_bytes} bytes copied"
+        return f"{columns(lines, left=4)}\n{total}"
 
 
 # Operators that copy -> whether they do, given the path to them: lazy conjugates are copied by the

@@ -187,7 +187,8 @@ class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.prof
             line.append(f"{row.host_us / row.calls:.2f}")
             line += [f"{row.device_self_us:.1f}", f"{row.device_us:.1f}"] if has_device else []
             lines.append(line)
-        total = f"{sum(r.calls for r in rows)} hops, {sum(r.host_self_us for r in rows):.1f} us in kernels"
+        total = f"{sum(r.calls for r in rows)} hops, "
+        total += f"{sum(r.host_self_us for r in rows):.1f} us in kernels"
         total += f" of {self._elapsed_ns / 1000:.1f} us"
         if has_device:
             total += f", {sum(r.device_self_us for r in rows):.1f} us on devices"

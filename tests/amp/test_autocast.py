@@ -301,7 +301,8 @@ with warnings.catch_warnings(record=True) as caught:
     with gt.autocast("cuda"):
         print(gt.is_autocast_enabled("cuda"), (gt.ones(2, 2) @ gt.ones(2, 2)).dtype)
     print(gt.amp.GradScaler().is_enabled())
-print(*[f"{w.category.__name__} {w.filename.rpartition('/')[2]} {w.message}" for w in caught], sep="\\n")
+for w in caught:
+    print(w.category.__name__, w.filename.rpartition("/")[2], w.message)
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

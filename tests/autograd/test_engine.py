@@ -259,7 +259,7 @@ FORK_IN_A_BACKWARD = """
 import os, threading
 import gputensor as gt
 from gputensor.autograd import accumulate
-threading.Thread(target=accumulate._accumulating.acquire).start()  # as another thread's backward does
+threading.Thread(target=accumulate._accumulating.acquire).start()  # as in a backward of its own
 child = os.fork()
 if child == 0:
     x = gt.ones(2, requires_grad=True)

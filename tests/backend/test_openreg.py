@@ -50,7 +50,9 @@ def test_its_own_tests_pass() -> None:
 
 def test_it_is_small() -> None:
     lines = [
-        line for path in (EXAMPLE / "gputensor_openreg").glob("*.py") for line in path.read_text().splitlines()
+        line
+        for path in (EXAMPLE / "gputensor_openreg").glob("*.py")
+        for line in path.read_text().splitlines()
         if path.name != "operators.py" and line.strip() and not line.strip().startswith("#")
     ]  # fmt: skip
     assert 100 < len(lines) < 200

@@ -196,7 +196,8 @@ def test_a_step_that_fails_hangs_or_dies_costs_only_itself(tmp_path, monkeypatch
 
 def test_what_a_step_started_ends_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GRACE_S", 0.5)
-    left = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)"
+    child = "[sys.executable, '-c', 'import time; time.sleep(60)']"
+    left = f"import subprocess, sys; print(subprocess.Popen({child}).pid)"
     ran(tmp_path, Step("leaves", 30, python(left)))
     pid = int((tmp_path / "work" / "logs" / "leaves.log").read_text())
     until(lambda: not _runs(pid), 10)
@@ -225,10 +226,12 @@ from bench.gpu_check import run
 from bench.gpu_check.steps import Step
 run.REFRESH_S = 0.1
 code = "import time; print('half', flush=True); time.sleep(60)"
-steps = [Step("done", 30, [sys.executable, "-c", "print(1)"]), Step("half", 60, [sys.executable, "-c", code]),
+steps = [Step("done", 30, [sys.executable, "-c", "print(1)"]),
+         Step("half", 60, [sys.executable, "-c", code]),
          Step("never", 30, [sys.executable, "-c", "print(2)"])]
 place = Path(sys.argv[1])
-sys.exit(run.Run("measure", steps, place / "work", place / "out", 60.0, {"GPUTENSOR_CUDA": "emulator"}).run())
+environment = {"GPUTENSOR_CUDA": "emulator"}
+sys.exit(run.Run("measure", steps, place / "work", place / "out", 60.0, environment).run())
 """
 
 

@@ -146,7 +146,8 @@ def test_templates_are_checked_for_the_instances_that_the_file_names(file, tmp_p
     cases = tmp_path / "scale.check.py"
     cases.write_text(CASES.replace("KERNELS", ""))
     status, _, err = check("--no-compile", file)
-    said = """scale is a template<typename T, int N = 4>; kernels = {"scale": "scale<float, 4>"} in the file"""
+    said = "scale is a template<typename T, int N = 4>; "
+    said += 'kernels = {"scale": "scale<float, 4>"} in the file'
     assert status == 2 and said in err
     cases.write_text(CASES.replace("KERNELS", 'kernels = {"scale": "scale<float>"}'))
     assert check("--no-compile", "--order", "forward", file)[0] == 0

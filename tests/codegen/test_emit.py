@@ -48,7 +48,8 @@ YAML = """
   family: view
   doc: A view that is turned.
 
-- func: fresh(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+- func: fresh(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
+    bool? pin_memory=None) -> Tensor
   dispatch:
     CompositeExplicitAutograd: fresh
   family: factory

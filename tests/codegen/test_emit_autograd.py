@@ -109,22 +109,25 @@ def test_what_is_asked_of_an_operand_is_asked_when_it_is_recorded(model: load.Mo
 
 def test_kernels_record_and_go_on_below(model: load.Model) -> None:
     kernels = emit_autograd.autograd(model)
-    assert block(kernels, "def turn(") == textwrap.dedent("""\
-        def turn(key_set, self, dims):
-            if self._autograd is None or (node := _record_unary(_nodes.TurnBackward0, self)) is None:
-                key_set &= _BELOW
-                return _ops.turn.redispatch_table[key_set](key_set, self, dims)
-            node.saved_self_shape = self.shape
-            node.saved_dims = tuple(dims) if type(dims) is list else dims
-            key_set &= _BELOW
-            state = _state.get()
-            try:
-                _state.set(_below_autograd[state])
-                result = _ops.turn.redispatch_table[key_set](key_set, self, dims)
-            finally:
-                _state.set(state)
-            return _set_history(result, node)
-        """)
+    assert (
+        block(kernels, "def turn(")
+        == """\
+def turn(key_set, self, dims):
+    if self._autograd is None or (node := _record_unary(_nodes.TurnBackward0, self)) is None:
+        key_set &= _BELOW
+        return _ops.turn.redispatch_table[key_set](key_set, self, dims)
+    node.saved_self_shape = self.shape
+    node.saved_dims = tuple(dims) if type(dims) is list else dims
+    key_set &= _BELOW
+    state = _state.get()
+    try:
+        _state.set(_below_autograd[state])
+        result = _ops.turn.redispatch_table[key_set](key_set, self, dims)
+    finally:
+        _state.set(state)
+    return _set_history(result, node)
+"""
+    )
     grow = block(kernels, "def grow(")
     assert "node.saved_result = _save_result(result)" in grow
     blend_ = block(kernels, "def blend_(")

@@ -27,7 +27,8 @@ class Hostile(NamedTuple):
 CHECKED = ("writes", "memory", "all")
 READS = ("memory", "all")
 _PAST = r"wrote( 4 B)? past 'x' \(.*index {} of 1000\)"
-_FAR = r"wrote( 4 B)? (past 'x'|far from 'x'|outside of its arguments|before 'x'|at 0x)|illegal address"
+_FAR = r"wrote( 4 B)? (past 'x'|far from 'x'|outside of its arguments|before 'x'|at 0x)"
+_FAR += "|illegal address"
 
 KERNELS = {
     **{
@@ -96,7 +97,11 @@ KERNELS = {
 }  # fmt: skip
 
 _HEAD = """
-__device__ int deep(int n) { volatile int own[64]; own[n & 63] = n; return deep(n + 1) + own[n & 63]; }
+__device__ int deep(int n) {
+  volatile int own[64];
+  own[n & 63] = n;
+  return deep(n + 1) + own[n & 63];
+}
 __device__ int deep_and_together(int n) {
   volatile int own[20];
   __syncthreads();

@@ -29,7 +29,9 @@ def line(n):
     return np.arange(n, dtype=F)
 
 
-HEAD = 'extern "C" __global__ void k(const float* in, float* out, int n) {\n  const int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;\n'
+HEAD = """extern "C" __global__ void k(const float* in, float* out, int n) {
+  const int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+"""
 # text behind HEAD, (n of in, n of out), grid, block, what is said, what the repaired one gives
 BUGS = {
     "a barrier is missing in a reduction": (

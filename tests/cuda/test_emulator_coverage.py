@@ -114,9 +114,8 @@ SCALARS = [
     ("__half2short_rz(__half(60000.0f))", 32767),
     ("__low2float(__lowhigh2highlow(__floats2half2_rn(1, 2)))", 2),
     ("__high2float(__lows2half2(__floats2half2_rn(1, 2), __floats2half2_rn(3, 4)))", 3),
-    ("__low2float(__high2bfloat162(__floats2bfloat162_rn(1, 2)))", 2), ("(float)-(-__half(2.0f)) + "
-                                                                        "(__float2half2_rn(1.0f) "
-                                                                        "== __float2half2_rn(1.0f))", 3),
+    ("__low2float(__high2bfloat162(__floats2bfloat162_rn(1, 2)))", 2),
+    ("(float)-(-__half(2.0f)) + (__float2half2_rn(1.0f) == __float2half2_rn(1.0f))", 3),
     ("(float)__half(1ull << 40) > 1e30f", 1), ("(float)__nv_bfloat16((size_t)3)", 3),
     ("INT_MAX", 2**31 - 1), ("FLT_MAX > 3e38f", 1), ("sizeof(uint64_t)", 8), ("M_PI", math.pi),
     ("CUDART_PI_F", math.pi),
@@ -245,7 +244,8 @@ extern "C" __global__ void __launch_bounds__(64, 1) others(
   __builtin_assume(n > 0);
   assert(n == 1);
   if (n == 2) __trap();
-  const float4 a = __ldg(in), b = __ldca(in), c = __ldcg(in + 1), d = __ldcs(in), e = __ldlu(in), f = __ldcv(in);
+  const float4 a = __ldg(in), b = __ldca(in), c = __ldcg(in + 1), d = __ldcs(in);
+  const float4 e = __ldlu(in), f = __ldcv(in);
   __stcg(out, a); __stcs(out + 1, c); __stwb(out + 2, d); __stwt(out + 3, e);
   __nanosleep(1);
   told[0] = clock64() >= begin && clock() - early >= 0;
@@ -417,7 +417,8 @@ REFUSED = {
     "float* p; cudaMalloc(&p, 4);": ("cudaMalloc", "host code, which #ifndef __CUDACC_RTC__ leaves "
                                                    "out"),
     "others<<<1, 1>>>(n);": ("<<<", "launches from a kernel"),
-    "cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block());": ("tiles of more than 32 threads", "larger than a warp"),
+    "cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block());":
+        ("tiles of more than 32 threads", "larger than a warp"),
     "cooperative_groups::sync(cooperative_groups::this_grid());": ("grid_group::sync",
     "the whole grid"),
     "cooperative_groups::this_thread_block().barrier_arrive();": ("barrier_arrive",
@@ -434,7 +435,8 @@ REFUSED = {
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_is_not_covered_is_refused_by_name_and_line(emulated, statement):
     word, group = REFUSED[statement]
-    text = f'#include <cooperative_groups.h>\nextern "C" __global__ void k(int n) {{\n  {statement}\n}}\n'
+    text = '#include <cooperative_groups.h>\nextern "C" __global__ void k(int n) {\n'
+    text += f"  {statement}\n}}\n"
     with pytest.raises(errors.KernelError) as found:
         Kernel(text, "k")[1, 1](1)
     said = str(found.value).splitlines()

@@ -15,7 +15,10 @@ from .support import Device, fresh_emulator, requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 
-HEAD = '#line 2 "wrong.cu"\nstruct P { float* out; int n; };\nextern "C" __global__ void wrong(const __grid_constant__ P p) {\n'
+HEAD = """#line 2 "wrong.cu"
+struct P { float* out; int n; };
+extern "C" __global__ void wrong(const __grid_constant__ P p) {
+"""
 
 # body (line 4 of the text), threads, what is said
 FINDINGS = {
@@ -143,7 +146,8 @@ def test_memory_of_another_device_needs_peer_access(device):
     kernel = device.kernel(HEAD + "p.out[0] = 1;\n}", "wrong")
     there = device.runtime.allocate(64, 1)
     assert not device.runtime.can_access_peer(0, 1)
-    rule = r"wrong: 'params\[0:8\]' must point to memory that cuda:0 may use \(got 64 bytes at 0x\w+ on device 1\)"
+    rule = r"wrong: 'params\[0:8\]' must point to memory that cuda:0 may use "
+    rule += r"\(got 64 bytes at 0x\w+ on device 1\)"
     with pytest.raises(errors.DeviceError, match=rule):
         device.launch(kernel, 1, 1, "Qi", there, 0)
     device.runtime.enable_peer_access(0, 1)
@@ -199,7 +203,7 @@ device = Device(runtime.cuda())
 target = device.runtime.allocate(68, 0)
 for body in ("p.out[0] = p.out[threadIdx.x];", "__syncthreads(); p.out[threadIdx.x + 3] = 1;",
              "extern __shared__ float tile[]; tile[threadIdx.x] = 1;",
-             "__shared__ float tile[20]; float* q = tile; q[threadIdx.x + p.n] = 1; p.out[0] = q[0];",
+             "__shared__ float s[20]; float* q = s; q[threadIdx.x + p.n] = 1; p.out[0] = q[0];",
              "p.out[threadIdx.x % 8] = 1 << p.n;"):
     text = {HEAD!r} + body + "\\n}}"
     text = text.replace("const __grid_constant__ P p", "P p")

@@ -43,7 +43,9 @@ extern "C" __global__ void block_sum(const __grid_constant__ P p) {
     if (threadIdx.x == 0) *p.out = v;
   }
 }
-extern "C" __global__ void plain(const __grid_constant__ P p) { p.out[threadIdx.x] = p.in[threadIdx.x]; }
+extern "C" __global__ void plain(const __grid_constant__ P p) {
+  p.out[threadIdx.x] = p.in[threadIdx.x];
+}
 """
 
 
@@ -136,7 +138,10 @@ extern "C" __global__ void count(const __grid_constant__ P p) {
   atomicMin(&p.out[2], i + 1u);
   atomicAdd((float*)&p.out[3], 0.5f);
   unsigned seen = p.out[4], assumed;
-  do { assumed = seen; seen = atomicCAS(&p.out[4], assumed, assumed + 2u); } while (seen != assumed);
+  do {
+    assumed = seen;
+    seen = atomicCAS(&p.out[4], assumed, assumed + 2u);
+  } while (seen != assumed);
   if (i == 7) atomicExch(&p.out[5], 70u);
 }
 """

@@ -126,7 +126,8 @@ BLAME = """
 template <typename T> __device__ void touch(T* p, long long i, int does) {
   if (does) p[i] = 1; else p[0] = ((volatile T*)p)[i];
 }
-extern "C" __global__ void k(float* a, unsigned char* b, double* c, int which, long long i, int does) {
+extern "C" __global__ void k(
+    float* a, unsigned char* b, double* c, int which, long long i, int does) {
   if (which == 0) touch(a, i, does);
   if (which == 1) touch(b, i, does);
   if (which == 2) touch(c, i, does);
@@ -225,7 +226,9 @@ def test_limits_and_their_words(monkeypatch):
 
 def test_a_long_kernel_within_its_limit_goes_on(emulated):
     x = np.zeros(1, np.float32)
-    text = 'extern "C" __global__ void k(float* x) { for (int i = 0; i < 3000000; ++i) ((volatile float*)x)[0] += 1; }'
+    text = """extern "C" __global__ void k(volatile float* x) {
+  for (int i = 0; i < 3000000; ++i) x[0] += 1;
+}"""
     with emulator_settings(limit_s=60):
         Kernel(text, "k")[1, 1](x)
     assert x[0] == 3000000

@@ -335,7 +335,7 @@ import os, threading
 from gputensor import runtime
 module = runtime.cuda()
 pinned = module.pinned_allocate(64)
-threading.Thread(target=module._machine.lock.acquire).start()  # as a launch does, in the parent only
+threading.Thread(target=module._machine.lock.acquire).start()  # as a launch does, in the parent
 child = os.fork()
 if child == 0:
     del pinned

@@ -156,9 +156,9 @@ def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell began the tests with &
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's & has it ignored
 import gputensor as gt
-ENDLESS = '''extern "C" __global__ void wait(float* x) { while (((volatile float*)x)[0] != 7) {} }'''
+ENDLESS = 'extern "C" __global__ void wait(volatile float* x) { while (x[0] != 7) {} }'
 said = []
 def work():
     try:

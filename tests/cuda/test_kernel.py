@@ -30,11 +30,14 @@ extern "C" __global__ void dense(const float* x, float* y, float factor, int n) 
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = factor * x[i];
 }
-extern "C" __global__ void strided(const float* x, Layout x_layout, float* y, Layout y_layout, float factor) {
+extern "C" __global__ void strided(
+    const float* x, Layout x_layout, float* y, Layout y_layout, float factor) {
   const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (i < y_layout.numel()) at(y, y_layout, i) = factor * at(x, x_layout, i);
 }
-extern "C" __global__ void dims(const float* x, Layout x_layout, int* told) { *told = x_layout.ndim; }
+extern "C" __global__ void dims(const float* x, Layout x_layout, int* told) {
+  *told = x_layout.ndim;
+}
 template <typename T, int N = 2> __global__ void __launch_bounds__(N * 32) times(const T* x, T* y) {
   y[threadIdx.x] = x[threadIdx.x] * T(N);
 }
@@ -63,7 +66,8 @@ def test_a_signature_is_read(parameters):
 
 
 def test_parameters_lie_as_a_gpu_has_them():
-    text = "struct P { const float* in; int n, m[3]; }; __global__ void k(char c, float4 v, P p, short s, double d) {}"
+    text = "struct P { const float* in; int n, m[3]; };\n"
+    text += "__global__ void k(char c, float4 v, P p, short s, double d) {}"
     found = declaration.read(text, "k", {})
     assert [(p.offset, p.size) for p in found.parameters] == [
         (0, 1),
@@ -287,9 +291,10 @@ class TestLaunches:
         #include <cuda_fp16.h>
         #include <cuda_bf16.h>
         struct Pair { int a; double b; };
-        __global__ void k(double* out, bool t, signed char c, unsigned long long u, __half h, __nv_bfloat16 b, float2 v, Pair p, const float* none) {
-          out[0] = t; out[1] = c; out[2] = u; out[3] = (float)h; out[4] = (float)b; out[5] = v.y; out[6] = p.a + p.b;
-          out[7] = none == nullptr;
+        __global__ void k(double* out, bool t, signed char c, unsigned long long u, __half h,
+                          __nv_bfloat16 b, float2 v, Pair p, const float* none) {
+          out[0] = t; out[1] = c; out[2] = u; out[3] = (float)h; out[4] = (float)b;
+          out[5] = v.y; out[6] = p.a + p.b; out[7] = none == nullptr;
         }"""
         out = np.zeros(8)
         Kernel(text, "k")[1, 1](
@@ -332,7 +337,9 @@ class TestLaunches:
 
     def test_a_dim3_and_a_struct_with_a_pointer(self, emulated):
         text = """struct P { const float* p; int n; };
-        __global__ void k(dim3 d, P p, float* out) { out[0] = d.x * 100 + d.z; out[1] = p.p[p.n]; }"""
+        __global__ void k(dim3 d, P p, float* out) {
+          out[0] = d.x * 100 + d.z; out[1] = p.p[p.n];
+        }"""
         x, out = gt.arange(5, dtype=gt.float32, device="cuda"), gt.zeros(2, device="cuda")
         p = np.zeros((), np.dtype([("p", "u8"), ("n", "i4")], align=True))
         p["p"], p["n"] = x.data_ptr(), 3
@@ -342,7 +349,9 @@ class TestLaunches:
     def test_half_arrays_and_vectors(self, emulated):
         text = """
         #include <cuda_fp16.h>
-        __global__ void k(const float2* z, __half* h, float4* v) { h[0] = z[1].y; v[0].w = z[0].x; }"""
+        __global__ void k(const float2* z, __half* h, float4* v) {
+          h[0] = z[1].y; v[0].w = z[0].x;
+        }"""
         z, h, v = (
             np.array([1 + 2j, 3 + 4j], np.complex64),
             np.zeros(2, np.float16),
@@ -452,7 +461,8 @@ extern "C" __global__ void f(const float4* a, float4* b, const short* s, int* q)
   q[i] = t[63 - i];
 }
 template <class T> __global__ void g(T* p) { p[threadIdx.x] += 1; }
-extern "C" __global__ void generic(float2** table, volatile double* q, const uint4* __restrict__ r, uint4* s) {
+extern "C" __global__ void generic(
+    float2** table, volatile double* q, const uint4* __restrict__ r, uint4* s) {
   __shared__ float2* p;
   p = table[threadIdx.x];
   __syncthreads();

@@ -463,7 +463,9 @@ def test_where_the_cache_lies(monkeypatch, settings, expected):
 
 
 def test_processes_write_at_once(cache):
-    text = "from gputensor.runtime import kernel_cache; kernel_cache.fetch('k', '.so', lambda: b'x' * 100000)"
+    text = (
+        "from gputensor.runtime import kernel_cache as c; c.fetch('k', '.so', lambda: b'x' * 10**5)"
+    )
     processes = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert kernel_cache.fetch("k", ".so", Builder())[0] == b"x" * 100000

@@ -138,7 +138,8 @@ def test_what_is_no_list_of_options(options):
 
 @pytest.mark.parametrize("header", ["cstdint", "stdint.h", "cstddef"])
 def test_names_of_std(emulated, header):
-    body = "std::uint32_t a = 1; std::int64_t b = 2; std::size_t c = 3; uint8_t d = 4; x[0] = a + b + c + d;"
+    body = "std::uint32_t a = 1; std::int64_t b = 2; std::size_t c = 3; uint8_t d = 4;"
+    body += " x[0] = a + b + c + d;"
     assert run(text_of(body, f"#include <{header}>")) == 10
 
 
@@ -176,15 +177,31 @@ template <int N> __device__ float sum(const float* x) {
   part[threadIdx.x] = x[threadIdx.x];
   return part[threadIdx.x] + part[0];
 }
-__device__ float unused(const float* x) { __shared__ float much[10000]; much[0] = x[0]; return much[0]; }
-extern "C" __global__ void too_much(float* x) { __shared__ float s[20000]; s[threadIdx.x] = 1; x[0] = s[0]; }
+__device__ float unused(const float* x) {
+  __shared__ float much[10000];
+  much[0] = x[0];
+  return much[0];
+}
+extern "C" __global__ void too_much(float* x) {
+  __shared__ float s[20000];
+  s[threadIdx.x] = 1;
+  x[0] = s[0];
+}
 extern "C" __global__ void by_parts(float* x) {
   __shared__ float s[8000];
   s[threadIdx.x] = 1;
   x[0] = s[0] + sum<5000>(x);
 }
-extern "C" __global__ void enough(float* x) { __shared__ float s[12288]; s[threadIdx.x] = 1; x[0] = s[0]; }
-extern "C" __global__ void another(float* x) { __shared__ float s[10000]; s[threadIdx.x] = 1; x[0] = s[0]; }
+extern "C" __global__ void enough(float* x) {
+  __shared__ float s[12288];
+  s[threadIdx.x] = 1;
+  x[0] = s[0];
+}
+extern "C" __global__ void another(float* x) {
+  __shared__ float s[10000];
+  s[threadIdx.x] = 1;
+  x[0] = s[0];
+}
 """
 
 

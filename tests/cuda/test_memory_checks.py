@@ -31,7 +31,9 @@ WRONG = {
                                                          r"of 128\)"),
     "far away": ("x[t + 1000000000ll] = 0;  // here", r"wrote 4 B outside of its arguments .*index "
                                                       r"1000000\d\d\d of 128 of 'x'"),
-    "a vector over the end": ("float4* v = (float4*)x; v[31 + t % 2].x = v[t % 2 + 31].w;  // here", r"read 4 B past 'x'"),
+    "a vector over the end": (
+        "float4* v = (float4*)x; v[31 + t % 2].x = v[t % 2 + 31].w;  // here", r"read 4 B past 'x'"
+    ),
     "memcpy past the end": ("if (t == 0) memcpy(x, x + 100, 32 * 4);  // here",
     r"read 128 B past 'x'"),
     "atomic past the end": ("atomicAdd(count + 1, 1);  // here", r"atomic operation past 'count' "

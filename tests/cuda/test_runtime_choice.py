@@ -48,7 +48,9 @@ def test_every_runtime_has_the_whole_interface(module):
     assert not set(runtime.INTERFACE) - top_level_names(module)
 
 
-PRINT = "from gputensor import runtime; m = runtime.cuda(); print(m.name, m.is_available(), m.unavailable_reason())"
+PRINT = """from gputensor import runtime
+m = runtime.cuda()
+print(m.name, m.is_available(), m.unavailable_reason())"""
 
 
 def test_off():

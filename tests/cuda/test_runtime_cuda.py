@@ -634,7 +634,8 @@ def test_a_launch_that_fails_names_its_grid(cuda, fake):
     with pytest.raises(errors.KernelError, match="k: 'params' must have at most 4096 bytes"):
         cuda.launch(function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(5000))
     fake.fail = DriverFailure("CUDA_ERROR_INVALID_VALUE: invalid argument")
-    what = r"k: launch with grid \(0, 1, 1\), block \(1, 1, 1\), 0 bytes of shared memory failed: CUDA_ERROR_INV"
+    what = r"k: launch with grid \(0, 1, 1\), block \(1, 1, 1\), "
+    what += r"0 bytes of shared memory failed: CUDA_ERROR_INV"
     with pytest.raises(errors.KernelError, match=what):
         cuda.launch(function, (0, 1, 1), (1, 1, 1), 0, stream, bytes(8))
     with pytest.raises(errors.KernelError, match="k: 'stream' must be of cuda:0"):

@@ -102,7 +102,8 @@ def fault(error: BaseException) -> str | None:
     context = error
     while context is not None:
         if context.__context__ is not None and not context.__suppress_context__:
-            return f"shows what it was made from: {type(context.__context__).__name__} -> {error!s:.60}"
+            made_from = type(context.__context__).__name__
+            return f"shows what it was made from: {made_from} -> {error!s:.60}"
         context = context.__cause__
     text = str(error)
     if len(text) > 2000:

@@ -13,7 +13,10 @@ import numpy as np
 import gputensor as gt
 
 F = gt.nn.functional
-_KERNEL = 'extern "C" __global__ void one(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = 1.0f; }'
+_KERNEL = """extern "C" __global__ void one(float* x, int n) {
+  int i = threadIdx.x;
+  if (i < n) x[i] = 1.0f;
+}"""
 
 
 def _x() -> Any:

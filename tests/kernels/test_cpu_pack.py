@@ -23,8 +23,8 @@ def expected(x, scale, bias, to):
     if np.dtype(to).kind not in "iu":
         return exact.astype(to)
     limits = np.iinfo(to)
-    rounded = [0 if v != v else max(limits.min, min(limits.max, round(v))) if abs(v) < np.inf
-               else (limits.max if v > 0 else limits.min) for v in exact.reshape(-1).tolist()]  # fmt: skip
+    rounded = [0 if v != v else round(max(limits.min, min(limits.max, v)))
+               for v in exact.reshape(-1).tolist()]  # fmt: skip
     return np.array(rounded, to).reshape(x.shape)
 
 

@@ -204,7 +204,8 @@ class StateRun(Run):
             self.log.append(("between", self.lib.is_grad_enabled()))
 
     def _inner(self, inner: Step) -> None:
-        self.facts()  # PyTorch refuses to write to a view of what got a history until its own was asked for
+        # PyTorch refuses to write to a view of what got a history until its own was asked for.
+        self.facts()
         if not self.is_ambiguous(inner):
             Run._do(self, inner)
 

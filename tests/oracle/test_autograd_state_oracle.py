@@ -91,7 +91,7 @@ def test_random_programs(first: int) -> None:
     assert not wrong(first, PER_TEST)
 
 
-# --- on devices with streams, each step on one of its own: what PyTorch's CPU gives, if nothing waits too little
+# --- on devices with streams, each step on one of its own: what PyTorch's CPU gives -------------
 
 
 def test_random_programs_on_a_further_devices_streams() -> None:

@@ -42,7 +42,7 @@ def random_index(rng, ndim, *, negative=False):
             pair = (None, None)
         elif kind < 0.88:
             if any(i is Ellipsis for i in theirs):
-                continue  # PyTorch reads a second one in a way that depends on the number of dimensions
+                continue  # PyTorch reads a second one by the number of dimensions
             pair = (Ellipsis, Ellipsis)
         elif kind < 0.93:
             n = rng.randrange(-2, 2)
@@ -155,7 +155,7 @@ def test_put():
         target, error = outcome(lambda: t[theirs])  # noqa: B023
         ours, same = random_value(rng, (2,) if error else tuple(target.shape))
         if has_bool and (target is None or not target.numel() or hasattr(ours, "dtype")):
-            continue  # index_put has rules of its own: one dtype, and any value where nothing is named
+            continue  # index_put's own rules: one dtype, any value where nothing is named
         _, error = outcome(lambda: x.__setitem__(index, ours))  # noqa: B023
         _, their_error = outcome(lambda: t.__setitem__(theirs, same))  # noqa: B023
         where = (tuple(t.shape), theirs, same, error, their_error)

@@ -38,7 +38,7 @@ def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) ->
     if raises and call == "setitem" and v in (2**63, 2**64 - 1):
         return "PyTorch unpacks what is assigned as int64, whatever the dtype"
     if name in HALVES and raises and call in N.STORED:
-        return "f16 and bf16 round what is too large to infinity; PyTorch refuses it from two elements on"
+        return "f16 and bf16 round to infinity; PyTorch refuses that from two elements on"
     if we_raise and "complex32" in str(ours):
         return "complex32 has no kernels"
     if name in HALVES and call in ("add", "radd", "sub", "rsub", "add_", "sub_", "add_out"):

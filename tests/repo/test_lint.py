@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,11 +13,31 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("tool, arguments", [("ruff", ["check", "."]), ("mypy", [])])
-def test_tool_has_nothing_to_say(tool: str, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "command", ["ruff check .", "ruff format --check .", "mypy"], ids=lambda line: line
+)
+def test_tool_has_nothing_to_say(command: str) -> None:
+    tool, *arguments = command.split()
     if find_spec(tool) is None:
         pytest.skip(f"{tool} is not installed")
     found = subprocess.run(
         [sys.executable, "-m", tool, *arguments], cwd=ROOT, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_lines_of_cuda_are_as_short_as_those_of_python() -> None:
+    longest = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["line-length"]
+    paths = [
+        path
+        for folder in ("gputensor", "examples", "bench", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".cu", ".cuh", ".h", ".cpp")
+    ]
+    assert len(paths) > 50
+    assert not [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in paths
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > longest
+    ]

@@ -2,7 +2,7 @@
 // Launch   one block per row, blocks of 64 to 1024 threads, whole warps.
 #include <math.h>
 
-// The result of a warp's lanes goes through shared memory, so that every thread of the block has it.
+// The result of a warp's lanes goes through shared memory, for all threads of the block.
 template <class F>
 __device__ float over_block(float v, float neutral, F combine) {
   __shared__ float of_warp[32];

@@ -21,5 +21,6 @@ def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
     device.register_stub("unary", kernels.bind_unary, "abs")
     operators.axpy.register_kernel(device.name, operators.axpy_on_device)
     if key == "PrivateUse1":  # the one that autocast has a key for
-        device.register_autocast((gt.float16, gt.bfloat16), gt.amp.policies("cuda") | {"abs": "fp32"})
+        policies = gt.amp.policies("cuda") | {"abs": "fp32"}
+        device.register_autocast((gt.float16, gt.bfloat16), policies)
     return device

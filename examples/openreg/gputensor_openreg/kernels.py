@@ -17,7 +17,7 @@ from . import runtime
 
 
 def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarray:
-    """One operand as the plan walks it, over the device's own memory. Index 0 of the plan is fastest."""
+    """One operand as the plan walks it, over the device's memory. The plan's index 0 is fastest."""
     dtype, strides = plan.dtypes[number], plan.stride_bytes[number]
     reaches = [(n - 1) * s for n, s in zip(plan.shape, strides)]
     low = sum(r for r in reaches if r < 0)
@@ -32,7 +32,8 @@ def elements(x: Any, device_index: int) -> np.ndarray:
     if not x.numel():
         return np.empty(tuple(x.shape), x.dtype.np)
     nbytes = sum((n - 1) * s for n, s in zip(x.shape, strides)) + x.itemsize
-    return np.ndarray(tuple(x.shape), x.dtype.np, runtime.reach(x.data_ptr(), nbytes, device_index), 0, strides)
+    memory = runtime.reach(x.data_ptr(), nbytes, device_index)
+    return np.ndarray(tuple(x.shape), x.dtype.np, memory, 0, strides)
 
 
 def _launcher(plan: Any, work: Callable[[np.ndarray, np.ndarray], Any]) -> Callable[..., None]:

@@ -32,7 +32,8 @@ def axpy(x: Tensor, y: Tensor, a: float = 1.0) -> Tensor:
 @axpy.register_fake
 def shape_of(x: Tensor, y: Tensor, a: float) -> Tensor:
     if x.shape != y.shape or x.dtype != y.dtype:
-        raise ValueError(f"axpy: 'y' must be like 'x' (got {tuple(y.shape)} beside {tuple(x.shape)})")
+        got = f"{tuple(y.shape)} beside {tuple(x.shape)}"
+        raise ValueError(f"axpy: 'y' must be like 'x' (got {got})")
     return x.new_empty(x.shape)
 
 

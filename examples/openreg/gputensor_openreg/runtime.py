@@ -31,7 +31,7 @@ class Fault(RuntimeError):
     """What the hardware would stop at."""
 
 
-# --- devices ----------------------------------------------------------------------------------------
+# --- devices ------------------------------------------------------------------------------------
 
 
 def device_count() -> int:
@@ -56,7 +56,7 @@ def synchronize(device_index: int) -> None:
         stream.synchronize()
 
 
-# --- memory -----------------------------------------------------------------------------------------
+# --- memory -------------------------------------------------------------------------------------
 
 
 class Memory:
@@ -88,12 +88,14 @@ def reach(address: int, nbytes: int, device_index: int) -> np.ndarray:
     return memory.bytes[begin : begin + nbytes]
 
 
-def copy_async(to: int, to_device: int, source: int, from_device: int, nbytes: int, stream: Stream) -> None:
+def copy_async(
+    to: int, to_device: int, source: int, from_device: int, nbytes: int, stream: Stream
+) -> None:
     target, origin = reach(to, nbytes, to_device), reach(source, nbytes, from_device)
     stream.submit(lambda: np.copyto(target, origin))
 
 
-# --- streams and events -----------------------------------------------------------------------------
+# --- streams and events -------------------------------------------------------------------------
 
 
 class Stream:
@@ -125,12 +127,12 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """What is submitted from now on runs after what was submitted before `event` was recorded."""
+        """What is submitted from now on runs after what came before `event`'s record."""
         event.wait(self)
 
 
 class Event:
-    """A point in a stream. Waited for before it is recorded, or asked a time it did not take, it raises."""
+    """A point in a stream. It raises where it is not recorded, or asked a time it did not take."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing = enable_timing
@@ -140,7 +142,8 @@ class Event:
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream()
         if self._stream is not None and self._stream.device_index != stream.device_index:
-            raise Fault(f"the event is of device {self._stream.device_index}, the stream of {stream.device_index}")
+            own = self._stream.device_index
+            raise Fault(f"the event is of device {own}, the stream of {stream.device_index}")
         self._stream, self._times = stream, []
         stream.submit(lambda times=self._times: times.append(time.perf_counter()))
 

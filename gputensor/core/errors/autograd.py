@@ -263,7 +263,8 @@ def cannot_pickle(name: str) -> ArgumentTypeError:
 
 
 def hook_not_serialized(hook: Any) -> str:
-    return f"backward hook {hook!r} on tensor will not be serialized; register it again where it is loaded"
+    what = f"backward hook {hook!r} on tensor will not be serialized"
+    return f"{what}; register it again where it is loaded"
 
 
 class GradcheckError(AutogradError, AssertionError):

@@ -32,8 +32,8 @@ def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
 
 def schema_missing(operator: Any) -> DispatchError:
     return DispatchError(
-        f"{operator.qualified_name}: kernels are registered but no schema ({_sites(operator, operator.kernels)}); "
-        "define it with Library.define"
+        f"{operator.qualified_name}: kernels are registered but no schema "
+        f"({_sites(operator, operator.kernels)}); define it with Library.define"
     )
 
 
@@ -95,8 +95,8 @@ def masked_by_fallthrough(operator: Any, skipped: Any, table: str) -> DispatchEr
 def no_dispatch_keys(operator: Any, table: str) -> DispatchError:
     return DispatchError(
         f"{operator.short_name}: no tensor arguments, or an empty list of tensors, so nothing "
-        f"chooses a "
-        f"backend (kernels are registered at: {_registered_at(operator)}){_table_of(operator, table)}"
+        f"chooses a backend (kernels are registered at: {_registered_at(operator)})"
+        f"{_table_of(operator, table)}"
     )
 
 
@@ -119,9 +119,9 @@ def _table_of(operator: Any, table: str) -> str:
 def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> DispatchError:
     """composite, backends: the keys whose kernels both claim the slot."""
     return DispatchError(
-        f"{operator.short_name}: AutogradOther is ambiguous between {_sites(operator, [composite])} and "
-        f"{_sites(operator, backends)}; register a kernel at AutogradOther; schema "
-        f"{_schema_of(operator)}"
+        f"{operator.short_name}: AutogradOther is ambiguous between "
+        f"{_sites(operator, [composite])} and {_sites(operator, backends)}; register a kernel at "
+        f"AutogradOther; schema {_schema_of(operator)}"
     )
 
 
@@ -390,9 +390,8 @@ def derivative_warning(operator: Any) -> FallbackWarning:
 
 
 def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{operator.short_name}: no handler took the call (got NotImplemented from {', '.join(asked)})"
-    )
+    got = f"NotImplemented from {', '.join(asked)}"
+    return ArgumentTypeError(f"{operator.short_name}: no handler took the call (got {got})")
 
 
 # --- profiler -------------------------------------------------------------------------------------

@@ -91,7 +91,8 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
 
 def no_kernel_cache(reason: str) -> str:
     """The warning; reason: a clause."""
-    return f"kernels are compiled anew in every process: {reason}; set GPUTENSOR_CACHE_DIR to a folder of your own"
+    remedy = "set GPUTENSOR_CACHE_DIR to a folder of your own"
+    return f"kernels are compiled anew in every process: {reason}; {remedy}"
 
 
 def no_carried_cubins(reason: str) -> str:

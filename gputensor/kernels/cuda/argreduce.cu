@@ -54,7 +54,8 @@ template <class O, class T> DEVICE bool is_better(const candidate<T>& a, const c
 #endif
 #include "defaults.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS) argreduce_strided(const argreduce_params<DIMS> p) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    argreduce_strided(const argreduce_params<DIMS> p) {
   typedef candidate<acc_t> best_t;
   __shared__ acc_t value[THREADS];
   __shared__ i64 place[THREADS];

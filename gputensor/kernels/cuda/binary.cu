@@ -80,7 +80,9 @@ struct sub {
 };
 
 struct threshold_backward {
-  template <class T> static DEVICE T of(T grad, T x, T threshold) { return x <= threshold ? 0 : grad; }
+  template <class T> static DEVICE T of(T grad, T x, T threshold) {
+    return x <= threshold ? 0 : grad;
+  }
 };
 
 }  // namespace op

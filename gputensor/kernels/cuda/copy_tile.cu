@@ -76,7 +76,8 @@ constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
 // A square of 128 bytes takes 64 registers, not a few more, and so do stores of less than a word:
 // 1024 threads of a multiprocessor are to fit. 0 leaves it to ptxas.
 constexpr int BLOCKS =
-    IS_FUNNELLED || (D == 1 && STORE == 1 && LOAD == 4) || R * C * (S > D ? S : D) == 128 ? 1024 / BLOCK : 0;
+    IS_FUNNELLED || (D == 1 && STORE == 1 && LOAD == 4) || R * C * (S > D ? S : D) == 128
+        ? 1024 / BLOCK : 0;
 static_assert(SQUARES_X * SQUARES_Y % BLOCK == 0 && EACH % MOST_FLIGHT == 0 && CHUNKS >= 8, "");
 
 typedef vec<src_t, C> loaded_t;
@@ -173,13 +174,14 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 #pragma unroll
       for (int j = 0; j < R; ++j) rows[j] = result<C>(p, at, loaded[k][j], row[k] + j, column[k]);
       column_t columns[C];
-      char* to = tile + shared_at(column[k], column[k] / C, row[k] * D);  // a square's columns lie evenly apart
+      // A square's columns lie evenly apart.
+      char* to = tile + shared_at(column[k], column[k] / C, row[k] * D);
       transpose<dst_t, R, C>(rows, columns);
       if (WHOLE || column[k] + C <= at.columns) {
 #pragma unroll
         for (int c = 0; c < C; ++c) store_vector(to + c * CHUNKS * 16, columns[c]);
       } else if (C > 1) {
-        // The square at the end of the columns: those that it has, one by one, but all rows at once.
+        // The square at the end of the columns: its columns one by one, but all rows at once.
 #pragma unroll 1
         for (u32 x = column[k]; x < at.columns; ++x) {
           vec<src_t, 1> one[R];
@@ -257,7 +259,7 @@ DEVICE void drain_units(const tile_call& p, const place& at, const char* tile, i
   }
 }
 
-// The byte of a column that is number `end` of those outside of units; `bytes` or more: there is none.
+// The byte of a column that is number `end` of those outside of units; `bytes` or more: none.
 DEVICE u32 end_of(const char* column, u32 end, u32 bytes) {
   const u32 skipped = -(u64)column % UNIT, head = skipped < bytes ? skipped : bytes;
   return end < head ? end : end - head + bytes - (bytes - head) % UNIT;

@@ -1,20 +1,20 @@
-// loss[r] = -weight[t[r]] * x[r, t[r]], their sum or mean; and its derivative            family: loss
+// loss[r] = -weight[t[r]] * x[r, t[r]], their sum or mean; and its derivative        family: loss
 // Shapes   x (rows, classes) of any strides, t (rows), weight (classes) or none.
 // Types    x, weight and results scalar_t, sums acc_t (f32 for f16 and bf16); targets i64 or u8.
-// Launch   one-dimensional, 256 threads. elements: one thread per row, or per element of the derivative;
+// Launch   one-dimensional, 256 threads. elements: one thread per row, or element of a gradient;
 //          sums: a block takes PER_BLOCK rows and leaves a partial sum, or the result where it is
 //          the only one; parts: one block adds the partial sums.
-// Order    fixed, a function of the number of rows: thread t adds rows t, t + 256, ... of its block,
-//          then threads pairwise; blocks likewise. Same bits on every run and device.
-// Numbers  a target that is ignore_index counts nothing; another outside the classes is an assertion
-//          that fails on the device: nothing is read there.
+// Order    fixed, a function of the number of rows: thread t adds rows t, t + 256, ... of its
+//          block, then threads pairwise; blocks likewise. Same bits on every run and device.
+// Numbers  a target that is ignore_index counts nothing; another outside the classes is an
+//          assertion that fails on the device: nothing is read there.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
 
 // loss_launch.py packs it. data: nll_loss (loss, total, x, target, weight or null);
-// nll_loss_backward (grad_input, grad, target, weight or null, total). parts: partial sums, pairs of
-// (weighted losses, weights). grad_stride_bytes: of the derivative's grad, 0 for one of all rows.
+// nll_loss_backward (grad_input, grad, target, weight or null, total). parts: partial sums, pairs
+// of (weighted losses, weights). grad_stride_bytes: of the derivative's grad, 0 for one alone.
 struct loss_params {
   char* data[5];
   char* parts;
@@ -44,7 +44,8 @@ struct nll_loss {
     if (target < 0) return;
     acc w = 1;
     if (p.data[4]) w = cast<acc>(*(const scalar*)(p.data[4] + target * p.weight_bytes));
-    const acc x = cast<acc>(*(const scalar*)(p.data[2] + row * p.row_bytes + target * p.class_bytes));
+    const char* at = p.data[2] + row * p.row_bytes + target * p.class_bytes;
+    const acc x = cast<acc>(*(const scalar*)at);
     loss += -x * w;
     weight += w;
   }
@@ -91,7 +92,8 @@ template <class acc> DEVICE void sum_of_block(acc& loss, acc& weight, acc (&shar
   }
 }
 
-template <class scalar, class acc> DEVICE void finish_loss(const loss_params& p, acc loss, acc weight) {
+template <class scalar, class acc>
+DEVICE void finish_loss(const loss_params& p, acc loss, acc weight) {
   *(scalar*)p.data[0] = cast<scalar>(p.is_mean ? loss / weight : loss);
   *(scalar*)p.data[1] = cast<scalar>(weight);
 }

@@ -46,7 +46,8 @@ struct mm {
 
 struct addmm : mm {
   typedef addmm_params params;
-  template <class scalar, class T> static DEVICE T finish(const params& p, u32 row, u32 column, T sum) {
+  template <class scalar, class T>
+  static DEVICE T finish(const params& p, u32 row, u32 column, T sum) {
     const T scaled = times(number<T>(p.alpha), sum);
     if (!p.self) return scaled;
     const char* at = p.self + row * p.self_stride_bytes[0] + column * p.self_stride_bytes[1];

@@ -1,10 +1,10 @@
 // out[r, c] = op::OP over the row in[r, :]                               family: softmax
 // Shapes   rows along one dimension, the others of any strides, up to DIMS; rows: the elements of a
 //          row are dense in every operand; strided: they have any stride.
-// Types    scalar_t storage of every operand, acc_t arithmetic (f32 for f16 and bf16, rounded once).
+// Types    scalar_t storage of every operand, acc_t arithmetic (f32 for f16, bf16; rounded once).
 // Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. rows: up to 32, a part of
-//          a warp, or the whole block. A row of at most lanes * 64 bytes of acc_t is read once and stays
-//          in registers; a longer one is read again for each pass.
+//          a warp, or the whole block. A row of at most lanes * 64 bytes of acc_t is read once and
+//          stays in registers; a longer one is read again for each pass.
 // Order    fixed: lane l takes packs l, l + lanes, ... in ascending order, then lanes are combined
 //          pairwise. Same bits on every run and device, but for each device's own exp and log.
 //          Error bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
@@ -29,7 +29,9 @@ struct softmax {
   static constexpr int inputs = 1;
   static constexpr bool has_top = true;
   template <class acc> static DEVICE acc filler() { return negative_infinity<acc>(); }
-  template <class acc> static DEVICE acc term(const acc* x, acc top) { return math_exp(x[0] - top); }
+  template <class acc> static DEVICE acc term(const acc* x, acc top) {
+    return math_exp(x[0] - top);
+  }
   template <class acc> static DEVICE acc prepare(acc total) { return total; }
   template <class acc> static DEVICE acc result(const acc* x, acc top, acc total) {
     return math_exp(x[0] - top) / total;
@@ -154,7 +156,8 @@ DEVICE acc across_block(acc x, u32 lane, u32 lanes, u32 apart, acc* shared, cons
 
 // One block per SM is asked for, since ptxas would rather spill than take more registers for f64.
 #if HAS_LAYOUT(ROWS)
-extern "C" __global__ void __launch_bounds__(THREADS, 1) softmax_rows(const softmax_params<DIMS> p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    softmax_rows(const softmax_params<DIMS> p) {
   constexpr int INPUTS = op::OP::inputs, PACK = 16 / sizeof(scalar_t);
   constexpr int HELD = HELD_BYTES / sizeof(acc_t), PACKS = HELD / PACK;
   __shared__ acc_t shared[THREADS / 32];
@@ -179,7 +182,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) softmax_rows(const soft
 #pragma unroll
         for (int e = 0; e < PACK; ++e) {
           const u32 c = k * PACK + e;
-          x[e][i] = c < count ? cast<acc_t>(load_one<scalar_t>(at.data[i + 1], c)) : op::OP::filler<acc_t>();
+          x[e][i] = c < count ? cast<acc_t>(load_one<scalar_t>(at.data[i + 1], c))
+                              : op::OP::filler<acc_t>();
         }
       }
     }
@@ -187,7 +191,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) softmax_rows(const soft
   const auto write = [&](u32 k, const acc_t (&x)[PACK][INPUTS], acc_t top, acc_t total) {
     pack<scalar_t, PACK> made;
 #pragma unroll
-    for (int e = 0; e < PACK; ++e) made.at[e] = cast<scalar_t>(op::OP::result<acc_t>(x[e], top, total));
+    for (int e = 0; e < PACK; ++e)
+      made.at[e] = cast<scalar_t>(op::OP::result<acc_t>(x[e], top, total));
     if (is_aligned && (k + 1) * PACK <= count) {
       store_pack<scalar_t, PACK>(at.data[0], k * PACK, made);
     } else {
@@ -245,7 +250,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) softmax_rows(const soft
 #endif
 
 #if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS, 1) softmax_strided(const softmax_params<DIMS> p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    softmax_strided(const softmax_params<DIMS> p) {
   constexpr int INPUTS = op::OP::inputs;
   __shared__ acc_t shared[THREADS];
   const softmax_place<INPUTS + 1> at = softmax_locate<INPUTS + 1>(p);
@@ -280,7 +286,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) softmax_strided(const s
   for (u32 c = at.lane; c < count; c += at.lanes) {
     acc_t x[INPUTS];
     read(c, x);
-    *(scalar_t*)(at.data[0] + c * p.along_bytes[0]) = cast<scalar_t>(op::OP::result<acc_t>(x, top, total));
+    *(scalar_t*)(at.data[0] + c * p.along_bytes[0]) =
+        cast<scalar_t>(op::OP::result<acc_t>(x, top, total));
   }
 }
 #endif

@@ -15,7 +15,7 @@ constexpr size_t GAP = 1303 << 12;       // between allocations; no stride of a 
 constexpr size_t REACH = 16ull << 30;    // on either side: 2^31 elements of 8 bytes
 constexpr size_t RANGE = 1ull << 40;
 constexpr unsigned MAX_SLOTS = 20000;    // each splits a mapping; Linux allows 65530 a process
-constexpr size_t SMALL = 16;             // pages: such a slot stays accessible while others are not short
+constexpr size_t SMALL = 16;             // pages: such a slot stays open while others are not short
 
 struct free_slots {
   unsigned char** items;
@@ -40,7 +40,7 @@ size_t pages_of(unsigned of_class) {
   return ((size_t)1 << log2) + ((size_t)quarter << (log2 - 2));
 }
 
-// Addresses that may be reserved: where a process has a limit (`ulimit -v`), half of them are its own.
+// Addresses that may be reserved: where a process has a limit (`ulimit -v`), half are its own.
 size_t most_reserved() {
   rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return ~(size_t)0;

@@ -159,7 +159,8 @@ def explain(log: str, unit: str) -> str:
             found = named(word)
             if found is not None:
                 file, line = _place_of_use(log, match)
-                return f"{file}:{line}: '{found[0]}' is not covered by the emulator ({found[1]})\n{log}"
+                name, why = found
+                return f"{file}:{line}: '{name}' is not covered by the emulator ({why})\n{log}"
     return log
 
 

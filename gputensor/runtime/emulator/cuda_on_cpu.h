@@ -215,7 +215,8 @@ inline void check_aligned(const void* pointer, unsigned alignment, const char* f
       nullptr, ::gputensor::run<&__VA_ARGS__>::all::at.places,                                     \
       ::gputensor::run<&__VA_ARGS__>::all::count});
 
-extern "C" GPUTENSOR_UNCHECKED __attribute__((visibility("default"))) gputensor::module* gputensor_attach(
+extern "C" GPUTENSOR_UNCHECKED __attribute__((visibility("default")))
+gputensor::module* gputensor_attach(
     const gputensor::engine* engine) {
   gputensor::engine_here = *engine;
   gputensor::the_engine = &gputensor::engine_here;

@@ -1,6 +1,6 @@
-// What g++ calls at every load and store of a kernel built with -fsanitize=thread, or at every store
-// of one built with -fsanitize=kernel-address: answered here and by the engine (memory_check.h)
-// instead of by libtsan or a kernel. A part of cuda_on_cpu.h.
+// What g++ calls at every load and store of a kernel built with -fsanitize=thread, or at every
+// store of one built with -fsanitize=kernel-address: answered here and by the engine
+// (memory_check.h) instead of by libtsan or a kernel. A part of cuda_on_cpu.h.
 #pragma once
 
 #define GPUTENSOR_HOOK                                                                             \

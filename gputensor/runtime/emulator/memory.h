@@ -100,8 +100,8 @@ bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
 
 void describe_late_write(const allocation& a, char* error, size_t room) {
   snprintf(error, room,
-           "memory of %zu bytes at %p on device %d was written to after it was freed; a stream used "
-           "it without record_stream, or an index led there",
+           "memory of %zu bytes at %p on device %d was written to after it was freed; a stream "
+           "used it without record_stream, or an index led there",
            a.nbytes, (void*)a.begin, a.device);
 }
 

@@ -295,7 +295,8 @@ void access(const void* raw, unsigned long long size, access_kind kind, void* pc
     if (of_block) note_atomic(of_block[linear_block]);
   }
   if (p >= cached_begin && p + size <= cached_end) {
-    if (cached_cells) check_race(*cached_cells, (size_t)(p - cached_begin), p, size, kind, pc, false);
+    if (cached_cells)
+      check_race(*cached_cells, (size_t)(p - cached_begin), p, size, kind, pc, false);
     return;
   }
   const unsigned char* dynamic = now.m->dynamic_shared;

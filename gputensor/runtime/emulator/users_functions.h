@@ -234,7 +234,8 @@ template <int width, class F>
 inline unsigned each_part(unsigned a, unsigned b, F f) {
   const unsigned mask = width == 8 ? 255u : 65535u;
   unsigned result = 0;
-  for (int i = 0; i < 32; i += width) result |= ((unsigned)f(a >> i & mask, b >> i & mask) & mask) << i;
+  for (int i = 0; i < 32; i += width)
+    result |= ((unsigned)f(a >> i & mask, b >> i & mask) & mask) << i;
   return result;
 }
 }  // namespace gputensor

@@ -2,8 +2,8 @@
 // network in shared memory. One block per row.
 #define MOST 1024
 
-__device__ __forceinline__ void exchange(unsigned& key_a, int& value_a, unsigned& key_b, int& value_b,
-                                         bool ascending) {
+__device__ __forceinline__ void exchange(unsigned& key_a, int& value_a, unsigned& key_b,
+                                         int& value_b, bool ascending) {
   if ((key_a > key_b) == ascending) {
     const unsigned key = key_a;
     const int value = value_a;

@@ -4,7 +4,8 @@
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;
 
-extern "C" __global__ void dot_half(const __half2* a, const __half2* b, float* out, int rows, int pairs) {
+extern "C" __global__ void dot_half(
+    const __half2* a, const __half2* b, float* out, int rows, int pairs) {
   auto tile = cg::tiled_partition<16>(cg::this_thread_block());
   const int row = blockIdx.x * tile.meta_group_size() + tile.meta_group_rank();
   float sum = 0;

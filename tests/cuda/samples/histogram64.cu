@@ -1,5 +1,5 @@
-// bins[b] += number of the four bytes of each word of `data` whose upper six bits are b. Counted per
-// warp in bytes' own counters, joined at the end. Launch: blocks of whole warps, up to 256 threads.
+// bins[b] += number of the bytes of each word of `data` whose upper six bits are b. Counted per
+// warp in bytes' own counters, joined at the end. Blocks of whole warps, up to 256 threads.
 #include <stdint.h>
 #define WARPS 8
 

@@ -1,7 +1,8 @@
-// acceleration[i] = sum over j of mass_j * (p_j - p_i) / (|p_j - p_i|^2 + softening)^(3/2); a body is
-// x, y, z, mass. Positions pass through shared memory, a block's worth at a time.
+// acceleration[i] = sum over j of mass_j * (p_j - p_i) / (|p_j - p_i|^2 + softening)^(3/2); a body
+// is x, y, z, mass. Positions pass through shared memory, a block's worth at a time.
 // Launch: one thread per body; shared = 16 * block.
-extern "C" __global__ void nbody(const float4* bodies, float4* acceleration, int n, float softening) {
+extern "C" __global__ void nbody(
+    const float4* bodies, float4* acceleration, int n, float softening) {
   extern __shared__ float4 near[];
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   const float4 own = i < n ? bodies[i] : make_float4(0, 0, 0, 0);

@@ -1,12 +1,13 @@
-// *out = sum of x[0 … n): each block adds up a part in a tree in dynamic shared memory; the block that
-// finishes last adds up the parts. Launch: any grid, blocks of a power of two; shared = 8 * block.
+// *out = sum of x[0 … n): each block adds up a part in a tree in dynamic shared memory; the block
+// that finishes last adds up the parts. Any grid, blocks of a power of two; shared = 8 * block.
 __device__ unsigned finished = 0;
 
 extern "C" __global__ void reduction(const double* x, volatile double* parts, double* out, int n) {
   extern __shared__ double tree[];
   __shared__ bool is_last;
   double sum = 0;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += x[i];
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    sum += x[i];
   tree[threadIdx.x] = sum;
   __syncthreads();
   for (int half = blockDim.x / 2; half > 0; half /= 2) {

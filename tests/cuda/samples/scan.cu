@@ -1,5 +1,6 @@
-// Exclusive prefix sum of each row of x (rows, 2 * block): a tree up and down in shared memory, with a
-// word of padding after every 32. One block per row; shared = 4 * (2 * block + block / 16 + 1).
+// Exclusive prefix sum of each row of x (rows, 2 * block): a tree up and down in shared memory,
+// with a word of padding after every 32. One block per row;
+// shared = 4 * (2 * block + block / 16 + 1).
 #define PADDED(i) ((i) + ((i) >> 5))
 
 extern "C" __global__ void scan(const int* x, int* out) {

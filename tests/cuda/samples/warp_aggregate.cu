@@ -1,5 +1,5 @@
-// Copies the positive elements of x to `kept`, in any order, and counts them: the lanes of a warp that
-// have one take their places together, with one atomic operation.
+// Copies the positive elements of x to `kept`, in any order, and counts them: the lanes of a warp
+// that have one take their places together, with one atomic operation.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 

@@ -111,7 +111,8 @@ template <class T> DEVICE complex_of<T> complex_root(complex_of<T> z) {
   if (z.re != z.re) return complex_of<T>{z.re, z.re};
   if (z.re - z.re != 0) {
     const T zero_or_nan = z.im - z.im;
-    if (z.re > 0) return complex_of<T>{z.re, z.im == z.im ? math_copysign((T)0, z.im) : zero_or_nan};
+    if (z.re > 0)
+      return complex_of<T>{z.re, z.im == z.im ? math_copysign((T)0, z.im) : zero_or_nan};
     return complex_of<T>{z.im == z.im ? (T)0 : zero_or_nan, math_copysign(math_abs(z.re), z.im)};
   }
   // Scaled by a power of four, so that the modulus neither overflows nor loses bits.

@@ -6,7 +6,8 @@
 // staged operand and its `unit` units of the others, all before the first use, transposes the
 // square in registers, and stores its columns as 16-byte cells. Cell c of column y lies at
 // c ^ (y / unit & 7): no bank conflict on either side, and no padding
-// (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's share of 16 bytes are widened to it.
+// (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's share of 16 bytes are
+// widened to it.
 #ifndef GPUTENSOR_TURNED
 #define GPUTENSOR_TURNED
 
@@ -53,7 +54,8 @@ template <class T, class W> DEVICE T unboxed(W word) {
 }
 
 // Input J of a thread of a tile. put, staged: only of operands that turn.
-template <class O, int J, bool TURNS_HERE = (J < O::count && O::kind(J < O::count ? J : 0) == TURNS)>
+template <class O, int J,
+          bool TURNS_HERE = (J < O::count && O::kind(J < O::count ? J : 0) == TURNS)>
 struct tile_input {
   static constexpr int V = O::unit;
   input_units<O, J, V, V> units;
@@ -137,7 +139,8 @@ template <class O> DEVICE constexpr int staged_before(int j) {
 
 // What a block needs, in 16 bytes.
 template <class O>
-constexpr int TILE_CELLS = at_least(1, staged_before<O>(O::count)) * (int)(SQUARES * SQUARES) * O::unit;
+constexpr int TILE_CELLS =
+    at_least(1, staged_before<O>(O::count)) * (int)(SQUARES * SQUARES) * O::unit;
 
 template <class O, class P, class B>
 DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {

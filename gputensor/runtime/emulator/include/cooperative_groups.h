@@ -185,7 +185,9 @@ class thread_group {
   unsigned gputensor_mask() const { return mask_; }
   unsigned size() const { return mask_ ? lanes().size() : thread_block::size(); }
   unsigned num_threads() const { return size(); }
-  unsigned thread_rank() const { return mask_ ? lanes().thread_rank() : thread_block::thread_rank(); }
+  unsigned thread_rank() const {
+    return mask_ ? lanes().thread_rank() : thread_block::thread_rank();
+  }
   void sync(GPUTENSOR_HERE) const {
     if (mask_) lanes().sync(file, line);
     else thread_block::sync(file, line);
@@ -199,8 +201,8 @@ class thread_group {
 // Tiles of consecutive threads of a group, their size known when the kernel runs.
 inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
   const unsigned lane = gputensor_details::rank_in_block() % 32;
-  const unsigned all = parent.gputensor_mask() ? parent.gputensor_mask()
-                                               : tiled_partition<32>(thread_block()).gputensor_mask();
+  const unsigned own = parent.gputensor_mask();
+  const unsigned all = own ? own : tiled_partition<32>(thread_block()).gputensor_mask();
   const unsigned rank = (unsigned)__builtin_popcount(all & ((1u << lane) - 1));
   unsigned mask = 0;
   for (unsigned n = rank / size * size; n < (rank / size + 1) * size; ++n) {

@@ -26,7 +26,9 @@ GPUTENSOR_HALF_FUNCTION float positive(float v) { return v > 0 || v != v ? v : 0
 GPUTENSOR_HALF_FUNCTION float to_short(int v) {
   return (float)(v < -32768 ? -32768 : v > 32767 ? 32767 : v);
 }
-GPUTENSOR_HALF_FUNCTION float to_ushort(int v) { return (float)(v < 0 ? 0 : v > 65535 ? 65535 : v); }
+GPUTENSOR_HALF_FUNCTION float to_ushort(int v) {
+  return (float)(v < 0 ? 0 : v > 65535 ? 65535 : v);
+}
 
 }  // namespace gputensor_half
 
@@ -126,7 +128,8 @@ GPUTENSOR_HALF_FUNCTION float to_ushort(int v) { return (float)(v < 0 ? 0 : v > 
     return __hisnan(a) || __hisnan(b) ? H(RAW{0x7fff}) : __hmin(a, b);                             \
   }                                                                                                \
   GPUTENSOR_HALF_PAIR2(H2, __hmax2, __hmax) GPUTENSOR_HALF_PAIR2(H2, __hmin2, __hmin)              \
-  GPUTENSOR_HALF_PAIR2(H2, __hmax2_nan, __hmax_nan) GPUTENSOR_HALF_PAIR2(H2, __hmin2_nan, __hmin_nan)\
+  GPUTENSOR_HALF_PAIR2(H2, __hmax2_nan, __hmax_nan)\
+  GPUTENSOR_HALF_PAIR2(H2, __hmin2_nan, __hmin_nan)\
   GPUTENSOR_HALF_PAIR1(H2, __habs2, __habs) GPUTENSOR_HALF_PAIR1(H2, __hneg2, __hneg)              \
   GPUTENSOR_HALF_FUNCTION H2 __hisnan2(H2 a) { return __hneu2(a, a); }                             \
   GPUTENSOR_HALF_FUNCTION H2 __lowhigh2highlow(H2 a) { return H2(a.y, a.x); }                      \

@@ -66,8 +66,9 @@ GPUTENSOR_HALF_FUNCTION float float_of_bf16(unsigned short b) {
 #endif
 
 // H, H2: the types. RAW: its bits. OF, TO: bits from and to float. The rest: names of functions.
-#define GPUTENSOR_HALF_TYPE(H, H2, RAW, OF, TO, FROM_FLOAT, TO_FLOAT, FROM_DOUBLE, MAKE2, LOW2, HIGH2,\
-                            FROM_FLOATS2, FROM_FLOAT2, FROM_FLOAT22, TO_FLOAT2, BOTH2, PAIR2)      \
+#define GPUTENSOR_HALF_TYPE(H, H2, RAW, OF, TO, FROM_FLOAT, TO_FLOAT, FROM_DOUBLE, MAKE2, LOW2,    \
+                            HIGH2, FROM_FLOATS2, FROM_FLOAT2, FROM_FLOAT22, TO_FLOAT2, BOTH2,      \
+                            PAIR2)                                                                 \
   struct RAW { unsigned short x; };                                                                \
   struct H {                                                                                       \
     unsigned short __x;                                                                            \
