@@ -24,8 +24,7 @@ _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 
 def commit() -> dict[str, Any] | None:
-    """{"hash", "dirty"}; in an image, of the checkout it was built from; None where nobody
-    tells."""
+    """{"hash", "dirty"}; in an image, of the checkout it is built from; None where unknown."""
     try:
         changed = _git("status", "--porcelain", "--", ".", *_RESULTS)
         return {"hash": _git("rev-parse", "HEAD"), "dirty": bool(changed)}

@@ -22,8 +22,7 @@ _FIELDS = {
 
 
 def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
-    """name -> value of nvidia-smi's fields; numbers as numbers, {} where nvidia-smi does not
-    answer."""
+    """name -> value of nvidia-smi's fields; numbers as numbers, {} where it does not answer."""
     rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
     return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
 

@@ -117,8 +117,7 @@ def _cupy(case: Case, pair: Pair) -> Side:
 
 
 def _opencv(case: Case, pair: Pair) -> Side | str:
-    """`flip`, `transpose` and `transposeND`, which know dense sources and write where they are
-    told."""
+    """`flip`, `transpose` and `transposeND`, which take dense sources and write where told."""
     module = peers.opencv("cpu")
     if case.source != case.result or case.source.itemsize > 8:
         return "no such types"
@@ -147,8 +146,7 @@ _MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
 
 
 def kernel(pair: Pair) -> dict[str, Any]:
-    """Which of our kernels does a copy, and how: `name` and, on a GPU, tile, accesses and
-    launch."""
+    """Which of our kernels does a copy, and how: `name` and, on a GPU, tile, accesses, launch."""
     if pair.place.device == "cpu":
         to, view = pair.views("numpy")
         if to.dtype != view.dtype:
@@ -173,8 +171,7 @@ def kernel(pair: Pair) -> dict[str, Any]:
 
 
 def memcpys(place: Any, nbytes: int, pairs: int) -> dict[str, Side]:
-    """Plain copies that read and write `nbytes` in all: the best of them is what a case is held
-    to."""
+    """Plain copies that read and write `nbytes` in all: a case is held to the best of them."""
     half = max(1, nbytes // 2)
     if place.device == "cpu":
         to, source = np.full(half, 1, np.uint8), np.full(half, 2, np.uint8)

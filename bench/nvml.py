@@ -55,8 +55,7 @@ class Device:
         )
 
     def state(self) -> dict[str, Any]:
-        """sm_clock_mhz, memory_clock_mhz, temperature_c, power_w (None: not told),
-        throttle_reasons."""
+        """sm_clock_mhz, memory_clock_mhz, temperature_c, power_w (or None), throttle_reasons."""
         power_mw = self._ask("nvmlDeviceGetPowerUsage")
         reasons = (
             self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong) or 0

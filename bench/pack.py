@@ -104,8 +104,7 @@ def _strided(x: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def _images(
     case: Case, n: int, h: int, w: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(source, its view as NCHW, the result as NCHW, scale, bias); an image at a time, on all
-    CPUs."""
+    """(source, its view as NCHW, the result as NCHW, scale, bias); one image, on all CPUs."""
     if case.back:
         host, by, plus = np.empty((n, 3, h, w), np.float32), STD, MEAN
         view = host

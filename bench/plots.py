@@ -163,8 +163,7 @@ def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
 
 
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """A mark for each peer, to the right of 1 where gputensor is faster; 2 is as far from 1 as
-    1/2."""
+    """A mark for each peer, right of 1 where gputensor is faster; 2 is as far from 1 as 1/2."""
     found = [r for _, c in cases for r in c["ratio"].values()]
     low, high = min(0.8, 0.85 * min(found)), max(2.2, 1.25 * max(found))
     for (y, _), case in cases:

@@ -138,8 +138,7 @@ def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
 
 
 def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
-    """Why parts are not of one record, a reason each: benchmark, machine, versions or commit
-    differ."""
+    """Why parts are not of one record, a reason each: benchmark, machine, version or commit."""
 
     def facts(part: dict[str, Any]) -> dict[str, Any]:
         around = part["environment"]
@@ -209,8 +208,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _wrong(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:
-    """The part of JSON Schema that ours uses: type, enum, required, properties,
-    additionalProperties, items, $ref."""
+    """JSON Schema's type, enum, required, properties, additionalProperties, items and $ref."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     names = schema.get("type", [])

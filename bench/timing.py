@@ -114,8 +114,7 @@ def call_s(side: Callable[[], Any], finish: Callable[[], None] | None = None) ->
 def _calls_for(
     side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None
 ) -> int:
-    """How many calls take about a round; the first calls of all, which plan and compile, do not
-    count."""
+    """How many calls take about a round; the first ones, which plan and compile, do not count."""
     _time(side, 1, finish)
     if _time(side, 1, finish) > round_ms * 1e6:
         return 1

@@ -90,8 +90,7 @@ def _derived(entry: Op) -> Iterable[Op]:
 
 
 def _zeros(entry: Op) -> dict[str, str]:
-    """Derivatives of an in-place form that writes what none of its operands is differentiated
-    by."""
+    """Derivatives of an in-place form that writes what no operand is differentiated by."""
     return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 

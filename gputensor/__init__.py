@@ -75,8 +75,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    """What is in `_LATER`; `gt.openreg` before anything registered it: its package is loaded
-    now."""
+    """What is in `_LATER`; `gt.openreg` before anything registered it, by loading its package."""
     if name in _LATER:
         from importlib import import_module
 

@@ -171,8 +171,7 @@ def _require(config: pytest.Config, devices: int = 1, real: bool = False) -> Non
 
 @pytest.fixture
 def gputensor_cuda(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """`gputensor.cuda` with at least one device; what a kernel did wrong fails this test, at its
-    end."""
+    """`gputensor.cuda` with at least one device; a kernel's faults fail this test, at its end."""
     _require(request.config)
     from gputensor import cuda
 

@@ -123,8 +123,7 @@ class autocast(Guard):  # noqa: N801 - PyTorch's spelling
             raise
 
     def _found(self) -> Any:
-        """The innermost block of this object, and the blocks without it: others may have been
-        entered since."""
+        """This object's innermost block, and the blocks without it: others may be entered since."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)

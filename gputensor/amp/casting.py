@@ -129,8 +129,7 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An autocast block that was entered: what it found and puts back, the cache in use, and whose
-    it is."""
+    """A block that was entered: what it found and puts back, the cache in use, and whose it is."""
 
     outer: Block | None
     cache: WeightCache

@@ -89,8 +89,7 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """The outputs times the scale: a tensor, or any nest of tuples, lists and other
-        iterables."""
+        """The outputs times the scale: a tensor, or any nest of tuples, lists, other iterables."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -239,8 +238,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs, as Python numbers, to be taken after `update`; {} if
-        disabled."""
+        """What a checkpoint needs, as Python numbers, taken after `update`; {} if disabled."""
         if not self._enabled:
             return {}
         return {

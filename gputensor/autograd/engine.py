@@ -185,8 +185,7 @@ class _Run:
         self.leaf_streams: list[tuple[Any, Any]] = []
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
-        """The gradients of what is wanted. Within a backward, and a backward of that, on another
-        thread's stack."""
+        """The gradients of what is wanted; deep within backwards, on another thread's stack."""
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
@@ -467,8 +466,7 @@ class _Run:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """What a node's hook makes of gradients: as many as there were, each like the one it
-        replaces."""
+        """What a node's hook makes of gradients: as many as before, each like its former."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -530,8 +528,7 @@ class _Run:
 
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
-    """Raises: AutogradError if a hook changed what must stay. Source: python_hook.cpp,
-    check_single_result."""
+    """Raises: AutogradError if a hook changed what must stay. Source: check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)

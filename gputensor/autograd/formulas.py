@@ -120,8 +120,7 @@ class SgnBackward0(Node):
 
 
 def _sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1 in x's dtype; a function of x, so that what is made of it requires grad as in
-    PyTorch."""
+    """-1, 0 or 1 in x's dtype; a function of x, so that its results require grad as in PyTorch."""
     found = calls.to_dtype(
         where(x > 0, 1, where(x < 0, -1, 0)), x._geometry.dtype, False, False, None
     )
@@ -296,8 +295,7 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if it is sure that no two indices reach one element: each stride steps over all
-    within."""
+    """False if surely no two indices reach one element: each stride steps over all within."""
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
         if n > 1:

@@ -38,8 +38,7 @@ class Context:
     _saved: Any = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep arguments or results of forward for backward, which finds them in
-        `saved_tensors`."""
+        """Keep arguments or results of forward for backward, where they are `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.must("save_for_backward", "tensors", "be Tensors or None", x,
@@ -47,8 +46,7 @@ class Context:
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Name the arguments that forward writes to; it must return them. A write to each is
-        counted."""
+        """Name the arguments that forward writes to; it must return them. Writes are counted."""
         for x in tensors:
             if not isinstance(x, Tensor):
                 raise errors.must(
@@ -66,8 +64,7 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved, checked for writes. Raises: AutogradError if it was written to or
-        freed."""
+        """What was saved, checked for writes. Raises: AutogradError if written to or freed."""
         if self._saved is FREED:
             FREED.unpack(self._node)  # type: ignore[arg-type]
         return tuple([None if s is None else s.unpack(self._node) for s in self._saved])
@@ -225,8 +222,7 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save what forward asked for; a result without its history, see Note [No cycles] in
-    node.py."""
+    """Save what forward asked for; results without history, see Note [No cycles] in node.py."""
     saved = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

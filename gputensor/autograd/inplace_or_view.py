@@ -26,8 +26,7 @@ _TRACKED = tls.AD_INPLACE_OR_VIEW
 def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
-    """Note that `result` is a view of `source`. replay: makes it from source where as_strided
-    cannot."""
+    """Note that `result` is a view of `source`. replay: makes it where as_strided cannot."""
     if result is source or result._storage is not source._storage:
         return result  # a mode, or the handler of a subclass, answered with something else
     creation = grad_mode.get() if creation is None else creation

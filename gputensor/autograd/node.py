@@ -113,8 +113,7 @@ class Node:
         raise errors.cannot_pickle(self.name())
 
     def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after each run; what it returns replaces the
-        first."""
+        """Call `hook(grad_inputs, grad_outputs)` after each run; its result replaces the first."""
         return RemovableHandle(hooks_of(self).after, hook)
 
     def register_prehook(self, hook: Any) -> RemovableHandle:

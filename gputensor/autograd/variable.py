@@ -37,8 +37,7 @@ def any_requires_grad(*operands: Any) -> bool:
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
-    """A node for an operation on these differentiable operands; None if it is not to be
-    recorded."""
+    """A node for an operation on these differentiable operands; None if none is recorded."""
     if grad_mode.get():
         return None
     edges: list[Edge | None] = []
@@ -81,8 +80,7 @@ def record_unary(kind: type[Node], self: Tensor) -> Any:
 
 
 def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
-    """`record` for an operator that writes to self. Raises: AutogradError where that is
-    forbidden."""
+    """`record` for an operator that writes to self. Raises: AutogradError where forbidden."""
     if grad_mode.get() or self._geometry.dtype.category < FLOATING:
         return None
     if not any_requires_grad(self, *others):
@@ -130,8 +128,7 @@ def check_out(op: str, *operands: Any) -> None:
 
 
 def check_constant(op: str, arg: str, operand: Any) -> None:
-    """Raise if an operand without a formula would have to be differentiated; never a silent
-    zero."""
+    """Raise if an operand without a formula is to be differentiated; never a silent zero."""
     if not grad_mode.get() and any_requires_grad(operand):
         raise errors.not_differentiable(op, arg)
 

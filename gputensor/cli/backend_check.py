@@ -62,8 +62,7 @@ def main(argv: list[str]) -> int:
 
 
 def device_of(name: str) -> Any:
-    """The device that a command was given by name or by its package's folder, its package
-    loaded."""
+    """The device a command was given by name or by its package's folder, its package loaded."""
     try:
         if "/" in name:
             name = _bring_up_from(Path(name))

@@ -79,8 +79,7 @@ def _files(folder: str) -> set[str]:
 
 
 def _archs(arguments: Any) -> list[str] | None:
-    """What NVRTC is to compile for; None where the device is the emulator, which it does not
-    serve."""
+    """What NVRTC is to compile for; None where the device is the emulator."""
     if arguments.arch:
         try:
             binding = nvrtc_users.binding()

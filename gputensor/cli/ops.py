@@ -1,5 +1,4 @@
-"""`gputensor ops [NAME]`: the operators; of one, its schema, tags, autocast policy, documentation,
-table and files."""
+"""`gputensor ops [NAME]`: the operators; of one, all that is known of it, and its files."""
 
 from __future__ import annotations
 

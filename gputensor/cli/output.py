@@ -70,8 +70,7 @@ def brackets(values: Sequence[int]) -> str:
 
 
 class Progress:
-    """Says on stderr what is being done, once the command has taken over two seconds; in a log
-    every two."""
+    """Says on stderr what is done, once the command has taken two seconds; in a log every two."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

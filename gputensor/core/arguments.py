@@ -29,8 +29,7 @@ def number(value: Any) -> Any:
 
 
 def coerce(first: Any, *others: Any) -> list[Any]:
-    """The Tensor operands of a call, scalars of NumPy made Python numbers; what is neither
-    stays."""
+    """The Tensor operands of a call, NumPy's scalars as Python numbers; what is neither stays."""
     found = [first]
     for x in others:
         plain = None if hasattr(x, "_keys") else number(x)

@@ -110,6 +110,5 @@ def _by_name(name: str) -> dtype:
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """The type of NumPy's `np_type` in native byte order, or None where tensors have no such
-    type."""
+    """The type of NumPy's `np_type` in native byte order, or None where tensors have none."""
     return _FROM_NUMPY.get(np_type)

@@ -164,8 +164,7 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: object) -> bool:
-    """True if the strides are the running product of sizes along `order`; size-1 dims may have
-    any."""
+    """True if the strides are the running product of sizes along `order`; size 1 may have any."""
     expected = 1
     for dim in order:  # type: ignore[attr-defined]
         if sizes[dim] != 1:

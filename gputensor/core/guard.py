@@ -42,8 +42,7 @@ class Guard:
         """Note that a block was left, where that may be missed."""
 
     def _again(self) -> Any:
-        """A guard like this one, for one call: a decorated function may be running in several
-        threads."""
+        """A guard like this one, for one call: several threads may run a decorated function."""
         return self
 
     def __enter__(self) -> Any:

@@ -1,5 +1,4 @@
-"""Names of a package whose modules are imported when one is first asked for: imports are
-budgeted."""
+"""Names of a package whose modules are imported when first asked for: imports are budgeted."""
 
 from __future__ import annotations
 

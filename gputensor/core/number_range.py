@@ -53,8 +53,7 @@ def fits(value: complex, of: dtype) -> bool:
 
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:
-    """Raise unless the number fits. Raises: NumberRangeError, both a RuntimeError and an
-    OverflowError."""
+    """Raises: NumberRangeError, a RuntimeError and an OverflowError, unless the number fits."""
     if not fits(value, of):
         raise errors.number_out_of_range(op, of, value, arg)
 

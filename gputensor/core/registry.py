@@ -1,5 +1,4 @@
-"""A mapping whose registrations come and go in any order; per key the newest that is left
-serves."""
+"""A mapping whose registrations come and go in any order; per key the newest one left serves."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest value registered for it and not taken back; read as the plain dict it
-    is."""
+    """key -> the newest value registered and not taken back; read as the plain dict it is."""
 
     __slots__ = ("_stacks",)
 

@@ -115,8 +115,7 @@ def _index(device: Any, op: str) -> int:
 
 
 def Stream(device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
-    """A new stream of a device. Has ptr, device_index, synchronize, query, wait_event, wait_stream,
-    record_event."""
+    """A new stream of a device: ptr, device_index, synchronize, query, record and wait."""
     return runtime.cuda().Stream(_index(device, "Stream"), priority)
 
 

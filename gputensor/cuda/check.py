@@ -69,8 +69,7 @@ class Check:
 def checks_of(
     path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
 ) -> list[Check]:
-    """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch if there is
-    none."""
+    """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch."""
     path = os.fspath(path)
     stem = path.removesuffix(".cu")
     found = os.fspath(spec) if spec is not None else next(

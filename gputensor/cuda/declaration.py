@@ -311,8 +311,7 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Gives each Layout its pointer: `x_layout` is that of `x`, else that of the last one before
-    it."""
+    """Gives each Layout its pointer: `x_layout` is that of `x`, else of the last one before."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:

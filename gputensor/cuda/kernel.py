@@ -128,8 +128,7 @@ class Kernel:
         self._note_writes(cuda, found, stream, own)
 
     def over(self, iterator: TensorIterator, block: int = 256, per_thread: int = 1) -> Over:
-        """A launch over the elements of a TensorIterator, its operands first:
-        `kernel.over(it)(alpha)`."""
+        """A launch over a TensorIterator, its operands first: `kernel.over(it)(alpha)`."""
         from .over import Over
 
         return Over(self, iterator, block, per_thread)
@@ -191,8 +190,7 @@ class Kernel:
         own: Any,
         given: Any,
     ) -> tuple[Any, list[Any]]:
-        """Where to launch, and what to order with; a stream that is given is the caller's to
-        order."""
+        """Where to launch, and what to order with; a given stream is the caller's to order."""
         if given is None:
             return operands.streams_of(found, cuda, device_index, own)
         return stream_given(self.entry, cuda, device_index, given), []
@@ -266,8 +264,7 @@ class Kernel:
         return self.entry if is_instance or not is_emulated else self.declaration.name
 
     def _settle_places(self, loaded: Any) -> None:
-        """What the emulator's compiler knows for sure: where parameters lie, and how large structs
-        are."""
+        """What the emulator's compiler knows: where parameters lie, how large structs are."""
         places = getattr(loaded, "places", None)
         parameters = self.declaration.parameters
         if places is None:
@@ -299,8 +296,7 @@ class Kernel:
         )
 
     def set(self, name: str, values: Any, device: Any = None) -> None:
-        """Write a `__constant__` or `__device__` variable of the text, on one device (the current
-        one)."""
+        """Write a `__constant__` or `__device__` variable of the text, on one device."""
         import numpy as np
 
         from . import _index

@@ -1,5 +1,4 @@
-"""From the arguments of a call to the parameter bytes of a launch, checked against the
-signature."""
+"""From a call's arguments to the parameter bytes of a launch, checked against the signature."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
 class Source:
-    """A kernel's text. title: the file's name in messages. path: where it lies, None for a
-    string."""
+    """A kernel's text. title: the file's name in messages. path: None for a string."""
 
     __slots__ = ("path", "text", "title")
 
@@ -67,8 +66,7 @@ def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str
 
 
 def _label(path: str) -> str:
-    """What `#line` says: the file's name; in a debug build all of it, so that gdb finds the
-    file."""
+    """What `#line` says: the file's name; in a debug build its path, so that gdb finds it."""
     return path if os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1" else os.path.basename(path)
 
 

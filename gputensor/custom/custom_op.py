@@ -253,8 +253,7 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """`with op.set_kernel_enabled("cuda", False):` lets the function of `custom_op` serve
-        instead."""
+        """`with op.set_kernel_enabled("cuda", False):` lets the first function serve."""
         before = device_type in self._disabled
         self._switch(device_type, not enabled)
         try:

@@ -37,8 +37,7 @@ _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.p
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Given to `Library.impl` or `Library.fallback`: calls pass the key over. It is never
-    called."""
+    """Given to `Library.impl` or `Library.fallback`: calls pass the key over. Never called."""
     raise errors.fallthrough_called()
 
 
@@ -120,8 +119,7 @@ class Library:
         self._destroy()
 
     def _destroy(self) -> None:
-        """Take back everything that was registered through this library; it is closed from then
-        on."""
+        """Take back all that was registered through this library; it is closed from then on."""
         self._finalizer()
 
     # --- define ---------------------------------------------------------------------------------

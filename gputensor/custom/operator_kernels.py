@@ -27,8 +27,7 @@ Maker = Callable[[Table, int], Function]
 
 
 def backend(choose: Callable[[], Function], site: str) -> Maker:
-    """The kernel of a backend's key. choose: which function serves, asked when the slot is
-    computed."""
+    """The kernel of a backend's key. choose: which one serves, asked when a slot is computed."""
 
     def make(table: Table, key_set: int) -> Function:
         operator, signature, function = table.operator, table.signature, choose()

@@ -196,8 +196,7 @@ class Backend:
     def fall_back_to_cpu(
         self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
     ) -> Handle:
-        """Let operators without a kernel run on the CPU, all or `ops`, but none of `deny`; each
-        warns once."""
+        """Let operators without a kernel run on the CPU, but none of `deny`; each warns once."""
         from .fallback import enable_cpu_fallback
 
         self._check_alive()
@@ -306,8 +305,7 @@ class Backend:
 
 
 def _is_named(operator: Operator, loop: str, family: str, ops: tuple[str, ...]) -> bool:
-    """Whether a stub for `ops` brings this operator; families with one loop have nothing to
-    choose."""
+    """Whether a stub for `ops` brings this operator; one loop leaves no choice."""
     if not ops or family in ("fill", "random", "matmul", "where"):
         return True
     return (loop or operator.short_name.rstrip("_")) in ops
@@ -383,8 +381,7 @@ def load(name: str) -> bool:
 
 @functools.lru_cache(1)
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """What the packages on this path offer; remembered, since a scan takes milliseconds and every
-    unknown `gt.<name>` asks."""
+    """What packages on this path offer; remembered, as a scan takes milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=GROUP))

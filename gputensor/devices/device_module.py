@@ -51,8 +51,7 @@ class DeviceModule:
         self._runtime.exchange_device(self._index(device, "set_device"))
 
     def device(self, device: Any) -> CurrentDevice:
-        """`with gt.openreg.device(1):` makes a device current in the block, and the former one
-        after it."""
+        """`with gt.openreg.device(1):` makes a device current in the block."""
         return CurrentDevice(self._runtime, self._index(device, "device"))
 
     def synchronize(self, device: Any = None) -> None:

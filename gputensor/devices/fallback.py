@@ -131,8 +131,7 @@ def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
 
 
 def _levels_to_the_program() -> int:
-    """The stacklevel of the innermost frame outside this package: the line that called the
-    operator."""
+    """The stacklevel of the innermost frame outside this package, which called the operator."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
@@ -194,8 +193,7 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """The value with CPU tensors in the place of the device's; the same tensor gives the
-        same."""
+        """The value with CPU tensors in place of the device's; the same tensor gives the same."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -208,8 +206,7 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Bring back what the CPU wrote: bytes, another shape (t_), or another storage
-        (resize_)."""
+        """Bring back what the CPU wrote: bytes, another shape (t_) or storage (resize_)."""
         regions = []
         for tensor in tensors:
             if id(tensor) not in self.twins:
@@ -311,8 +308,7 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 
 
 def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
-    """The operators of a name, all overloads, or of one overload. Raises: DispatchError for
-    none."""
+    """The operators of a name, all overloads, or of one. Raises: DispatchError for none."""
     full = dispatcher.qualified(name)
     found = [
         o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)

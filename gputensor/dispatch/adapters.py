@@ -24,8 +24,7 @@ _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
-    """`kernel` as the entry of `table` for calls whose key set is `key_set` or falls through to
-    it."""
+    """`kernel` as the entry of `table` for calls whose key set is `key_set` or falls to it."""
     convention = kernel.convention
     if convention == "native":
         assert kernel.function is not None

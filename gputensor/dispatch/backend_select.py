@@ -18,8 +18,7 @@ from . import keys
 
 
 class _DenseKeys(dict[str, int]):
-    """device type -> key set; asking for a type that nobody registered, or no longer, is an
-    error."""
+    """device type -> key set; asking for a type that is not registered is an error."""
 
     def __missing__(self, device_type: str) -> int:
         raise errors.no_device(device_type, "no backend is registered under this name")
@@ -49,8 +48,7 @@ remedies: Registry[str, Callable[[Any], str]] = Registry()
 
 
 def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
-    """Let tensors of a device type carry the keys of `backend`; returns a function that undoes
-    it."""
+    """Let tensors of a device type carry `backend`'s keys; returns a function that undoes it."""
     TENSOR_KEYS[device_type] = keys.tensor_keys(backend)
     DENSE_KEYS[device_type] = keys.key_set((backend,))
     BACKEND_OF_TYPE[device_type] = backend
@@ -65,8 +63,7 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 
 
 def user_name(key: keys.DispatchKey) -> str:
-    """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name of its
-    own."""
+    """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name."""
     for device_type, backend in BACKEND_OF_TYPE.items():
         if (
             backend == key.backend
@@ -84,8 +81,7 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 
 def resolve(target: device | None) -> device:
-    """The device that a factory makes its tensor on: the default for None, an index where one is
-    due."""
+    """The device a factory makes its tensor on: the default for None, an index where due."""
     if target is None:
         target = _default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
@@ -105,8 +101,7 @@ def set_default_device(target: device | str | None) -> None:
 
 
 def register_current_index(device_type: str, current: Callable[[], int]) -> Callable[[], None]:
-    """Say how to find the index of a device type given without one; returns a function that undoes
-    it."""
+    """How to find the index of a device type given without one; returns what undoes it."""
     return _current_index.register(device_type, current)
 
 

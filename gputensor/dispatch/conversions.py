@@ -27,8 +27,7 @@ _INT64, _INT64_END = -(2**63), 2**63
 
 
 class Refused(Exception):
-    """The value does not fit the type; the caller knows the argument's name and builds the
-    message."""
+    """The value does not fit the type; the caller, who knows the argument, says so."""
 
 
 def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
@@ -218,8 +217,7 @@ _DTYPES = {
 
 
 def named_default(type: Type, value: Any) -> Any:
-    """The object that an identifier stands for as a default: `contiguous_format`, `long`,
-    `Mean`."""
+    """The object an identifier stands for as a default: `contiguous_format`, `long`, `Mean`."""
     if not isinstance(value, Name):
         return value
     kind = type.base
@@ -236,8 +234,7 @@ def named_default(type: Type, value: Any) -> Any:
 
 
 def checker_of(types: list[Type]) -> Callable[[Any], bool]:
-    """The function that says whether a kernel's result has the number and types of values
-    declared."""
+    """The function that says whether a kernel's results are as many and of the types declared."""
     if len(types) == 1:
         return _checker(types[0])
     if not types:

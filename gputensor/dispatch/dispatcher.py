@@ -95,8 +95,7 @@ def get(qualified_name: str) -> Operator | None:
 
 
 def qualified(name: str) -> str:
-    """The whole name of what a user calls `abs`, `add.Tensor` or `mylib::scale`: ours are in
-    `aten`."""
+    """The whole name of a user's `abs`, `add.Tensor` or `mylib::scale`: ours are in `aten`."""
     return name if "::" in name else f"aten::{name}"
 
 
@@ -127,8 +126,7 @@ def _commit(operator: Operator) -> None:
 
 
 def _swap(operator: Operator) -> None:
-    """Give the operator a new table of what is registered now. See Note [Tables are swapped
-    whole]."""
+    """Give the operator a table of what is registered now. See Note [Tables are swapped whole]."""
     if _wraps:
         table = Table(operator, _fallbacks, _chained(0))
         operator.redispatch_table = Table(operator, _fallbacks, _chained(1))

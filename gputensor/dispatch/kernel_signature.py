@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def check(
     operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
 ) -> None:
-    """Raises: RegistrationError naming operator, schema, signature, key, both sites and the
-    difference."""
+    """Raises: RegistrationError naming operator, schema, signature, key, sites and difference."""
     reason = _mismatch(definition, kernel)
     if reason is not None:
         raise errors.kernel_does_not_fit(operator, definition, kernel, key, *reason)

@@ -28,8 +28,7 @@ FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
 
 
 class DispatchKey:
-    """A run-time key: a slot of every operator's table. `bits` is the smallest key set that has
-    it."""
+    """A run-time key: a slot of every operator's table. `bits`: the smallest key set with it."""
 
     __slots__ = ("name", "functionality", "backend", "bits", "index")
 
@@ -120,8 +119,7 @@ _by_name.update(_OLDER)
 
 
 def key(name: str) -> DispatchKey | AliasKey:
-    """The key called `name`. Raises: ArgumentError if there is none, with a near name if any is
-    near."""
+    """The key called `name`. Raises: ArgumentError if there is none, with a near name."""
     found = _by_name.get(name) if isinstance(name, str) else None
     if found is None:
         raise errors.unknown_key(name, _by_name)
@@ -170,8 +168,7 @@ def key_set(names: Iterable[str]) -> int:
 
 
 def full_after(name: str) -> KeySet:
-    """The mask that a kernel at the run-time key `name` redispatches with: `key_set &
-    full_after(name)`."""
+    """What a kernel at the run-time key `name` redispatches with: `key_set & full_after(name)`."""
     return KeySet(below(runtime_key(name).functionality))
 
 
@@ -224,8 +221,7 @@ def iterate(bits: int) -> Iterator[DispatchKey]:
 
 
 def describe(bits: int) -> str:
-    """`{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` where all backends, or none, are in the
-    set."""
+    """`{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` where all backends, or none, are in."""
     names = []
     rest = bits
     while rest >> N_BACKENDS:
@@ -274,8 +270,7 @@ class KeySet(int):
         return KeySet(_and(self, other))  # kernels mask before every redispatch (bench/dispatch.py)
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:
-        """Set difference; a per-backend key takes its functionality along and leaves the
-        backend."""
+        """Set difference; a per-backend key takes its functionality and leaves the backend."""
         return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
 
     def highest(self) -> DispatchKey:

@@ -147,8 +147,7 @@ class Table(dict[int, Callable[..., Any]]):
         return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
-        """The callable for a key set and the key whose slot it is; fallthroughs are stepped
-        over."""
+        """The callable for a key set and the key of its slot; fallthroughs are stepped over."""
         rest = key_set
         skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
@@ -165,8 +164,7 @@ class Table(dict[int, Callable[..., Any]]):
             rest = keys.without_highest(rest)
 
     def masked(self, key_set: int) -> int:
-        """`key_set` without the functionalities that fall through: what PyTorch hands to a
-        kernel."""
+        """`key_set` without what falls through: what PyTorch hands to a kernel."""
         kept = rest = key_set
         while rest >> keys.N_BACKENDS:
             kernel, _ = self.slot(keys.highest(rest))

@@ -44,8 +44,7 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
 def compute_slot(
     key: DispatchKey, kernels: Kernels, fallbacks: Mapping[DispatchKey, Kernel]
 ) -> tuple[Kernel | None, str]:
-    """The kernel of slot `key` and PyTorch's label for why; (None, "missing") where there is
-    none."""
+    """The kernel of slot `key` and PyTorch's label for why; (None, "missing") for none."""
     direct = kernels.get(key)
     if direct:
         return direct[0], "kernel"

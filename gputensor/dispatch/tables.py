@@ -1,5 +1,4 @@
-"""Prints what is registered and what follows from it: `gt.dispatch.dump`, `dump_table` and
-friends."""
+"""Prints what is registered and what follows from it: `gt.dispatch.dump`, `dump_table`, ..."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def dump(name: str) -> str:
 
 
 def dump_table(name: str) -> str:
-    """The computed table, a line a key: `CPU: registered at <file:line> [kernel]`; PyTorch's
-    labels."""
+    """The computed table, a line a key: `CPU: registered at <file:line> [kernel]`, as PyTorch's."""
     operator = dispatcher.get(name)
     return "" if operator is None else lines_of(operator.table)
 
@@ -83,8 +81,7 @@ def is_alias_key(key: str) -> bool:
 
 
 def is_included_in_alias(key: str, alias: str) -> bool:
-    """True if a kernel at the alias `alias` can serve the run-time key `key`; a key includes
-    itself."""
+    """True if a kernel at the alias `alias` can serve the run-time key `key`, or is itself it."""
     found, of = keys.key(key), keys.key(alias)
     return found is of or isinstance(of, AliasKey) and found in of.keys
 

@@ -60,8 +60,7 @@ class _StandardError(trace):
 
 
 def start_from_environment() -> None:
-    """Trace to standard error for the whole process if GPUTENSOR_SHOW_DISPATCH_TRACE asks for
-    it."""
+    """Trace the whole process to standard error if GPUTENSOR_SHOW_DISPATCH_TRACE asks for it."""
     level = os.environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0")
     if level not in ("", "0"):
         _StandardError(2 if level == "2" else 1).__enter__()

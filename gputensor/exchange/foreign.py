@@ -251,8 +251,7 @@ def _of_cuda(op: str, arg: str, x: Any, library: str) -> Seen:
 
 
 def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
-    """(device index, address) of PyTorch's current stream for a CUDA tensor; None where ours
-    counts."""
+    """(device index, address) of PyTorch's current stream for a CUDA tensor; None: ours counts."""
     if library != "torch" or not x.is_cuda:
         return None
     index = x.device.index

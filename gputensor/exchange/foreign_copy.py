@@ -288,8 +288,7 @@ class _Scaled:
 
 
 def _tables(dst: Seen, *tables: np.ndarray) -> Iterator[Any]:
-    """Each as numbers, or as the address of f32 on the device; that goes with the current
-    stream."""
+    """Each as numbers, or the address of f32 on the device; that goes with the current stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:
             yield tuple(values.tolist())

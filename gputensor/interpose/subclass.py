@@ -77,8 +77,7 @@ def _finished(made: Any, bits: int) -> Any:
 
 
 def call_as_tensors(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """What `Tensor.__gputensor_dispatch__` does: the operator itself, on the memory of its
-    operands."""
+    """What `Tensor.__gputensor_dispatch__` does: the operator itself, on its operands' memory."""
     with ExcludeDispatchKeys(PYTHON):
         return _plain(op(*args, **(kwargs or {})))
 

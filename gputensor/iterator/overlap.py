@@ -88,8 +88,7 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
 
 
 def check(op: str, out: Any, x: Any, arg: str = "other", shape: Any = None) -> None:
-    """Raise if a tensor `out` shares part of its memory with an input; all of it, in place,
-    passes."""
+    """Raise if a tensor `out` shares part of its memory with an input; all, in place, passes."""
     if relation(out, x, shape) == PARTIAL:
         raise errors.partial_overlap(op, arg)
 
@@ -110,8 +109,7 @@ def check_itself(op: str, out: Any, arg: str = "out") -> None:
 
 
 def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
-    """Whether two layouts with gaps have a byte in common; True where that takes long to find
-    out."""
+    """Whether two layouts with gaps have a byte in common; True where finding out takes long."""
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
     assert begins is not None

@@ -272,8 +272,7 @@ def _lay_out_strided(
     known: list[Geometry],
     fresh: tuple[int, ...] | None,
 ) -> None:
-    """Sort the dimensions, derive fresh outputs' strides from their order if not given,
-    coalesce."""
+    """Sort the dimensions, derive fresh outputs' strides from the order if not given, coalesce."""
     sizes = plan.sizes
     seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
     if plan.config.enforce_linear_iteration:

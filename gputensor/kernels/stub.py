@@ -108,8 +108,7 @@ def declare_stub(family: str) -> Stub:
 
 
 def families() -> list[str]:
-    """The families of our operators, which have a file for the CPU and one for CUDA; the declared
-    ones."""
+    """The families of our operators, with a file for the CPU and one for CUDA; the declared."""
     here = os.path.dirname(__file__)  # not pathlib, which costs an import of gputensor 2 ms
     loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
     ours = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))} & loops
@@ -117,8 +116,7 @@ def families() -> list[str]:
 
 
 def ops_of(family: str) -> frozenset[str]:
-    """The ops that native code asks a family of ours for: what its file for the CPU has loops
-    for."""
+    """The ops that native code asks a family of ours for: those its file for the CPU loops over."""
     module = cpu(family)
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # a function an op

@@ -123,8 +123,7 @@ def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _copy_from(key_set: int, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy self into dst, where one of them is on a further device; `gt.backend.register` binds
-    it."""
+    """Copy self into dst, one of them on a further device; `gt.backend.register` binds it."""
     if self._device is not dst._device:
         _across(dst, self, non_blocking)
     elif _is_straight(dst._geometry, self._geometry):
@@ -234,8 +233,7 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
 
 
 def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    """copy_ into a tensor that nobody has seen yet: below ADInplaceOrView, so its version stays
-    0."""
+    """copy_ into a tensor nobody has seen yet: below ADInplaceOrView, so its version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)  # type: ignore[no-any-return]
 
@@ -382,8 +380,7 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """A copy with some dimensions reversed. On a device, a copy whose source strides are
-    negative."""
+    """A copy with some dimensions reversed; on a device, one from negative strides."""
     shape = self._geometry
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
     if not _lays_out(self):

@@ -129,8 +129,7 @@ def initial_seed() -> int:
 
 
 def _check_generator(generator: Any, device_type: str) -> None:
-    """Raises unless it is a generator for such devices. Source: ATen/core/Generator.h,
-    check_generator."""
+    """Raises unless it is a generator for such devices. Source: check_generator of ATen."""
     if not isinstance(generator, Generator):
         rule = "be a gputensor.Generator"
         raise errors.must("uniform_", "generator", rule, generator, kind=errors.ArgumentTypeError)

@@ -43,8 +43,7 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 
 
 def _has_none(made: Tensor, loop: str) -> bool:
-    """Whether made's device lacks a loop of family range, so that its `out` operator must be
-    asked."""
+    """Whether made's device lacks a loop of family range, so that its `out` form is asked."""
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
 
@@ -163,8 +162,7 @@ def _steps(steps: Any) -> int:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """start and end as elements, as far as `length` elements have them; integers are cut and
-    wrap."""
+    """start and end as elements, as far as `length` elements have them; integers wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []

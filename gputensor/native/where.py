@@ -39,8 +39,7 @@ def _check_numbers(entry: Any, self: Any, other: Any) -> None:
 
 
 def _with_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers as tensors on the condition's device. Source: ATen/native/TensorCompare.cpp,
-    where."""
+    """Numbers as tensors on the condition's device. Source: `where` of ATen's TensorCompare.cpp."""
     operands = inputs[1:3]
     if not any([type(x) in NUMBERS for x in operands]):
         return inputs

@@ -1,5 +1,4 @@
-"""`gt.nn`: the functions of `torch.nn.functional` that training needs. There are no modules
-here."""
+"""`gt.nn`: the functions of `torch.nn.functional` that training needs. There are no modules."""
 
 from . import functional
 

@@ -42,8 +42,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """exp of each element over the sum of them along dim. Raises: ArgumentTypeError without a
-    dim."""
+    """exp of each element over their sum along dim. Raises: ArgumentTypeError without a dim."""
     _tensors("softmax", input=input)
     return calls.softmax_int(input, _given("softmax", dim), dtype)  # type: ignore[no-any-return]
 
@@ -105,8 +104,7 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Squared differences; their mean, sum, or each. weight: a factor for each, and the mean by
-    it."""
+    """Squared differences; their mean, sum, or each. weight: a factor for each and the mean."""
     _tensors("mse_loss", input=input, target=target, weight=weight)
     number = _reduction("mse_loss", reduction, size_average, reduce)
     x, y = input, target

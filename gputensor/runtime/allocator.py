@@ -410,8 +410,7 @@ class Allocator:
         return block
 
     def _climb(self, rung: int, size: int) -> int:
-        """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at the
-        end."""
+        """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at last."""
         ladder = (self._release, self._collect, self.backend.release)
         if rung == len(ladder):
             with self._lock:

@@ -501,8 +501,7 @@ def set_stream(stream: Stream) -> Stream:
 
 
 class _External:
-    """A stream of another library, as CuPy takes one (`ExternalStream` is deprecated in CuPy
-    14)."""
+    """Another library's stream, as CuPy takes one (`ExternalStream` is deprecated in CuPy 14)."""
 
     __slots__ = ("owner", "ptr")
 
@@ -729,8 +728,7 @@ def _prefer_shared(ptr: int, percent: int) -> None:
 
 
 def _give_context() -> None:
-    """The current device's context for this thread: the driver's own calls make none by
-    themselves."""
+    """The current device's context for this thread: the driver's own calls make none."""
     _runtime.memGetInfo()
 
 

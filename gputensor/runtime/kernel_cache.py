@@ -233,8 +233,7 @@ def _paths(place: str) -> list[str]:
 
 
 class Entry:
-    """One file of the cache, as `gputensor cache list` shows it; its age counts from its last
-    use."""
+    """One file of the cache, as `gputensor cache list` shows it; its age is since its last use."""
 
     __slots__ = ("age_s", "label", "nbytes", "path")
 

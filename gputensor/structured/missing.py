@@ -23,8 +23,7 @@ on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Any:
-    """Call `operator` on out's keys, below the version counter; its table or a fallback serves
-    it."""
+    """Call `operator` on out's keys, below the version counter; its table or a fallback serves."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     return operator.redispatch_table[key_set](key_set, *args)
 

@@ -238,8 +238,7 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
 def functional(
     operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0
 ) -> Kernel:
-    """Kernel(key_set, *inputs, *params) -> a new tensor. Params are scalars that shape no
-    layout."""
+    """Kernel(key_set, *inputs, *params) -> a new tensor. Params: scalars that shape no layout."""
     name = loop or rule.loop
 
     def kernel(key_set: int, *args: Any) -> Tensor:

@@ -122,8 +122,7 @@ def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
 
 
 def land_on_host(source: Tensor) -> Tensor:
-    """A dense tensor of a device on the host, in pinned memory where there is some; waits for
-    it."""
+    """A device's dense tensor on the host, in pinned memory where there is some; waits for it."""
     landed = _pinned(source)
     if landed is None:
         landed = from_storage(

@@ -69,8 +69,7 @@ class Storage:
         return f"<Storage {self.nbytes} bytes on {self.device}>"
 
     def twin(self) -> Storage:
-        """Another storage over the same bytes, also after a resize, which counts its own
-        versions."""
+        """Another storage over the same bytes, also after a resize, with versions of its own."""
         made = SharedStorage(self.data, self.nbytes, self.device)
         if not hasattr(self, "_twins"):
             self.__class__ = SharedStorage
@@ -124,8 +123,7 @@ def _forget_arrays(storage: Storage) -> None:
 
 
 class _Counted:
-    """Counts its references as `Storage.resize` does; how many those are differs between
-    Pythons."""
+    """Counts its references as `Storage.resize` does; how many differs between Pythons."""
 
     __slots__ = ("_storage",)
 

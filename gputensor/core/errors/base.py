@@ -6,8 +6,7 @@ from typing import Any
 
 
 class GpuTensorError(Exception):
-    """Base of all exceptions raised by gputensor; each subclass is also the builtin type PyTorch
-    raises."""
+    """Base of all exceptions of gputensor; each subclass is also the builtin type of PyTorch's."""
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
@@ -67,8 +66,7 @@ _READABLE = 200
 
 
 def describe(value: Any) -> str:
-    """One spelling of any value in a message: `f32[3,4] cuda:0` for a tensor, else its repr and
-    type."""
+    """One spelling of a value in a message: `f32[3,4] cuda:0` for a tensor, else repr and type."""
     geometry = getattr(value, "_geometry", None)
     if geometry is not None:
         return describe_layout(geometry, getattr(value, "_device", None))
@@ -120,8 +118,7 @@ def must(
 
 
 def plainly(function: Any, *args: Any) -> Any:
-    """`function(*args)` in an `except` clause: an error of the house shows no look-up that failed
-    before it."""
+    """`function(*args)` in an `except`: an error of ours shows no look-up that failed before it."""
     try:
         return function(*args)
     except GpuTensorError as error:

@@ -75,8 +75,7 @@ def alias_key(name: str) -> GpuTensorError:
 
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
-    """Names the operator, the key, the keys that have kernels; a remedy; then the computed
-    table."""
+    """Names the operator, the key, the keys with kernels; a remedy; then the computed table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
         f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
@@ -247,8 +246,7 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """A function whose annotations do not make a schema; `got` is an annotation, or words for
-    one."""
+    """A function whose annotations do not make a schema; `got` is an annotation, or its words."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)

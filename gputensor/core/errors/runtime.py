@@ -56,8 +56,7 @@ def kernel_finding(sentence: str) -> KernelError:
 
 
 def is_of_a_kernel(found: Any) -> bool:
-    """For `__tracebackhide__`: pytest shows what a kernel did wrong at its launch, not behind
-    it."""
+    """For `__tracebackhide__`: pytest shows a kernel's fault at its launch, not behind it."""
     return isinstance(found.value, KernelError)
 
 

@@ -35,8 +35,7 @@ def _fake(call: Call, rtol: float | None, atol: float | None) -> None:
 
 
 def _autograd_registration(call: Call, rtol: float | None, atol: float | None) -> None:
-    """A result that requires grad although no autograd key has a kernel was recorded below
-    autograd."""
+    """A result that requires grad, no autograd key having a kernel, was recorded below autograd."""
     operator = call.operator
     backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
     if not call.requires_grad() or any(

@@ -54,8 +54,7 @@ class Call:
         return any(x.requires_grad for x in self.tensors())
 
     def mapped(self, change: Callable[[Any], Any]) -> Call:
-        """The call with other tensors, the same for the same; `change` sees all other values
-        too."""
+        """The call with other tensors, the same for the same; `change` sees other values too."""
         known: dict[int, Any] = {}
 
         def once(value: Any) -> Any:

@@ -87,8 +87,7 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """The call in double precision, 8; where the kernel does not compute in it, also as it is,
-    4."""
+    """The call in double precision, 8; where the kernel does not compute so, also as it is, 4."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -123,8 +122,7 @@ def _nudged(value: Any, by: float = 1e-9) -> Any:
 
 
 def _looks_single(y: Tensor) -> bool:
-    """True if single precision holds the values, whatever the dtype says: the kernel may compute in
-    it."""
+    """True if single precision holds the values: the kernel may compute in it, in any dtype."""
     values = _array(y)
     single = values.astype(np.complex64 if y.is_complex() else np.float32)
     return np.array_equal(values, single, equal_nan=True)

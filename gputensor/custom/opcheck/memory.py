@@ -1,5 +1,4 @@
-"""What an operator does to memory, against its schema: what it writes to, and what its results
-share."""
+"""What an operator does to memory, against its schema: its writes, and what results share."""
 
 from __future__ import annotations
 

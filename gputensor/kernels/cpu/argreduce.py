@@ -18,8 +18,7 @@ def argmin(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
 
 
 def _known(x: np.ndarray) -> np.ndarray:
-    """bf16 is searched as f32, which keeps its order: not all of ml_dtypes' types know NaN
-    there."""
+    """bf16 is searched as f32, which keeps its order: not all ml_dtypes types know NaN there."""
     return np.atleast_1d(x.astype(np.float32) if x.dtype.kind == "V" else x)
 
 

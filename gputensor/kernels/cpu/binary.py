@@ -110,8 +110,7 @@ def _trunc_floating(op: str, inputs: Sequence[Input], common: dtype, out: dtype)
 
 
 def _self_rounded(loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """`loop` with `self`, a tensor of another dtype, in f16 or bf16 first; `other` stays as it
-    is."""
+    """`loop` with `self`, a tensor of another dtype, in f16 or bf16 first; `other` stays."""
     if common not in (float16, bfloat16) or inputs[0] is common or isinstance(inputs[0], type):
         return loop
     return lambda a, b, out=None: loop(_entered(a, common, float32), b, out)

@@ -107,8 +107,7 @@ def in_parts(
     src: np.ndarray,
     is_parallel: bool,
 ) -> None:
-    """`write(dst, src)`, by parts of the slowest dimension of `dst` that has enough for all
-    threads."""
+    """`write(dst, src)`, by parts of the slowest dimension of `dst` with enough for all threads."""
     threads = cpu.get_num_threads() if is_parallel else 1
     wide = [d for d in range(dst.ndim) if dst.shape[d] >= 4 * threads]
     if threads == 1 or not wide:

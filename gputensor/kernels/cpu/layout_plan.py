@@ -142,8 +142,7 @@ def plan(walk: Walk) -> Plan:
 
 
 def _rereads_from_cache(walk: Walk, x: int) -> bool:
-    """True if NumPy's own order, dst's, comes back to each source line while a cache still has
-    it."""
+    """True if NumPy's order, dst's, comes back to each source line while a cache still has it."""
     if x == 1 and walk.shape[0] <= _FEW:
         return walk.shape[0] > _LANE
     span_bytes = max(walk.src[d] * walk.shape[d] for d in range(x + 1))
@@ -154,8 +153,7 @@ def _rereads_from_cache(walk: Walk, x: int) -> bool:
 
 
 def _fits_the_cache(walk: Walk, x: int) -> bool:
-    """True if the source lines that dst's order touches before it goes along x stay in the L2
-    cache."""
+    """True if the source lines that dst's order touches before it goes along x stay in L2."""
     lines, is_spread = 1, False
     for length, stride in zip(walk.shape[:x], walk.src[:x]):
         lines *= length

@@ -178,8 +178,7 @@ def _round_between(x: np.ndarray, low: int, high: int) -> None:
 
 
 def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
-    """For integers of 32 and 64 bits, whose largest value no float has: the first one above
-    does."""
+    """For integers of 32 and 64 bits, whose largest value no float has: the first above does."""
     limits = np.iinfo(of)
     rounded = np.rint(x)
     above, least = 2.0 ** (8 * of.itemsize - (of.kind == "i")), float(limits.min)

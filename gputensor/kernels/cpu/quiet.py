@@ -63,8 +63,7 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def run(loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`loop(*args, **kwargs)` with no floating-point warning; safe anywhere, inside another run
-    too."""
+    """`loop(*args, **kwargs)` with no floating-point warning; safe inside another run too."""
     try:
         return enter(loop, *args, **kwargs)
     except RuntimeError as error:

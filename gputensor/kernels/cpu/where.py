@@ -33,8 +33,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _takes(values: Sequence[Input], common: dtype) -> bool:
-    """True if NumPy's own promotion gives the common dtype: arrays of it, beside one number at
-    most."""
+    """True if NumPy's promotion gives the common dtype: arrays of it, and one number at most."""
     if values[0] is common and values[1] is common:
         return True
     is_wide_float = common.category >= FLOATING and common.itemsize >= 4

@@ -337,8 +337,7 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
 
 
 def conflicts(addresses: list[int], itemsize: int) -> int:
-    """The most passes that a part of a warp takes: 32 lanes of up to four bytes, 128 bytes of
-    wider."""
+    """The most passes that a part of a warp takes: 32 lanes up to four bytes, else 128 bytes."""
     width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
     for address in addresses[: _ROW_BYTES // width]:

@@ -17,8 +17,7 @@ _PARAMS = Struct("<6Qq5q6I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, operands, (ignore_index,)) over the Targets `layout`, which names
-    them."""
+    """callable(device_index, operands, (ignore_index,)) over the Targets that `layout` names."""
     if layout.rows * max(layout.classes, 1) >= 1 << 31:
         sizes = errors.Got(f"{layout.rows} x {layout.classes}")
         raise errors.must(op, "self", "have fewer than 2**31 elements", sizes)

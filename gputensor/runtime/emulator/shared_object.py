@@ -74,8 +74,7 @@ def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
 
 
 def _declares(symbol: str, functions: set[str]) -> bool:
-    """Whether a mangled name, `_ZZN…4blurEPfE4tile`, is that of a variable in one of the
-    functions."""
+    """Whether a mangled name, `_ZZN…4blurEPfE4tile`, is of a variable in one of the functions."""
     return symbol.startswith("_ZZ") and any(f"{len(f)}{f}" in symbol for f in functions)
 
 

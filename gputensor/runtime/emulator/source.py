@@ -181,8 +181,7 @@ class _Adapter:
                 yield f'#line {line} "{file}"\n#include <{name}>\n'
 
     def instance(self, number: int, entry: str) -> str:
-        """Names a template's instance, `scale<float, 4>`, so that it is compiled and can be
-        found."""
+        """Names a template's instance, `scale<float, 4>`, so that it is compiled and found."""
         base, bracket, given = entry.partition("<")
         template = self.templates.get(base.rpartition("::")[2].strip())
         if template is None:
