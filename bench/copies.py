@@ -193,8 +193,7 @@ def runner(
 
 
 def buffers(kind: str, moved: int, device: str = "cuda") -> int:
-    """How many pairs take turns: on a GPU as many as fill its L2 cache twice, so that no copy finds
-    its source there."""
+    """How many pairs take turns: on a GPU as many as fill its L2 cache twice, to find nothing."""
     if kind != "cuda" or gt.cuda.is_emulated():
         return 1
     least, most = PAIRS
