@@ -122,8 +122,7 @@ def _worst_row(data: dict[str, Any], shown: list[str]) -> list[str]:
 
 
 def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
-    """The cases of the last row, each with the columns in which it is the worst; who took part in
-    fewer cases."""
+    """The last row's cases, each with the columns it is the worst of; who took part in fewer."""
     found: dict[str, list[str]] = {}
     worst = min(data["cases"], key=lambda c: c[_PLAIN])
     found.setdefault(label(worst), []).append(f"share of memcpy {worst[_PLAIN]:.2f}")
@@ -150,8 +149,8 @@ def _notes(data: dict[str, Any]) -> str:
     ]  # fmt: skip
     if is_gpu(data):
         lines.append(
-            "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not bind, "
-            "the share of memcpy."
+            "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not "
+            "bind, the share of memcpy."
         )
     slow = [c["name"] for c in data["cases"] if (c.get("state") or {}).get("is_slow")]
     if slow:

@@ -236,9 +236,10 @@ def check_creation(view: Any, what: str) -> None:
     if creation == DEFAULT:
         return
     made = {
-        NO_GRAD_MODE: "created in no_grad mode", INFERENCE_MODE: "created in inference mode",
+        NO_GRAD_MODE: "created in no_grad mode",
+        INFERENCE_MODE: "created in inference mode",
         MULTI_OUTPUT_NODE: "one of several that a function returned",
-    }.get(creation, "created inside a custom Function, or an input that it returned as it was")  # fmt: skip
+    }.get(creation, "created inside a custom Function, or an input that it returned as it was")
     raise errors.view_modified(made, what)
 
 

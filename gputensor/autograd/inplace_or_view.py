@@ -1,4 +1,7 @@
-"""Views and in-place operators: who looks at whose elements, and what a write does to histories; see Note [Views] in history.py."""
+"""Views and in-place operators: who looks at whose elements, and what a write does to histories.
+
+See Note [Views] in history.py.
+"""
 
 from __future__ import annotations
 

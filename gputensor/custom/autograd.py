@@ -311,9 +311,7 @@ def _any_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple
 
 
 def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
-    found = [
-        x for n in written for x in _leaves(args[n]) if x is not None and requires_grad(x)
-    ]
+    found = [x for n in written for x in _leaves(args[n]) if x is not None and requires_grad(x)]
     return list({id(x): x for x in found}.values())
 
 

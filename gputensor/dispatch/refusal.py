@@ -146,8 +146,7 @@ def _is_a(kind: Type, value: Any) -> bool:
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Let `empty: 'size' must …` name `zeros`, whose argument it is: that is what the user
-    called."""
+    """Let `empty: 'size' must …` name `zeros`, whose argument it is: the user called that."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
     if (

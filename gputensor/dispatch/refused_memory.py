@@ -34,8 +34,7 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
-    """Whether Python or NumPy found no memory; a class of others, or of ours, says more than we
-    could."""
+    """Whether Python or NumPy found no memory; other classes, or ours, say more than we could."""
     return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in (
         "builtins",
         "numpy",
