@@ -28,7 +28,7 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 .PHONY: help demo test oracle nvrtc lint bench wheel clean
 
 help:
-	@echo "make demo    set up and run the demonstration on a photograph (writes demo.png)"
+	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
 	@echo "make test    set up and run the tests"
 	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
 	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +13,10 @@ import numpy as np
 import pytest
 
 from gputensor.__main__ import main
+from gputensor.cli import demo
 
 Image = pytest.importorskip("PIL.Image", reason="the demonstration reads images with Pillow")
+pytest.importorskip("matplotlib", reason="the demonstration draws its picture with matplotlib")
 
 
 @pytest.fixture
@@ -55,6 +59,7 @@ def test_layouts_of_every_step(report: dict) -> None:
         "normalised": ([2, 37, 48, 3], [5328, 144, 3, 1]),
         "as_nchw": ([2, 3, 37, 48], [5328, 1, 144, 3]),
         "nchw": ([2, 3, 37, 48], [5328, 1776, 48, 1]),
+        "packed": ([2, 3, 37, 48], [5328, 1776, 48, 1]),
         "channels_last": ([2, 3, 37, 48], [5328, 1, 144, 3]),
         "crop": ([2, 3, 29, 36], [5328, 1, 144, 3]),
         "cropped": ([2, 3, 29, 36], [3132, 1044, 36, 1]),
@@ -74,15 +79,63 @@ def test_flags(report: dict) -> None:
 def test_results_are_verified_and_timed(report: dict) -> None:
     assert report["all_equal"] and report["equals_the_photograph"]
     timed = [row for row in report["steps"] if "bytes" in row]
-    assert len(timed) == 6
+    assert len(timed) == 7
     for row in timed:
         assert row["equal"] == {"gputensor": True}
         assert set(row["gb_per_s"]) == {"gputensor", "NumPy"} and min(row["gb_per_s"].values()) > 0
 
 
-def test_the_written_image_is_the_crop(report: dict, picture: Path) -> None:
+def test_the_picture_says_what_it_shows_and_nothing_overlaps(
+    report: dict, picture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = np.array(Image.open(report["written"]))
-    assert np.array_equal(written, np.array(Image.open(picture))[4:33, 6:42])
+    monkeypatch.syspath_prepend(str(demo.EXAMPLES))
+    shown = importlib.import_module("photograph.picture")
+    pyplot, seen = importlib.import_module("matplotlib.pyplot"), []
+    monkeypatch.setattr(pyplot, "close", seen.append)
+    image = np.array(Image.open(picture))
+    planes = np.stack([image[..., c].astype(np.float32) for c in range(3)])
+    assert shown.draw(report, image, planes).shape == written.shape
+    (figure,) = seen
+    monkeypatch.undo()
+    before, *after = (axes.images[0].get_array() for axes in figure.axes if axes.images)
+    assert np.array_equal(before, image) and np.array_equal(np.stack(after), planes)
+    strip = next(axes for axes in figure.axes if len(axes.patches) == 48)
+    cells = sorted(
+        (-t.get_position()[1], t.get_position()[0], t.get_text())
+        for t in strip.texts
+        if re.fullmatch(r"[RGB]\d", t.get_text())
+    )
+    assert [text for *_, text in cells] == [
+        *(f"{c}{n}" for n in range(8) for c in "RGB"),
+        *(f"{c}{n}" for c in "RGB" for n in range(8)),
+    ]
+    bars = next(axes for axes in figure.axes if axes.get_legend())
+    times = [
+        row["seconds"][n] for row in map(rows(report).get, shown.TIMED) for n in row["seconds"]
+    ]
+    assert [bar.get_width() for bar in sorted(bars.patches, key=lambda b: b.get_y())] == (
+        pytest.approx([1e3 * s for s in times])
+    )
+    words = [t for t in figure.texts] + [t for axes in figure.axes for t in axes.texts]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in words if t.get_text()]
+    assert not [
+        (a[0], b[0]) for n, a in enumerate(boxes) for b in boxes[n + 1 :] if a[1].overlaps(b[1])
+    ]
+    pyplot.close("all")
+
+
+def test_where_there_is_no_example_one_sentence_says_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "EXAMPLES", tmp_path)
+    assert main(["demo"]) == 2
+    said = capsys.readouterr()
+    assert (
+        said.out == "" and said.err.count("\n") == 1 and "run `make demo` in a checkout" in said.err
+    )
+    (command,) = re.findall(r"or here: gputensor (.+)", said.err)
+    assert main(command.split()) == 0 and "the walk" in capsys.readouterr().out
 
 
 def test_the_seeds_example_is_coalesced_to_two_dimensions(report: dict) -> None:
@@ -143,27 +196,18 @@ def test_text_for_people(picture: Path, tmp_path: Path, capsys: pytest.CaptureFi
         assert expected in printed
 
 
-def test_the_default_photograph(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the default photograph comes with matplotlib")
-    from gputensor.cli import photograph
-
-    image = photograph.read(photograph.default())
+def test_the_default_photograph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(demo.EXAMPLES))
+    images = importlib.import_module("photograph.images")
+    image = images.read(images.default())
     assert image.shape == (600, 512, 3) and image.dtype == np.uint8
 
 
-def test_the_readme_shows_what_the_demonstration_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib", reason="the default photograph comes with matplotlib")
+def test_lines_are_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = str(tmp_path / "o.png")
-    assert (
-        main(["demo", "--device", "cpu", "--batch", "8", "--peers", "numpy", "--output", output])
-        == 0
-    )
+    given = ["--device", "cpu", "--batch", "1", "--peers", "numpy", "--output", output]
+    assert main(["demo", *given]) == 0
     printed = capsys.readouterr().out.splitlines()
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    shown = readme.split("```text\n")[1].split("```")[0].splitlines()
-    assert len(shown) > 4 and set(shown) <= set(printed)
     # The first line names the photograph and the last one the output, by paths of any length.
     assert max(map(len, printed[1:-1])) <= 120
 

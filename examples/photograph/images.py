@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gputensor.cli.output import Refusal
 from gputensor.runtime import files
-
-from .output import Refusal
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
 # All intermediates of the demonstration and two peers, in bytes per byte of the batch.

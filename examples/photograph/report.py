@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .layouts import flag_words, walk_cells
-from .output import brackets, heading, table
+from gputensor.cli.layouts import flag_words, walk_cells
+from gputensor.cli.output import brackets, heading, table
 
 
 def text(report: dict[str, Any]) -> str:
@@ -89,6 +89,6 @@ def _verdict(report: dict[str, Any]) -> str:
     if not report["all_equal"]:
         return "FAILED: results differ, see the column 'all equal NumPy'."
     return (
-        f"Every result equals NumPy's bit by bit, and {report['written']} equals the photograph's "
-        "crop pixel by pixel."
+        f"Every result equals NumPy's bit by bit, and what came back equals the photograph's crop "
+        f"pixel by pixel. Before, after and the times: {report['written']}"
     )
