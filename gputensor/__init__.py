@@ -48,7 +48,7 @@ from .dispatch.backend_select import set_default_device
 from .dispatch.defaults import get_default_dtype, set_default_dtype
 from .dispatch.trace import start_from_environment as _start_trace
 from .exchange.dlpack import from_dlpack
-from .exchange.numpy_bridge import asarray, from_numpy
+from .exchange.numpy_bridge import from_numpy
 from .structured.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .tensor.type_info import finfo, iinfo
 from .interpose.modes import DispatchMode, no_dispatch
@@ -58,7 +58,7 @@ from .runtime.cpu import get_num_threads, set_num_threads
 from .exchange.serialization import load, save
 from .tensor.storage import Storage
 from .tensor.tensor import Tensor
-from .exchange.construct import as_tensor, tensor  # noqa: I001 - behind the room of its name
+from .exchange.construct import as_tensor, asarray, tensor  # noqa: I001 - behind the room of its name
 
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64

@@ -18,7 +18,8 @@ from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
 from .exchange import numpy_bridge
 from .kernels.cpu import quiet
-from .tensor.tensor import Tensor, materialised
+from .tensor.base import materialised
+from .tensor.tensor import Tensor
 
 # dtype -> (rtol, atol); all others compare for equality
 _TOLERANCES = {

@@ -32,7 +32,8 @@ from ..core.promotion import promote_types
 from ..dispatch import keys, tls
 from ..dispatch.keys import PYTHON
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor, view_of
+from ..tensor.make import view_of
+from ..tensor.tensor import Tensor
 
 # What autocast casts, and casts to: float64 is left to those who asked for it.
 _CASTABLE = (float32, float16, bfloat16)

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from ..core import lazy
-from ..tensor import tensor as _tensor
+from ..tensor import differentiable as _differentiable
 from . import variable
 from .modes import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
@@ -32,7 +32,7 @@ __all__ = [
     "set_grad_enabled", "graph", *_HOME,
 ]  # fmt: skip
 
-_tensor.autograd, _tensor.variable = sys.modules[__name__], variable
+_differentiable.autograd, _differentiable.variable = sys.modules[__name__], variable
 
 _attribute, _names = lazy.attributes(globals(), _HOME, __name__)
 

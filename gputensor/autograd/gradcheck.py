@@ -15,7 +15,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.dtype import FLOATING
 from ..dispatch.refusal import declares, is_iterable
-from ..exchange.numpy_bridge import from_numpy
+from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
 from . import engine
 
@@ -103,7 +103,7 @@ def _random_like(random: np.random.Generator, y: Tensor) -> Tensor:
     values = random.uniform(-1, 1, (2, *y.shape))
     array = np.empty(y.shape, y.dtype.np)
     array[...] = values[0] + 1j * values[1] if y.is_complex() else values[0]
-    return from_numpy(array).to(y.device)
+    return over_array(array).to(y.device)
 
 
 # --- Jacobians: a row per real of the outputs, a column per real of an input ----------------------
@@ -148,7 +148,7 @@ def _analytical(y: Tensor, varied: list[Tensor]) -> list[Array]:
         for k in range(y.numel()):
             one = np.zeros(y.shape, y.dtype.np)
             one.reshape(-1)[k] = unit
-            behind = from_numpy(one).to(y.device)
+            behind = over_array(one).to(y.device)
             if y.requires_grad:
                 grads = engine.grad(y, varied, behind, retain_graph=True, allow_unused=True)
             else:
@@ -188,4 +188,4 @@ def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:
 
 def _put(x: Tensor, values: Array) -> None:
     """Write into a tensor without anyone being told."""
-    calls.copy_(x.data, from_numpy(values), False)
+    calls.copy_(x.data, over_array(np.ascontiguousarray(values)), False)

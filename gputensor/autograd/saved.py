@@ -12,7 +12,8 @@ from typing import Any
 from ..core import errors
 from ..core.arguments import NUMBERS
 from ..dispatch import tls
-from ..tensor.tensor import Tensor, view_of
+from ..tensor.make import view_of
+from ..tensor.tensor import Tensor
 from .history import gradient_edge, with_edge
 from .modes import DEFAULT, NO_GRAD_MODE, above_autograd, grad_mode, left, set_mode
 from .node import Node, version_of

@@ -18,7 +18,8 @@ from ..core import errors
 from ..core.device import CPU
 from ..dispatch.keys import LAZY
 from ..exchange import cuda_array_interface
-from ..tensor.tensor import Tensor, bump_version
+from ..tensor.base import bump_version
+from ..tensor.tensor import Tensor
 
 NUMPY, TENSOR, TORCH, INTERFACE = "numpy", "gputensor", "torch", "cuda_array_interface"
 

@@ -37,9 +37,10 @@ from ..dispatch.dispatcher import Handle
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
-from ..native import resize
+from ..structured.resizing import set_geometry
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor, from_storage, view_of
+from ..tensor.make import from_storage, view_of
+from ..tensor.tensor import Tensor
 
 __all__ = [
     "AUTOGRAD_MODES", "autograd_fallback_mode", "autograd_not_implemented", "cpu_fallback",
@@ -215,7 +216,7 @@ class _Host:
             shape = twin._geometry
             fits = (twin._offset + shape.extent) * shape.dtype.itemsize <= region.nbytes
             if twin._storage is not region.copy or not fits:
-                resize.set_geometry(tensor, shape)
+                set_geometry(tensor, shape)
                 _copy(tensor, twin)
                 continue
             tensor._offset = twin._offset + region.begin // shape.dtype.itemsize

@@ -1,7 +1,6 @@
 """gt.tensor: a new tensor from numbers, nested sequences, arrays and tensors; it always copies.
 
-`asarray` (exchange/numpy_bridge.py) is the form that shares memory. Source of the rules for dtypes
-and ranges: torch/csrc/utils/tensor_new.cpp.
+`asarray` is the form that shares memory. Numbers are in nested.py.
 """
 
 from __future__ import annotations
@@ -10,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from . import dlpack
+from .. import runtime
 from .._generated import calls
 from ..core import errors
-from ..core.device import CPU, device
-from ..core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype, float64, uint64
-from ..core.geometry import contiguous_geometry
-from ..core.number_range import fits, integer_range
 from ..core.arguments import flag
-from ..core.promotion import number_dtype, promote_types
-from ..dispatch import backend_select, defaults
+from ..core.device import CPU, device
+from ..core.dtype import dtype
+from ..dispatch import backend_select
+from ..tensor.make import CPU_KEYS, from_storage
 from ..tensor.storage import Storage
-from ..tensor.tensor import CPU_KEYS, Tensor, from_array, from_storage
+from ..tensor.tensor import Tensor
+from .nested import PLAIN, from_numbers
+from .numpy_bridge import array_of, from_numpy
 
 _dtype = dtype
-_PLAIN = frozenset((bool, int, float, complex))
 
 
 def tensor(
@@ -68,9 +68,62 @@ def tensor(
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
     """`data` as a tensor that shares its memory where it can; PyTorch's name for `asarray`."""
-    from . import numpy_bridge
+    return asarray(data, dtype=dtype, device=device)
 
-    return numpy_bridge.asarray(data, dtype=dtype, device=device)
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: dtype | None = None,
+    device: device | str | None = None,
+    copy: bool | None = None,
+) -> Tensor:
+    """A tensor of `obj`, sharing its memory where it can.
+
+    Args:
+        obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
+            sequences of numbers.
+        dtype, device: what the result must have; None keeps what `obj` has.
+        copy: True always copies, False raises where that is needed, None copies where it is.
+    """
+    if dtype is not None and not isinstance(dtype, _dtype):
+        raise errors.not_a_dtype("asarray", dtype)
+    copy = None if copy is None else flag("asarray", "copy", copy)
+    found, is_fresh = _shared(obj, dtype, device)
+    target = found._device if device is None else backend_select.resolve(_device(device))
+    element = found._geometry.dtype if dtype is None else dtype
+    is_changed = target is not found._device or element is not found._geometry.dtype
+    if copy is False and (is_fresh or is_changed):
+        raise errors.must(
+            "asarray", "copy", "not be False where memory cannot be shared",
+            errors.Got(type(obj).__name__),
+            kind=errors.ArgumentValueError,
+        )  # fmt: skip
+    if is_changed:
+        return calls.to_device(found, target, element)
+    return calls.clone(found) if copy and not is_fresh else found
+
+
+def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
+    """A tensor over obj's memory where it has some; else a new one, and True."""
+    if isinstance(obj, Tensor):
+        return obj, False
+    if isinstance(obj, np.generic):
+        return from_numpy(np.asarray(obj).copy()), True
+    if isinstance(obj, np.ndarray):
+        return from_numpy(obj), False
+    if hasattr(obj, "__dlpack__"):
+        return dlpack.from_dlpack(obj), False
+    if hasattr(obj, "__array_interface__") or hasattr(obj, "__array__"):
+        return from_numpy(array_of("asarray", "obj", obj)), False
+    if not isinstance(obj, (bytes, str, list, tuple)):
+        try:
+            view = memoryview(obj)
+        except TypeError:
+            pass
+        else:
+            return from_numpy(array_of("asarray", "obj", view)), False
+    return tensor(obj, dtype=dtype, device=device), True
 
 
 def _device(given: Any) -> device | None:
@@ -79,182 +132,21 @@ def _device(given: Any) -> device | None:
 
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     """The data as a tensor, and whether its memory is new."""
-    if type(data) is list or type(data) in _PLAIN:
-        return _from_numbers(data, wanted), True
-    from . import numpy_bridge
-
+    if type(data) is list or type(data) in PLAIN:
+        return from_numbers(data, wanted), True
     if hasattr(data, "_geometry"):
         return calls.detach(data), False
     if isinstance(data, (np.ndarray, np.generic)):
-        return numpy_bridge.from_numpy(np.array(data, order="C", copy=True, subok=False)), True
+        return from_numpy(np.array(data, order="C", copy=True, subok=False)), True
     if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
-        return numpy_bridge.asarray(data), False
-    return _from_numbers(data, wanted), True
+        return asarray(data), False
+    return from_numbers(data, wanted), True
 
 
 def _pinned(made: Tensor) -> Tensor:
-    from .. import runtime
-
     if made._device is not CPU:
         raise errors.must("tensor", "pin_memory", "be given for CPU tensors only", made)
     shape = made._geometry
     memory = runtime.cuda().pinned_allocate(shape.nbytes)
     result = from_storage(Storage(memory.array, shape.nbytes, CPU), 0, shape, CPU_KEYS)
     return calls.copy_(result, made, False)
-
-
-# --- numbers and nested sequences ---------------------------------------------------------------
-
-
-def _is_sequence(x: Any) -> bool:
-    if isinstance(x, (str, bytes)):
-        return False
-    if isinstance(x, (list, tuple)):
-        return True
-    if hasattr(x, "_geometry") or getattr(x, "ndim", None) == 0:
-        return False
-    return hasattr(x, "__len__") and hasattr(x, "__getitem__") and not hasattr(x, "keys")
-
-
-class _Numbers:
-    """The numbers of nested sequences in order, and what dtypes they come with."""
-
-    __slots__ = ("sizes", "flat", "kinds", "dtypes")
-
-    def __init__(self, data: Any) -> None:
-        # As in PyTorch, the first path down gives the sizes, and all others must agree.
-        sizes = []
-        x = data
-        while _is_sequence(x):
-            sizes.append(len(x))
-            if not sizes[-1]:
-                break
-            x = x[0]
-            if len(sizes) > 64:
-                raise errors.must(
-                    "tensor", "data", "have at most 64 dimensions", errors.Got("deeper lists")
-                )
-        self.sizes = tuple(sizes)
-        self.flat: list[Any] = []
-        self.kinds: set[type] = set()
-        self.dtypes: set[dtype] = set()
-        self._take(data, 0)
-
-    def _take(self, x: Any, dim: int) -> None:
-        sizes = self.sizes
-        if dim == len(sizes):
-            self._take_number(x)
-            return
-        if not _is_sequence(x) or len(x) != sizes[dim]:
-            got = f"{len(x)}" if _is_sequence(x) else errors.describe(x)
-            raise errors.ragged(sizes[dim], dim, got)
-        if dim + 1 == len(sizes):
-            kinds = set(map(type, x))
-            if kinds <= _PLAIN:
-                self.kinds |= kinds
-                self.flat.extend(x)
-                return
-        for item in x:
-            self._take(item, dim + 1)
-
-    def _take_number(self, x: Any) -> None:
-        kind = type(x)
-        if kind in _PLAIN:
-            self.kinds.add(kind)
-        elif (
-            isinstance(x, np.generic) or getattr(x, "ndim", None) == 0 and isinstance(x, np.ndarray)
-        ):
-            from .numpy_bridge import element_of
-
-            self.dtypes.add(element_of("tensor", x.dtype))
-            x = x.item()
-        elif hasattr(x, "_geometry"):
-            if x._geometry.numel != 1:
-                raise errors.must(
-                    "tensor",
-                    "data",
-                    "hold tensors of one element in lists",
-                    x,
-                    remedy="use stack(...)",
-                )
-            self.dtypes.add(x._geometry.dtype)
-            x = calls.item(x)
-        elif isinstance(x, int):
-            self.kinds.add(int)
-            x = int(x)
-        else:
-            if _is_sequence(x):
-                raise errors.ragged(1, len(self.sizes), f"a sequence of length {len(x)}")
-            raise errors.must(
-                "tensor",
-                "data",
-                "be made of numbers",
-                errors.Got(type(x).__name__),
-                kind=errors.ArgumentTypeError,
-            )
-        self.flat.append(x)
-
-    def meet(self) -> dtype:
-        """The dtype in which all numbers meet; the default for none at all."""
-        default = defaults.get_default_dtype()
-        if len(self.kinds) == 1 and not self.dtypes:
-            return number_dtype(next(iter(self.kinds)), default)
-        found: dtype | None = None
-        # Sorted, so that no outcome depends on the order of a set.
-        for d in sorted(
-            {number_dtype(k, default) for k in self.kinds} | self.dtypes, key=lambda d: d.code
-        ):
-            found = d if found is None else promote_types(found, d, "tensor")
-        return default if found is None else found
-
-
-def _from_numbers(data: Any, wanted: dtype | None) -> Tensor:
-    numbers = _Numbers(data)
-    element = numbers.meet() if wanted is None else wanted
-    given = max(
-        [d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL
-    )
-    if given == COMPLEX and element.category in (INTEGER, FLOATING):
-        raise errors.must(
-            "tensor", "data", f"hold no complex numbers for dtype {element.name}",
-            errors.Got("a complex number"), kind=errors.ArgumentTypeError,
-        )  # fmt: skip
-    if element.category == INTEGER:
-        wide, values = element, _integers(numbers.flat, element, given)
-    elif element.category == BOOL:
-        wide, values = element, [bool(v) for v in numbers.flat]
-    else:
-        # NumPy rounds to the wide types as the copy kernel does; to 16 bits it would round twice.
-        wide, values = (element if element.itemsize > 2 else float64), numbers.flat
-    try:
-        with np.errstate(over="ignore"):
-            array = np.array(values, wide.np)
-    except OverflowError:
-        raise errors.number_out_of_range("tensor", element, max(values, key=abs)) from None
-    shape = contiguous_geometry(numbers.sizes, wide)
-    made = from_array(array.reshape(numbers.sizes), shape)
-    return made if wide is element else calls.to_dtype(made, element)
-
-
-_CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
-
-
-def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
-    """The numbers as integers of the dtype: fractions are cut, and what lies outside is an error.
-
-    Negative integers wrap in uint8, uint16 and uint32, as PyTorch lets them.
-    """
-    if given == FLOATING:
-        for v in values:
-            if not fits(v, element):
-                raise errors.number_out_of_range("tensor", element, v)
-        values = [int(v) for v in values]
-    if not values:
-        return values
-    least, most = integer_range(element)
-    low, high = min(values), max(values)
-    if not fits(low, element) or element is uint64 and low < 0:
-        raise errors.number_out_of_range("tensor", element, low)
-    if high > most:
-        raise errors.number_out_of_range("tensor", element, high)
-    return values if low >= least else [v & most for v in values]

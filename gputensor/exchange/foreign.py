@@ -23,7 +23,8 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
 from ..dispatch.keys import LAZY
-from ..tensor.tensor import Tensor, allocate
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from . import cuda_array_interface, dlpack
 from .numpy_bridge import array_of
 

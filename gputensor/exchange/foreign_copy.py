@@ -25,7 +25,7 @@ from .foreign import Seen
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
-from ..tensor.tensor import from_array
+from ..tensor.make import from_array
 
 # (geometries, device, alignments) -> launch. Cleared whole at its bound, as the operators' plans.
 _launches: dict[tuple[Any, ...], Any] = {}

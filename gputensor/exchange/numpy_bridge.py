@@ -1,7 +1,4 @@
-"""NumPy arrays over a tensor's memory and tensors over a NumPy array's memory.
-
-Sharing goes both ways for CPU tensors; that of other devices is never fetched unasked.
-"""
+"""from_numpy: a tensor over a NumPy array's memory; the other way is in tensor/export.py."""
 
 from __future__ import annotations
 
@@ -9,68 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import tensor as tensors
-from .._generated import calls
 from ..core import dtype as dtypes
 from ..core import errors
-from ..core.arguments import flag
-from ..core.device import CPU, device
 from ..core.geometry import geometry
-from ..dispatch import backend_select
-from ..dispatch.keys import LAZY
 from ..tensor.storage import SharedStorage, storage_of_array, storage_over
-from ..tensor.tensor import CPU_KEYS, Tensor, from_array, from_storage, materialised
-
-
-def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
-    """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
-
-    force: detach, copy from another device and materialise a lazy view, where that is needed.
-    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is
-    lazy, or that requires grad while operations are recorded, unless forced.
-    """
-    if force:
-        tensor = materialised(calls.detach(tensor).cpu())
-    _check_readable("numpy", tensor)
-    # A view, since the caller may give the array another shape, and the tensor keeps its own.
-    return tensor._get_array().view()
-
-
-def _check_readable(op: str, tensor: Tensor) -> None:
-    if tensor.requires_grad and not tensors.variable.grad_mode.get():  # and operations are recorded
-        raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
-    if tensor._device is not CPU:
-        raise errors.must(
-            op, "self", "be on the CPU", tensor, kind=errors.ArgumentTypeError,
-            remedy="" if tensor.is_meta else "use .cpu() to copy it there",
-        )  # fmt: skip
-    if tensor._keys & LAZY:
-        raise errors.not_in_memory(op, tensor)
-
-
-def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """`Tensor.__array__`: NumPy's protocol, with NumPy 2's meaning of `copy`.
-
-    copy: True always copies, False raises where a cast needs one, None copies where needed.
-    """
-    _check_readable("__array__", tensor)
-    shared = tensor._get_array().view()
-    copy = None if copy is None else flag("__array__", "copy", copy)
-    if dtype is not None:
-        try:
-            dtype = np.dtype(dtype)
-        except Exception:
-            raise errors.must(
-                "__array__", "dtype", "be a dtype of NumPy", dtype, kind=errors.ArgumentTypeError
-            ) from None
-    if copy is False and dtype is not None and dtype != shared.dtype:
-        raise errors.must(
-            "__array__", "copy", "not be False where a cast needs a copy", dtype.name,
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
-    if copy:
-        return np.array(shared, dtype=dtype, copy=True)
-    return shared if dtype is None else shared.astype(dtype, copy=False)
+from ..tensor.make import CPU_KEYS, from_array, from_storage
+from ..tensor.tensor import Tensor
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
@@ -155,66 +96,3 @@ def element_strides(
             )  # fmt: skip
         strides.append(abs(stride) // itemsize)
     return tuple(strides)
-
-
-def asarray(
-    obj: Any,
-    *,
-    dtype: dtypes.dtype | None = None,
-    device: device | str | None = None,
-    copy: bool | None = None,
-) -> Tensor:
-    """A tensor of `obj`, sharing its memory where it can.
-
-    Args:
-        obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
-            sequences of numbers.
-        dtype, device: what the result must have; None keeps what `obj` has.
-        copy: True always copies, False raises where that is needed, None copies where it is.
-    """
-    if dtype is not None and not isinstance(dtype, dtypes.dtype):
-        raise errors.not_a_dtype("asarray", dtype)
-    copy = None if copy is None else flag("asarray", "copy", copy)
-    found, is_fresh = _shared(obj, dtype, device)
-    target = found._device if device is None else backend_select.resolve(_device(device))
-    element = found._geometry.dtype if dtype is None else dtype
-    is_changed = target is not found._device or element is not found._geometry.dtype
-    if copy is False and (is_fresh or is_changed):
-        raise errors.must(
-            "asarray", "copy", "not be False where memory cannot be shared",
-            errors.Got(type(obj).__name__),
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
-    if is_changed:
-        return calls.to_device(found, target, element)
-    return calls.clone(found) if copy and not is_fresh else found
-
-
-def _device(given: device | str) -> device:
-    return given if type(given) is device else device(given)
-
-
-def _shared(obj: Any, dtype: dtypes.dtype | None, device: Any) -> tuple[Tensor, bool]:
-    """A tensor over obj's memory where it has some; else a new one, and True."""
-    if isinstance(obj, Tensor):
-        return obj, False
-    if isinstance(obj, np.generic):
-        return from_numpy(np.asarray(obj).copy()), True
-    if isinstance(obj, np.ndarray):
-        return from_numpy(obj), False
-    if hasattr(obj, "__dlpack__"):
-        from . import dlpack
-
-        return dlpack.from_dlpack(obj), False
-    if hasattr(obj, "__array_interface__") or hasattr(obj, "__array__"):
-        return from_numpy(array_of("asarray", "obj", obj)), False
-    if not isinstance(obj, (bytes, str, list, tuple)):
-        try:
-            view = memoryview(obj)
-        except TypeError:
-            pass
-        else:
-            return from_numpy(array_of("asarray", "obj", view)), False
-    from . import construct
-
-    return construct.tensor(obj, dtype=dtype, device=device), True

@@ -34,7 +34,8 @@ from ..dispatch.backend_select import TENSOR_KEYS
 from ..tensor.pickling import check_hooks, host_bytes, in_memory, storage_from
 from ..runtime import files
 from ..tensor.storage import Storage, allocate_storage
-from ..tensor.tensor import Tensor, from_storage
+from ..tensor.make import from_storage
+from ..tensor.tensor import Tensor
 
 # json and zipfile are imported where they are used: 7 ms that `import gputensor` does without.
 if TYPE_CHECKING:

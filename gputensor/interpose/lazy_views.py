@@ -25,9 +25,10 @@ from ..dispatch import dispatcher, keys, tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, LAZY, NEGATIVE, ZERO
 from ..dispatch.operator import Operator, Table
-from ..native import resize
+from ..structured.resizing import set_geometry
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor, allocate, from_storage, view_of, zero_tensor
+from ..tensor.make import allocate, from_storage, view_of, zero_tensor
+from ..tensor.tensor import Tensor
 
 Kernel = Callable[..., Any]
 
@@ -151,7 +152,7 @@ def _zeros(tensor: Tensor) -> Tensor:
 
 def _write_back(original: Tensor, plain: Tensor) -> None:
     if original._geometry.sizes != plain._geometry.sizes:  # an `out` of another size
-        resize.set_geometry(original, plain._geometry)
+        set_geometry(original, plain._geometry)
     key_set = _below(original._keys | plain._keys)
     _ops.copy_.redispatch_table[key_set](key_set, original, plain, False)
 

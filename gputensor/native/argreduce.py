@@ -17,10 +17,11 @@ from ..iterator import overlap
 from ..iterator.plan import RESIZE, build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.tensor import Tensor, allocate
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
-from .resize import resize_output
+from ..structured.resizing import resize_output
 
 
 class _Entry:

@@ -11,7 +11,8 @@ from ..core import dtype as dtypes
 from ..core import errors
 from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import CONJUGATE, NEGATIVE, ZERO
-from ..tensor.tensor import Tensor, view_of
+from ..tensor.make import view_of
+from ..tensor.tensor import Tensor
 from ..structured.view_kernel import remember
 
 # --- lazy: elements that are turned when they are read. See Note [Lazy views], lazy_views.py ------

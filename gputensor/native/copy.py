@@ -27,7 +27,9 @@ from ..iterator import overlap
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
-from ..tensor.tensor import Tensor, allocate, suggest_memory_format
+from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from ..structured import arguments, missing, transfer
 from .resize import resize_
 

@@ -25,7 +25,8 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.tls import state as _state
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator.order import dense_strides_like
-from ..tensor.tensor import ALIGNED_FROM_BYTES, CPU_KEYS, Tensor, allocate, zero_tensor
+from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, zero_tensor
+from ..tensor.tensor import Tensor
 from ..structured import arguments
 
 

@@ -14,9 +14,11 @@ from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
-from ..tensor.tensor import Tensor, allocate, suggest_memory_format
+from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from ..structured import arguments
-from .resize import resize_output
+from ..structured.resizing import resize_output
 from .view import view_strides
 
 

@@ -19,7 +19,8 @@ from ..core.dtype import COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.tensor import Tensor, allocate
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from ..structured import arguments
 
 NONE, MEAN, SUM = range(3)

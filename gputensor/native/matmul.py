@@ -15,9 +15,10 @@ from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.tensor import Tensor, allocate
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from ..structured.pointwise import Kernel
-from .resize import resize_output
+from ..structured.resizing import resize_output
 
 
 # Small ints are one object each: the usual alpha and beta need no look at their range.

@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, missing
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
-from .resize import resize_output
+from ..structured.resizing import resize_output
 
 
 def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:

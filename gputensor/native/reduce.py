@@ -19,10 +19,11 @@ from ..iterator import overlap
 from ..iterator.plan import RESIZE, build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.tensor import Tensor, allocate, from_array
+from ..tensor.make import allocate, from_array
+from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
-from .resize import resize_output
+from ..structured.resizing import resize_output
 
 _empty = np.empty
 

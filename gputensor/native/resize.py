@@ -1,11 +1,10 @@
-"""Changing what a tensor looks at: resize_, resize_as_, set_, and outputs of the wrong size.
+"""Changing what a tensor looks at: resize_, resize_as_, set_.
 
 Source: aten/src/ATen/native/Resize.cpp.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ..core import errors
@@ -13,24 +12,10 @@ from ..core import memory_format as formats
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import memory_format
 from ..tensor.storage import Storage, allocate_storage
-from ..tensor.tensor import Tensor, suggest_memory_format
-from ..structured import arguments, transfer
-
-
-def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
-    """Give `out` the geometry of a result; a warning says so unless it was empty."""
-    if out._geometry.numel:
-        warnings.warn(errors.output_resized(op, out, wanted), UserWarning, stacklevel=4)
-    set_geometry(out, wanted)
-
-
-def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
-    """Put another geometry on a tensor; its storage grows where too small, and is kept else."""
-    needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
-    if needed > tensor._get_storage().nbytes:
-        tensor._storage.resize(needed, transfer.copy_bytes)  # no local: resize counts who holds it
-    tensor._geometry = wanted
-    tensor._array = None
+from ..tensor.base import suggest_memory_format
+from ..tensor.tensor import Tensor
+from ..structured import arguments
+from ..structured.resizing import set_geometry
 
 
 def resize_(

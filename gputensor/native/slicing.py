@@ -10,7 +10,8 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.geometry import Geometry
-from ..tensor.tensor import Tensor, view_of
+from ..tensor.make import view_of
+from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.view_kernel import MEMO_BOUND, like, view_kernel
 

@@ -15,7 +15,8 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.tls import AD_INPLACE_OR_VIEW
 from ..dispatch.tls import state as _state
-from ..tensor.tensor import Tensor, view_of
+from ..tensor.make import view_of
+from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, view_kernel
 

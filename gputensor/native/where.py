@@ -14,7 +14,8 @@ from ..dispatch.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..kernels.cpu.quiet import run
-from ..tensor.tensor import Tensor, allocate, from_array
+from ..tensor.make import allocate, from_array
+from ..tensor.tensor import Tensor
 from ..structured import pointwise
 from ..structured.pointwise import NUMBERS, Kernel, Rule
 

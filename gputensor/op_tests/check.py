@@ -21,7 +21,8 @@ from ..dispatch import dispatcher, keys
 from ..dispatch.backend_select import BACKEND_OF_TYPE
 from ..structured import missing as _missing
 from ..native.random import manual_seed
-from ..tensor.tensor import Tensor, materialised
+from ..tensor.base import materialised
+from ..tensor.tensor import Tensor
 from . import operands
 from .operands import LAYOUTS, T
 from .samples import Fill, Samples

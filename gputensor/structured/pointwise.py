@@ -29,8 +29,9 @@ from ..iterator.order import dense_strides_like
 from ..iterator.plan import RESIZE, Plan, build
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.tensor import CPU_KEYS, Tensor, allocate, from_array
-from ..native import resize
+from ..tensor.make import CPU_KEYS, allocate, from_array
+from ..tensor.tensor import Tensor
+from .resizing import resize_output
 
 Kernel = Callable[..., Any]
 NUMBERS = frozenset((bool, int, float, complex))
@@ -269,7 +270,7 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
             check_overlap(operator.short_name, rule, out, inputs, entry.geometry)
             if entry.has_numbers:
                 _check_meeting(operator.short_name, entry.plan.common_dtype, inputs)
-            resize.resize_output(operator.short_name, out, entry.geometry)
+            resize_output(operator.short_name, out, entry.geometry)
         entry.write(out, inputs, params)
         return out
 

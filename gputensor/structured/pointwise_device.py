@@ -12,7 +12,8 @@ from typing import Any
 
 from ..core import errors
 from ..dispatch.operator import Operator
-from ..tensor.tensor import Tensor, allocate
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from . import pointwise
 from .pointwise import NUMBERS, Kernel, Rule
 

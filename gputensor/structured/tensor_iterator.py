@@ -16,7 +16,8 @@ from .._generated import calls
 from ..core import errors
 from ..core.dtype import dtype
 from ..dispatch import defaults
-from ..tensor.tensor import Tensor, allocate
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
 from ..iterator import overlap, parallel, plan, split
 from ..iterator.config import Config
 

@@ -11,7 +11,8 @@ from typing import Any
 from .. import runtime
 from ..core.device import CPU
 from ..tensor.storage import Storage, allocate_storage, storage_over
-from ..tensor.tensor import CPU_KEYS, Tensor, from_storage
+from ..tensor.make import CPU_KEYS, from_storage
+from ..tensor.tensor import Tensor
 
 
 def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import copy
 import copyreg
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..interpose import subclass
 from .._generated import calls
 from ..core import errors
 from ..core.device import CPU, META, device
@@ -22,14 +21,24 @@ from ..core.dtype import dtype, uint8
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY, ZERO
+from ..dispatch.tls import keys_now
+from . import differentiable
+from .base import TensorBase, materialised
 from .storage import Storage, allocate_storage
-from .tensor import Tensor, from_storage, materialised
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def _keys(storage: Storage) -> int:
+    return keys_now(TENSOR_KEYS[storage.device.type])
 
 
 def flat(storage: Storage) -> Tensor:
     """The whole storage as a tensor of bytes."""
-    keys = TENSOR_KEYS[storage.device.type]
-    return from_storage(storage, 0, contiguous_geometry((storage.nbytes,), uint8), keys)
+    shape = contiguous_geometry((storage.nbytes,), uint8)
+    flat: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
+    return flat
 
 
 def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
@@ -52,14 +61,18 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
     check_hooks(tensor)
     storage, offset, shape = in_memory(tensor, "pickle")
     arguments = (storage, offset, shape.sizes, shape.strides, shape.dtype, tensor.requires_grad)
-    if type(tensor) is Tensor:
+    if type(tensor) is TensorBase._kind:
         return _rebuild, arguments
     return _rebuild, (*arguments, type(tensor)), _attributes(tensor)
 
 
 def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
     """(storage, offset, geometry) of the elements as they lie in memory."""
-    if type(tensor) is not Tensor and tensor._storage is not None and _has_no_memory(tensor):
+    if (
+        type(tensor) is not TensorBase._kind
+        and tensor._storage is not None
+        and _has_no_memory(tensor)
+    ):
         remedy = "define __reduce_ex__ and __deepcopy__ in its class"
         raise errors.must(op, "self", "have memory", tensor, remedy=remedy)
     tensor = materialised(tensor)
@@ -73,27 +86,23 @@ def _has_no_memory(tensor: Tensor) -> bool:
 
 def check_hooks(tensor: Tensor) -> None:
     """Warn of each hook that a file or a pickle will not have."""
-    from .tensor import variable
-
-    for hook in variable.hooks_on(tensor):
+    for hook in differentiable.variable.hooks_on(tensor):
         warnings.warn(errors.hook_not_serialized(hook), UserWarning, stacklevel=4)
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """What a subclass's tensor has besides a tensor's own: its __dict__ and its slots."""
-    names = set(copyreg._slotnames(type(tensor))) - set(Tensor.__slots__)  # type: ignore[attr-defined]
+    names = set(copyreg._slotnames(type(tensor))) - set(TensorBase.__slots__)  # type: ignore[attr-defined]
     slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
     return getattr(tensor, "__dict__", None), slots
 
 
 def _rebuild(
     storage: Storage, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...], element: dtype,
-    requires_grad: bool = False, kind: type = Tensor,
+    requires_grad: bool = False, kind: Any = None,
 ) -> Tensor:  # fmt: skip
-    keys = TENSOR_KEYS[storage.device.type]
-    made = from_storage(storage, offset, geometry(sizes, strides, element), keys)
-    if kind is not Tensor:
-        made = subclass.of(kind, made)
+    kind, shape = kind or TensorBase._kind, geometry(sizes, strides, element)
+    made: Tensor = kind._over(storage, offset, shape, _keys(storage))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -121,7 +130,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         return memo[id(tensor)]  # type: ignore[no-any-return]
     if not tensor.is_leaf:
         raise errors.deepcopy_of_nonleaf()
-    if type(tensor) is not Tensor and _has_no_memory(tensor):
+    if type(tensor) is not TensorBase._kind and _has_no_memory(tensor):
         in_memory(tensor, "deepcopy")
     storage = tensor._get_storage()
     twin = memo.get(id(storage))
@@ -134,16 +143,14 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
     # The keys of a tensor that is made now, whatever mode the other was made in; it stays lazy.
-    keys = TENSOR_KEYS[storage.device.type] | tensor._keys & LAZY
-    made = from_storage(twin, tensor._offset, tensor._geometry, keys)
-    if type(tensor) is not Tensor:
-        made = subclass.of(type(tensor), made)
+    keys = _keys(storage) | tensor._keys & LAZY
+    made = type(tensor)._over(twin, tensor._offset, tensor._geometry, keys)
     memo[id(tensor)] = made
     if tensor.requires_grad:
         made.requires_grad_()
         if tensor.grad is not None:
             made.grad = copy.deepcopy(tensor.grad, memo)
-    if type(tensor) is not Tensor:
+    if type(tensor) is not TensorBase._kind:
         for attributes in _attributes(tensor):
             for name, value in copy.deepcopy(attributes or {}, memo).items():
                 setattr(made, name, value)

@@ -22,7 +22,8 @@ from ..dispatch import dispatcher
 from ..dispatch.keys import DispatchKey
 from ..dispatch.operator import Operator, Table
 from .profiler import _device, columns
-from ..tensor.tensor import Tensor, suggest_memory_format
+from ..tensor.base import suggest_memory_format
+from ..tensor.tensor import Tensor
 
 Kernel = Callable[..., Any]
 

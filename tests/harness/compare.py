@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gputensor.core.dtype import BOOL, COMPLEX, FLOATING, dtype
-from gputensor.tensor.tensor import materialised
+from gputensor.tensor.base import materialised
 
 
 def to_numpy(tensor: Any) -> np.ndarray:

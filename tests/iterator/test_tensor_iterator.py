@@ -16,7 +16,7 @@ from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.iterator import split
 from gputensor.structured.tensor_iterator import TensorIteratorConfig
 from gputensor.runtime import cpu
-from gputensor.tensor.tensor import allocate, view_of
+from gputensor.tensor.make import allocate, view_of
 from tests.iterator import layouts
 
 F32 = dt.float32

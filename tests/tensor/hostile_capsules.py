@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.exchange import dlpack
+from gputensor.tensor import dlpack
 
 EDGES = (-(2**63), -(2**31), -3, -1, 0, 1, 2, 3, 64, 65, 2**30, 2**31 - 1, 2**61, 2**62, 2**63 - 1)
 FIELDS = {
@@ -44,8 +44,8 @@ class Capsule:
         self.freed, self.name = 0, name
         self.memory = (ctypes.c_int64 * 64)(*range(64))
         self.sizes, self.strides = (ctypes.c_int64 * 128)(2, 2), (ctypes.c_int64 * 128)(2, 1)
-        self.struct = dlpack._STRUCTS[name]()
-        self.deleter = dlpack._Deleter(self._free)
+        self.struct = dlpack.STRUCTS[name]()
+        self.deleter = dlpack.Deleter(self._free)
         self.struct.deleter = ctypes.cast(self.deleter, ctypes.c_void_p).value
         t = self.struct.tensor
         t.data, t.device_type, t.ndim = ctypes.addressof(self.memory), 1, 2
@@ -91,7 +91,7 @@ def outcome(name: bytes, changes: list[tuple[str, object]]) -> str:
         found = gt.from_dlpack(given.capsule)
     except errors.GpuTensorError as error:
         # The capsule is its producer's still, and whole.
-        if given.freed or dlpack._get_name(given.capsule) != name:
+        if given.freed or dlpack.get_name(given.capsule) != name:
             return "consumed"
         is_house = isinstance(error, errors.ExchangeError) and "\n" not in str(error)
         return "refused" if is_house else f"raised {error!r}"

@@ -14,7 +14,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import dtype as dt
 from gputensor.core import errors
-from gputensor.exchange import dlpack
+from gputensor.tensor import dlpack
 
 LAYOUTS = [
     lambda x: x, lambda x: x.transpose(0, 2), lambda x: x[:, 1:], lambda x: x[1, ::2, 1],
@@ -70,8 +70,8 @@ def test_numpy_takes_and_gives(element):
 
 
 def capsule_flags(capsule):
-    name = dlpack._get_name(capsule)
-    managed = dlpack._STRUCTS[name].from_address(dlpack._get_pointer(capsule, name))
+    name = dlpack.get_name(capsule)
+    managed = dlpack.STRUCTS[name].from_address(dlpack.get_pointer(capsule, name))
     return name, managed.flags if name == b"dltensor_versioned" else None
 
 
@@ -162,11 +162,11 @@ def test_failing_import_leaves_the_capsule_to_its_producer(version):
     x = gt.arange(100)
     memory = buffer_of(x)
     capsule = x.__dlpack__(max_version=version)
-    name = dlpack._get_name(capsule)
-    dlpack._STRUCTS[name].from_address(dlpack._get_pointer(capsule, name)).tensor.lanes = 2
+    name = dlpack.get_name(capsule)
+    dlpack.STRUCTS[name].from_address(dlpack.get_pointer(capsule, name)).tensor.lanes = 2
     with pytest.raises(errors.ExchangeError, match="dtype"):
         gt.from_dlpack(capsule)
-    assert dlpack._get_name(capsule) == name
+    assert dlpack.get_name(capsule) == name
     del x, capsule
     gc.collect()
     assert memory() is None
@@ -177,7 +177,7 @@ def test_deleter_runs_once_and_when_the_last_view_goes():
     array = np.arange(6.0)
     shape, strides = (ctypes.c_int64 * 1)(6), (ctypes.c_int64 * 1)(1)
 
-    @dlpack._Deleter
+    @dlpack.Deleter
     def deleter(address):
         freed.append(address)
 

@@ -13,9 +13,9 @@ from gputensor import runtime
 from gputensor.core import dtype as dt
 from gputensor.core.geometry import geometry
 from gputensor.dispatch.backend_select import TENSOR_KEYS
-from gputensor.exchange import dlpack
+from gputensor.tensor import dlpack
 from gputensor.tensor.storage import Storage
-from gputensor.tensor.tensor import from_storage
+from gputensor.tensor.make import from_storage
 
 
 class Stream:

@@ -20,7 +20,7 @@ from ..autograd import OperatorNode
 from ...core import errors
 from ...core.dtype import COMPLEX, FLOATING, complex128, dtype, float64
 from ...dispatch import keys
-from ...exchange.numpy_bridge import from_numpy
+from ...tensor.make import over_array
 from ..operator_kernels import tensors_of
 from ...tensor.tensor import Tensor
 from .call import Call
@@ -261,7 +261,7 @@ def _tensor(values: Array, like: Tensor) -> Tensor:
         return calls.zeros_like(like.detach())  # type: ignore[no-any-return, no-untyped-call]
     with no_grad():
         return (
-            from_numpy(np.ascontiguousarray(values).reshape(like.shape))
+            over_array(np.ascontiguousarray(values).reshape(like.shape))
             .to(like.dtype)
             .to(like.device)
         )

@@ -11,7 +11,8 @@ from ...dispatch import keys
 from ...dispatch.backend_select import DENSE_KEYS, TENSOR_KEYS
 from ..operator_kernels import tensors_of
 from ...tensor.storage import Storage, allocate_storage
-from ...tensor.tensor import Tensor, from_storage
+from ...tensor.make import from_storage
+from ...tensor.tensor import Tensor
 from . import memory
 from .call import Call
 

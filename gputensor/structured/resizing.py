@@ -1,0 +1,29 @@
+"""Another geometry for a tensor: outputs of the wrong size, and what `resize_` does.
+
+Source: aten/src/ATen/native/Resize.cpp.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from . import transfer
+from ..core import errors
+from ..core.geometry import Geometry
+from ..tensor.tensor import Tensor
+
+
+def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
+    """Give `out` the geometry of a result; a warning says so unless it was empty."""
+    if out._geometry.numel:
+        warnings.warn(errors.output_resized(op, out, wanted), UserWarning, stacklevel=4)
+    set_geometry(out, wanted)
+
+
+def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
+    """Put another geometry on a tensor; its storage grows where too small, and is kept else."""
+    needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
+    if needed > tensor._get_storage().nbytes:
+        tensor._storage.resize(needed, transfer.copy_bytes)  # no local: resize counts who holds it
+    tensor._geometry = wanted
+    tensor._array = None

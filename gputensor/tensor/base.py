@@ -1,0 +1,260 @@
+"""TensorBase: what a tensor is, (storage, offset, geometry, key set), and where its elements are."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import runtime
+from .._generated import calls
+from ..core import errors
+from ..core import memory_format as formats
+from ..core.device import CPU, META, device
+from ..core.dtype import dtype
+from ..core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
+from ..core.memory_format import memory_format
+from ..dispatch.keys import LAZY
+from ..dispatch.tls import AD_INPLACE_OR_VIEW
+from ..runtime.current import stream_given
+from .storage import Storage, storage_of_array
+
+
+class TensorBase:
+    """Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the
+    CPU (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a
+    kernel first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
+    """
+
+    __slots__ = (
+        "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
+        "__weakref__",
+    )  # fmt: skip
+
+    _geometry: Geometry
+    _keys: int
+    _device: device
+    _storage: Storage | None
+    _offset: int
+    _array: Any
+    _autograd: Any
+
+    _kind: ClassVar[type[Any]]  # Tensor, put here where it is defined
+    _has_handler = False  # whether the class overrides `__gputensor_dispatch__`
+
+    @property
+    def shape(self) -> Size:
+        return self._geometry.shape
+
+    def size(self, dim: int | None = None) -> Any:
+        """All sizes, or the size of one dimension."""
+        return self._geometry.shape if dim is None else self._geometry.sizes[self._dim("size", dim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """All strides in elements, or that of one dimension."""
+        return (
+            self._geometry.strides
+            if dim is None
+            else self._geometry.strides[self._dim("stride", dim)]
+        )
+
+    def _dim(self, op: str, dim: int) -> int:
+        ndim = self._geometry.ndim
+        try:
+            if -ndim <= dim < ndim:
+                return index(dim) % ndim
+        except Exception:
+            raise errors.must(op, "dim", "be an int", dim, kind=errors.ArgumentTypeError) from None
+        raise errors.dim_out_of_range(op, dim, ndim)
+
+    @property
+    def dtype(self) -> dtype:
+        return self._geometry.dtype
+
+    @property
+    def device(self) -> device:
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        return self._geometry.ndim
+
+    def dim(self) -> int:
+        return self._geometry.ndim
+
+    def numel(self) -> int:
+        return self._geometry.numel
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self._geometry.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self._geometry.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """numel times the bytes of an element."""
+        return self._geometry.nbytes
+
+    def storage_offset(self) -> int:
+        """Elements from the storage's first byte to the first element."""
+        return self._offset
+
+    def is_contiguous(self, memory_format: memory_format = formats.contiguous_format) -> bool:
+        """True if the elements lie densely in the order of the format."""
+        geometry = self._geometry
+        if memory_format is formats.contiguous_format or memory_format is formats.preserve_format:
+            return geometry.is_contiguous
+        if memory_format is formats.channels_last:
+            return geometry.is_channels_last
+        if memory_format is formats.channels_last_3d:
+            return geometry.is_channels_last_3d
+        raise errors.must(
+            "is_contiguous",
+            "memory_format",
+            "be a memory format",
+            memory_format,
+            kind=errors.ArgumentTypeError,
+        )
+
+    def is_floating_point(self) -> bool:
+        return self._geometry.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self._geometry.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self._geometry.dtype.is_signed
+
+    @property
+    def is_cpu(self) -> bool:
+        return self._device is CPU
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._device.type == "cuda"
+
+    @property
+    def is_meta(self) -> bool:
+        return self._device is META
+
+    def get_device(self) -> int:
+        """The device's index, -1 for a device without one."""
+        index = self._device.index
+        return -1 if index is None else index
+
+    @property
+    def layout(self) -> Any:
+        from ..core.layout import strided
+
+        return strided
+
+    def is_set_to(self, other: TensorBase) -> bool:
+        """True if both look at the same elements in the same way."""
+        if not isinstance(other, TensorBase):
+            raise errors.not_a_tensor("is_set_to", "other", "a Tensor", other)
+        return (
+            self._geometry is other._geometry and self._offset == other._offset
+            and self._get_storage() is other._get_storage()
+        )  # fmt: skip
+
+    @property
+    def _version(self) -> int:
+        """How often an operator wrote into this tensor's storage."""
+        if not self._keys & AD_INPLACE_OR_VIEW:
+            raise errors.inference_version()
+        return 0 if self._storage is None else self._storage.version
+
+    # --- where its elements are -----------------------------------------------------------------
+
+    def _get_array(self) -> np.ndarray[Any, Any]:
+        """The ndarray over a CPU tensor's elements; the same object until the storage changes."""
+        array = self._array
+        if array is None:
+            geometry, storage = self._geometry, self._storage
+            if storage is None or self._device is not CPU or self._keys & LAZY:
+                raise errors.no_storage("array", self)
+            data = storage.data
+            if data is None:
+                raise errors.no_storage("array", self)
+            if geometry.numel == 0:  # may begin past the end of its storage
+                array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
+                return array
+            array = self._array = np.ndarray(
+                geometry.sizes, geometry.dtype.np, data,
+                self._offset * geometry.dtype.itemsize, geometry.stride_bytes,
+            )  # fmt: skip
+        return array
+
+    def _get_storage(self) -> Storage:
+        """The storage; a CPU tensor whose memory NumPy allocated gets one over that memory."""
+        storage = self._storage
+        if storage is None:
+            storage = self._storage = storage_of_array(self._array)
+        return storage
+
+    def untyped_storage(self) -> Storage:
+        return self._get_storage()
+
+    def _address(self) -> int:
+        """Address of the first element of a tensor on a device with allocated memory; 0 on meta."""
+        data = self._storage._data  # type: ignore[union-attr]
+        return 0 if data is None else data.ptr + self._offset * self._geometry.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """Address of the first element; 0 for an empty tensor."""
+        storage = self._get_storage()
+        if self._geometry.numel == 0:
+            return 0
+        return storage.ptr + self._offset * self._geometry.dtype.itemsize
+
+    def record_stream(self, stream: Any) -> None:
+        """Say that work on `stream` uses the tensor, which was made on another stream.
+
+        Its memory is not used again before the work that `stream` has when the tensor is dropped.
+        stream: of the tensor's device; on a GPU also one of PyTorch or CuPy.
+        """
+        place = self._device
+        module = runtime.with_streams(place.type)
+        if not hasattr(module, "record_stream"):
+            raise errors.must(
+                "record_stream",
+                "self",
+                "be on a device with streams",
+                self,
+                kind=errors.DeviceError,
+            )
+        index = place.index or 0
+        stream = stream_given("record_stream", module, index, stream)
+        if stream.device_index != index:
+            rule = f"be of {place}, as the tensor"
+            raise errors.must("record_stream", "stream", rule, stream, kind=errors.DeviceError)
+        module.record_stream(self._get_storage().data, stream)
+
+
+def materialised(tensor: Any) -> Any:
+    """The tensor itself if its elements lie in memory as they are, else a copy where they do."""
+    return calls.clone(tensor) if tensor._keys & LAZY else tensor
+
+
+def bump_version(tensor: TensorBase) -> None:
+    """Count a write into the tensor's storage."""
+    storage = tensor._storage
+    if storage is None:
+        storage = tensor._get_storage()
+    storage.version += 1
+
+
+def suggest_memory_format(tensor: TensorBase) -> memory_format:
+    """The format that the strides read as. Source: TensorImpl, suggest_memory_format."""
+    geometry = tensor._geometry
+    if looks_channels_last(geometry.sizes, geometry.strides):
+        return formats.channels_last
+    if looks_channels_last_3d(geometry.sizes, geometry.strides):
+        return formats.channels_last_3d
+    return formats.contiguous_format

@@ -1,0 +1,130 @@
+"""What a tensor answers of its gradient and its history; gputensor/autograd/ knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.arguments import flag
+from ..dispatch.tls import AD_INPLACE_OR_VIEW
+from .base import TensorBase
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+# gputensor.autograd and its module variable, which are above and put themselves here.
+autograd: Any = None
+variable: Any = None
+
+
+class Differentiable(TensorBase):
+    """The attributes of automatic differentiation."""
+
+    __slots__ = ()
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if operations on it are recorded, to be differentiated."""
+        return self._autograd is not None and variable.requires_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        variable.set_requires_grad(self, flag("requires_grad", "value", value))
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Say whether operations on this leaf are to be recorded; returns the tensor."""
+        variable.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What `backward` has accumulated for this leaf, or for a tensor with `retain_grad`."""
+        return None if self._autograd is None else variable.grad(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        variable.set_grad(self, value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        variable.set_grad(self, None)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made it; None for a leaf."""
+        return None if self._autograd is None else variable.grad_fn(self)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if it was not made by a recorded operation."""
+        return self._autograd is None or variable.is_leaf(self)
+
+    @property
+    def output_nr(self) -> int:
+        """Which of the outputs of `grad_fn` it is."""
+        return 0 if self._autograd is None else variable.output_nr(self)
+
+    def backward(
+        self, gradient: Tensor | None = None, retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:  # fmt: skip
+        """Add the gradient of this tensor to `grad` of the leaves that it was made from.
+
+        gradient: what arrives here, 1 for a tensor of one element. See gt.autograd.backward.
+        """
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def detach_(self) -> Tensor:
+        """Cut this tensor from its history."""
+        return variable.detach_(self)
+
+    def retain_grad(self) -> None:
+        """Let `backward` fill `grad` although it is no leaf."""
+        variable.retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """True after `retain_grad` of a tensor that is no leaf."""
+        return self._autograd is not None and variable.retains_grad(self)
+
+    def register_hook(self, hook: Any) -> Any:
+        """Call `hook(grad)` when its gradient is known; what it returns takes the gradient's place.
+
+        Returns a handle with `remove()`.
+        """
+        return variable.register_hook(self, _callable("register_hook", hook))
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        """Call `hook(tensor)` when `grad` of this leaf has been added to."""
+        named = _callable("register_post_accumulate_grad_hook", hook)
+        return variable.register_post_accumulate_grad_hook(self, named)
+
+    @property
+    def data(self) -> Tensor:
+        """The same elements without history, and with a version of their own."""
+        detached = calls.detach(self)
+        detached._storage = detached._storage.twin()
+        return detached
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        variable.set_data(self, value)
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._autograd is None else variable.base(self)
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    def is_inference(self) -> bool:
+        """True if it was made in inference mode."""
+        return not self._keys & AD_INPLACE_OR_VIEW
+
+
+def _callable(op: str, hook: Any) -> Any:
+    if not callable(hook):
+        raise errors.must(op, "hook", "be callable", hook, kind=errors.ArgumentTypeError)
+    return hook

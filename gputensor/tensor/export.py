@@ -1,0 +1,101 @@
+"""What other libraries are given of a tensor: its memory as an ndarray, and as the CUDA array
+interface describes it. DLPack is in dlpack.py.
+
+Sharing goes both ways for CPU tensors; that of other devices is never fetched unasked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import differentiable
+from .. import runtime
+from .._generated import calls
+from ..core import errors
+from ..core.arguments import flag
+from ..core.device import CPU
+from ..dispatch.keys import LAZY
+from .base import materialised
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
+    """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
+
+    force: detach, copy from another device and materialise a lazy view, where that is needed.
+    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is
+    lazy, or that requires grad while operations are recorded, unless forced.
+    """
+    if force:
+        tensor = materialised(calls.detach(tensor).cpu())
+    _check_readable("numpy", tensor)
+    # A view, since the caller may give the array another shape, and the tensor keeps its own.
+    return tensor._get_array().view()
+
+
+def _check_readable(op: str, tensor: Tensor) -> None:
+    if (
+        tensor.requires_grad and not differentiable.variable.grad_mode.get()
+    ):  # and operations are recorded
+        raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
+    if tensor._device is not CPU:
+        raise errors.must(
+            op, "self", "be on the CPU", tensor, kind=errors.ArgumentTypeError,
+            remedy="" if tensor.is_meta else "use .cpu() to copy it there",
+        )  # fmt: skip
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory(op, tensor)
+
+
+def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    """`Tensor.__array__`: NumPy's protocol, with NumPy 2's meaning of `copy`.
+
+    copy: True always copies, False raises where a cast needs one, None copies where needed.
+    """
+    _check_readable("__array__", tensor)
+    shared = tensor._get_array().view()
+    copy = None if copy is None else flag("__array__", "copy", copy)
+    if dtype is not None:
+        try:
+            dtype = np.dtype(dtype)
+        except Exception:
+            raise errors.must(
+                "__array__", "dtype", "be a dtype of NumPy", dtype, kind=errors.ArgumentTypeError
+            ) from None
+    if copy is False and dtype is not None and dtype != shared.dtype:
+        raise errors.must(
+            "__array__", "copy", "not be False where a cast needs a copy", dtype.name,
+            kind=errors.ArgumentValueError,
+        )  # fmt: skip
+    if copy:
+        return np.array(shared, dtype=dtype, copy=True)
+    return shared if dtype is None else shared.astype(dtype, copy=False)
+
+
+def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
+    """`Tensor.__cuda_array_interface__`; names the current stream, on which the consumer waits.
+
+    Raises: AttributeError unless the tensor is on a real CUDA device, so that hasattr() is False.
+    """
+    place, geometry = tensor._device, tensor._geometry
+    if place.type != "cuda" or runtime.cuda().is_emulated:
+        raise errors.no_cuda_array_interface(tensor)
+    if tensor.requires_grad:
+        raise errors.must(
+            "__cuda_array_interface__", "self", "not require grad", tensor, remedy="use .detach()"
+        )
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory("__cuda_array_interface__", tensor)
+    stream = runtime.cuda().current_stream(place.index).ptr
+    return {
+        "shape": geometry.sizes,
+        "typestr": geometry.dtype.np.str,
+        "data": (tensor.data_ptr(), False),
+        "strides": None if geometry.is_contiguous else geometry.stride_bytes,
+        "stream": stream or 1,  # 1 is the legacy default stream; 0 is not allowed
+        "version": 3,
+    }

@@ -1,0 +1,94 @@
+"""What makes tensors, for native code: over memory that is there, or that is allocated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.device import CPU, device
+from ..core.dtype import from_numpy
+from ..core.geometry import Geometry, contiguous_geometry
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.keys import ZERO
+from ..dispatch.tls import inference_blocks, keys_now
+from .storage import Storage, allocate_storage
+from .tensor import Tensor
+
+CPU_KEYS = TENSOR_KEYS["cpu"]
+# From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
+ALIGNED_FROM_BYTES = 1 << 16
+
+_new = object.__new__
+
+
+def from_array(array: Any, geometry: Geometry) -> Tensor:
+    """A CPU tensor over an ndarray that nothing else holds; geometry describes its layout."""
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
+    tensor._device = CPU
+    tensor._storage = None
+    tensor._offset = 0
+    tensor._array = array
+    tensor._autograd = None
+    return tensor
+
+
+def over_array(array: np.ndarray[Any, Any]) -> Tensor:
+    """`from_array` for a dense array of a dtype that tensors have."""
+    element = from_numpy(array.dtype)
+    assert element is not None, array.dtype
+    return from_array(array, contiguous_geometry(array.shape, element))
+
+
+def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -> Tensor:
+    """A tensor that looks at a storage; offset counts elements."""
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    tensor._keys = keys if not inference_blocks else keys_now(keys)
+    tensor._device = storage.device
+    tensor._storage = storage
+    tensor._offset = offset
+    tensor._array = None
+    tensor._autograd = None
+    return tensor
+
+
+def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
+    """Another view of base's storage; offset counts elements from the storage's start."""
+    storage = base._storage
+    if storage is None:
+        storage = base._get_storage()
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    tensor._keys = base._keys
+    tensor._device = base._device
+    tensor._storage = storage
+    tensor._offset = offset
+    tensor._array = None
+    tensor._autograd = None
+    return tensor
+
+
+def allocate(geometry: Geometry, place: device) -> Tensor:
+    """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
+    if place is CPU and geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES:
+        return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
+    # `from_storage` written out: every result on a device comes by here (bench/overhead.py).
+    tensor = _new(Tensor)
+    tensor._geometry = geometry
+    keys = TENSOR_KEYS[place.type]
+    tensor._keys = keys if not inference_blocks else keys_now(keys)
+    tensor._device = place
+    tensor._storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, place)
+    tensor._offset = 0
+    tensor._array = None
+    tensor._autograd = None
+    return tensor
+
+
+def zero_tensor(geometry: Geometry, place: device) -> Tensor:
+    """Zeros of this geometry that have no memory."""
+    storage = Storage(None, geometry.extent * geometry.dtype.itemsize, place)
+    return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type] | ZERO)
