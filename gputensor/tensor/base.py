@@ -1,4 +1,4 @@
-"""TensorBase: what a tensor is, (storage, offset, geometry, key set), and where its elements are."""
+"""TensorBase: what a tensor is, (storage, offset, geometry, key set), where its elements are."""
 
 from __future__ import annotations
 
