@@ -1,11 +1,11 @@
-"""_generated/functions.pyi and methods.pyi: what editors and type checkers read.
+"""_generated/*.pyi: what editors and type checkers read of functions, methods, calls and operators.
 
 One signature per overload, so that completion shows what goes together; docstrings stay in the .py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from .emit_functions import Public, default, gathered, input_for_self
@@ -33,6 +33,26 @@ from ..tensor.tensor import Tensor
 _Number: TypeAlias = int | float | complex
 """
 
+# What a table has for a key set gives the operator's own results; most are a tensor.
+OPERATORS = """from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ..dispatch.operator import Operator, Table
+from ..tensor.tensor import Tensor
+
+_Number = int | float | complex
+_Result = TypeVar("_Result", covariant=True)
+
+class _Table(Table, Generic[_Result]):
+    def __getitem__(self, key_set: int, /) -> Callable[..., _Result]: ...
+
+class _Of(Operator, Generic[_Result]):
+    table: _Table[_Result]
+    redispatch_table: _Table[_Result]
+
+def __getattr__(name: str) -> _Of[Tensor]: ...
+"""
+
 
 def functions(model: Model) -> str:
     lines: list[str] = []
@@ -52,6 +72,30 @@ def methods(model: Model) -> str:
         taken = other if "other" in given else ""
         lines.append(f"    def {dunder}(self{taken}) -> Tensor: ...{ignore}")
     return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
+
+
+def calls(model: Model) -> str:
+    lines: list[str] = []
+    for op in model.ops:
+        lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
+    return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
+
+
+def operators(model: Model) -> str:
+    named = {op.identifier: _result(op) for op in model.ops}
+    lines = [f"{name}: _Of[{result}]" for name, result in named.items() if result != "Tensor"]
+    return HEADER + OPERATORS + "\n".join([*lines, ""])
+
+
+def _positional(op: Op) -> list[str]:
+    """The parameters of a call, of which only the last ones may be left out."""
+    found: list[str] = []
+    may_default = True
+    for argument in reversed(op.arguments):
+        may_default = may_default and argument.has_default
+        typed = _typed(argument, op.kernel_numbers)
+        found.append(typed if may_default else typed.partition(" = ")[0])
+    return found[::-1]
 
 
 def _public(it: Public) -> list[str]:
@@ -82,8 +126,8 @@ def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[st
         elif spread and argument.name == vararg:
             found.append(f"*{parameter(vararg)}: int")
         else:
-            found.append(_typed(op, argument))
-    named = [_typed(op, argument) for argument in op.schema.keyword_only]
+            found.append(_typed(argument, op.numbers))
+    named = [_typed(argument, op.numbers) for argument in op.schema.keyword_only]
     named += ["requires_grad: bool = False"] if op.has_options else []
     named += ["out: Tensor | None = None"] if it.outs else []
     if named and not spread:
@@ -91,9 +135,9 @@ def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[st
     return found + named
 
 
-def _typed(op: Op, argument: Any) -> str:
+def _typed(argument: Any, numbers: Collection[str]) -> str:
     name, text = parameter(argument.name), _type(argument.type)
-    if argument.name in op.numbers:
+    if argument.name in numbers:
         text = "Tensor | _Number"
     if not argument.has_default:
         return f"{name}: {text}"
@@ -109,6 +153,14 @@ def _type(form: Any) -> str:
         listed = f"Sequence[{inner}]"
         return f"{inner} | {listed}" if form.size is not None else listed
     return _TYPES[form.base]
+
+
+def _result(op: Op) -> str:
+    """What kernels of an operator return, all of it."""
+    results = [_type(returned.type) for returned in op.schema.returns]
+    if len(results) != 1:
+        return f"tuple[{', '.join(results)}]" if results else "None"
+    return "list[Tensor]" if op.schema.returns[0].type.is_list else results[0]
 
 
 def _returns(op: Op) -> str:

@@ -31,6 +31,8 @@ def files(model: Model) -> dict[Path, str]:
         paths.GENERATED / "methods.py": emit_functions.methods(model),
         paths.GENERATED / "functions.pyi": emit_stubs.functions(model),
         paths.GENERATED / "methods.pyi": emit_stubs.methods(model),
+        paths.GENERATED / "calls.pyi": emit_stubs.calls(model),
+        paths.GENERATED / "operators.pyi": emit_stubs.operators(model),
         paths.GENERATED / "backend_select.py": emit_kernels.backend_select(model),
         paths.GENERATED / "inplace_or_view.py": emit_kernels.inplace_or_view(model),
         paths.GENERATED / "derivatives.py": emit_autograd.derivatives(model),

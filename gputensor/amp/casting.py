@@ -123,7 +123,7 @@ def widest(device: AutocastDevice, *tensors: Any) -> dtype:
 
 
 def _converted(x: Tensor, to: dtype) -> Tensor:
-    return calls._to_copy(x, to)  # type: ignore[no-any-return]
+    return calls._to_copy(x, to)
 
 
 # --- the weight cache -----------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class WeightCache:
         made = entry.made
         result = view_of(made, made._geometry, made._offset)
         node = record_unary(ToCopyBackward0, x)
-        return result if node is None else set_history(result, node)  # type: ignore[no-any-return]
+        return result if node is None else set_history(result, node)
 
     def _made(self, x: Tensor, to: dtype, key: tuple[Any, ...]) -> _Entry:
         mode = grad_mode.get()

@@ -76,8 +76,8 @@ def _fits(g: Tensor, shape: Geometry) -> bool:
 
 def _copy_like(g: Tensor, shape: Geometry) -> Tensor:
     if g._geometry.is_non_overlapping_and_dense and g._geometry.strides == shape.strides:
-        return calls.clone(g)  # type: ignore[no-any-return]
+        return calls.clone(g)
     if shape.is_non_overlapping_and_dense:
         made = calls.empty_strided(shape.sizes, shape.strides, shape.dtype, None, g._device, None)
-        return calls.copy_(made, g, False)  # type: ignore[no-any-return]
-    return calls.clone(g, contiguous_format)  # type: ignore[no-any-return]
+        return calls.copy_(made, g, False)
+    return calls.clone(g, contiguous_format)

@@ -50,10 +50,10 @@ def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
     extra = len(given) - len(sizes)
     leading = tuple(range(extra))
     if given[extra:] == sizes:
-        return calls.sum_dim_IntList(grad, leading, False) if extra else grad  # type: ignore[no-any-return]
+        return calls.sum_dim_IntList(grad, leading, False) if extra else grad
     inner = [d + extra for d, n in enumerate(sizes) if n == 1 and given[d + extra] != 1]
     grad = calls.sum_dim_IntList(grad, (*leading, *inner), True)
-    return calls.view(grad, sizes) if extra else grad  # type: ignore[no-any-return]
+    return calls.view(grad, sizes) if extra else grad
 
 
 def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) -> Tensor:
@@ -79,7 +79,7 @@ def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) ->
 
 
 def _name(source: Any) -> str:
-    return "backward" if source is None else source.name()  # type: ignore[no-any-return]
+    return "backward" if source is None else source.name()
 
 
 def _is_broadcast(sizes: Sizes, source: Sizes) -> bool:
@@ -125,7 +125,7 @@ def _sign(x: Tensor) -> Tensor:
         where(x > 0, 1, where(x < 0, -1, 0)), x._geometry.dtype, False, False, None
     )
     node = variable.record(SgnBackward0, x)
-    return found if node is None else variable.set_history(found, node)  # type: ignore[no-any-return]
+    return found if node is None else variable.set_history(found, node)
 
 
 def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
@@ -140,7 +140,7 @@ def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: st
 
 def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
     """The gradient in the dtype and on the device of what was copied."""
-    return calls.to_device(grad, device, dtype, False, False, None)  # type: ignore[no-any-return]
+    return calls.to_device(grad, device, dtype, False, False, None)
 
 
 # --- loss -----------------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ def nll_loss_double_backward(
 ) -> Tensor:
     """The gradient of nll_loss's gradient with respect to the gradient that arrived."""
     if reduction != _MEAN:
-        return calls.nll_loss(grad, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
-    return calls.nll_loss(grad, target, weight, _SUM, ignore_index) / total_weight  # type: ignore[no-any-return]
+        return calls.nll_loss(grad, target, weight, reduction, ignore_index)
+    return calls.nll_loss(grad, target, weight, _SUM, ignore_index) / total_weight
 
 
 # --- softmax --------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _with_dims(grad: Tensor, ndim: int, dim: Any, keepdim: bool) -> Tensor:
         return grad
     dims = (dim,) if type(dim) is int else dim
     if not dims:
-        return calls.view(grad, (1,) * ndim) if grad._geometry.ndim == 0 else grad  # type: ignore[no-any-return]
+        return calls.view(grad, (1,) * ndim) if grad._geometry.ndim == 0 else grad
     for d in sorted([d % ndim for d in dims]):
         grad = calls.unsqueeze(grad, d)
     return grad
@@ -224,11 +224,11 @@ def permute_backward(grad: Tensor, dims: Any) -> Tensor:
     order = [0] * len(dims)
     for number, d in enumerate(dims):
         order[d] = number
-    return calls.permute(grad, tuple(order))  # type: ignore[no-any-return]
+    return calls.permute(grad, tuple(order))
 
 
 def _zeros_around(grad: Tensor, shape: Sizes) -> Tensor:
-    return calls.new_zeros(grad, shape, None, None, None, None)  # type: ignore[no-any-return]
+    return calls.new_zeros(grad, shape, None, None, None, None)
 
 
 def select_backward(grad: Tensor, shape: Sizes, dim: int, index: int) -> Tensor:
@@ -253,7 +253,7 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
 
 def unfold_backward(grad: Tensor, shape: Sizes, dimension: int, size: int, step: int) -> Tensor:
     if not shape:
-        return calls.view(grad, ()) if size else _zeros_around(grad, ())  # type: ignore[no-any-return]
+        return calls.view(grad, ()) if size else _zeros_around(grad, ())
     d = dimension % len(shape)
     strides = contiguous_strides(shape)
     hops = (*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d])
@@ -287,7 +287,7 @@ def as_strided_backward(
         ones = calls.ones_like(calls.to_dtype(places, grad.dtype))
         _scatter(count, ones, shape.sizes, shape.strides, start - first)
         memory = memory / where(count == 0, 1, count)
-    return calls.as_strided(memory, shape.sizes, shape.strides, start - first)  # type: ignore[no-any-return]
+    return calls.as_strided(memory, shape.sizes, shape.strides, start - first)
 
 
 def _extent(sizes: Sizes, strides: Sizes) -> int:
@@ -349,4 +349,4 @@ def repeat_backward(grad: Tensor, repeats: Any, shape: Sizes) -> Tensor:
         split += [times] if d < extra else [times, shape[d - extra]]
     if not dims:
         return grad
-    return calls.sum_dim_IntList(grad.reshape(split), tuple(dims), False)  # type: ignore[no-any-return]
+    return calls.sum_dim_IntList(grad.reshape(split), tuple(dims), False)

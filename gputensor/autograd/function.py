@@ -66,7 +66,7 @@ class Context:
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """What was saved, checked for writes. Raises: AutogradError if written to or freed."""
         if self._saved is FREED:
-            FREED.unpack(self._node)  # type: ignore[arg-type]
+            FREED.unpack(self._node)
         return tuple([None if s is None else s.unpack(self._node) for s in self._saved])
 
 
@@ -196,7 +196,7 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
     view = view_of(x)
     meta = meta_of(x)
     if view is not None:
-        meta.view = (view[0], IN_CUSTOM_FUNCTION, x._storage.version, view[3])  # type: ignore[union-attr]
+        meta.view = (view[0], IN_CUSTOM_FUNCTION, x._storage.version, view[3])
     with_edge(x, (node, number))  # type: ignore[arg-type]
     return x
 
@@ -207,7 +207,7 @@ def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
-        return calls.detach(x)  # type: ignore[no-any-return]
+        return calls.detach(x)
     return x if view_of(x) is not None else variable.detach_(x)
 
 
@@ -216,7 +216,7 @@ def _aliased(x: Tensor) -> Tensor:
     mode = grad_mode.get()
     try:
         set_mode(NO_GRAD_MODE)
-        return calls.alias(x)  # type: ignore[no-any-return]
+        return calls.alias(x)
     finally:
         left(grad_mode.set(mode))
 

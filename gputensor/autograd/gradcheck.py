@@ -99,7 +99,7 @@ def _outputs(func: Function, inputs: tuple[Any, ...]) -> list[Tensor]:
 
 def _random_like(random: np.random.Generator, y: Tensor) -> Tensor:
     if y.numel() == 0:  # NumPy's empty arrays have strides of 0
-        return calls.zeros_like(y)  # type: ignore[no-any-return]
+        return calls.zeros_like(y)
     values = random.uniform(-1, 1, (2, *y.shape))
     array = np.empty(y.shape, y.dtype.np)
     array[...] = values[0] + 1j * values[1] if y.is_complex() else values[0]

@@ -223,12 +223,12 @@ def regenerate(x: Tensor) -> Edge | None:
     with_edge(x, edge)
     if edge is not None:
         move_retained(x, before, edge)
-    return edge  # type: ignore[no-any-return]
+    return edge
 
 
 def strided_like(x: Tensor) -> Replay:
     shape, offset = x._geometry, x._offset
-    return lambda base: calls.as_strided(base, shape.sizes, shape.strides, offset)  # type: ignore[no-any-return]
+    return lambda base: calls.as_strided(base, shape.sizes, shape.strides, offset)
 
 
 def check_creation(view: Any, what: str) -> None:

@@ -283,7 +283,7 @@ class Backend:
             undo(_set_attribute(Storage, f"is_{self.name}", _is_on(self.name, "device")))
         _backends[self.name] = self
         _loaded.add(self.name)  # once removed it stays away: the entry point is for a first use
-        undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type, return-value]
+        undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type]
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:
         count = self.runtime.device_count()
@@ -322,7 +322,7 @@ def _to_device(name: str) -> Callable[..., Tensor]:
             place = devices.device(name, device)
         else:
             place = devices.device(device)
-        return self.to(place, non_blocking=non_blocking)  # type: ignore[no-any-return]
+        return self.to(place, non_blocking=non_blocking)
 
     to_device.__name__ = to_device.__qualname__ = name
     to_device.__doc__ = (

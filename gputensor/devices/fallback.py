@@ -244,7 +244,7 @@ class _Host:
 
 def _moved(tensor: Tensor, place: device) -> Tensor:
     key_set = (tensor._keys | TENSOR_KEYS[place.type]) & BELOW_ADINPLACEORVIEW
-    return _ops._to_copy.redispatch_table[key_set](  # type: ignore[no-any-return]
+    return _ops._to_copy.redispatch_table[key_set](
         key_set, tensor, tensor._geometry.dtype, None, place, None, False, None
     )
 

@@ -132,7 +132,7 @@ def _passes(operator: Operator, bit: int) -> bool:
 def clone_below(tensor: Tensor) -> Tensor:
     """A copy whose elements lie as they are; below autograd and the version counter."""
     key_set = _below(tensor._keys)
-    return _ops.clone.redispatch_table[key_set](key_set, tensor, None)  # type: ignore[no-any-return]
+    return _ops.clone.redispatch_table[key_set](key_set, tensor, None)
 
 
 def _below(bits: int) -> int:

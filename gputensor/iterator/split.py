@@ -59,7 +59,7 @@ class Piece:
             [
                 None if o is None else o + first * s[dim]
                 for o, s in zip(self.offset_bytes, stride_bytes)
-            ]  # type: ignore[index]
+            ]
         )
         return (
             Piece(

@@ -84,7 +84,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
             entry = operator.table.remember(key, _Entry(loop, x, None, axis, keeps))
         made = entry.write(allocate(entry.geometry, x._device), x)
         if dim is None and keepdim:
-            return calls.view(made, (1,) * self._geometry.ndim)  # type: ignore[no-any-return]
+            return calls.view(made, (1,) * self._geometry.ndim)
         return made
 
     return kernel

@@ -121,7 +121,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     """other - alpha * self. `other` may be a number, so the call is on self's keys."""
     table = operators.sub_Tensor.table
-    return table[key_set](key_set, other, self, alpha)  # type: ignore[no-any-return]
+    return table[key_set](key_set, other, self, alpha)
 
 
 # --- threshold_backward ---------------------------------------------------------------------------
@@ -220,4 +220,4 @@ _NUMBER_CATEGORY = {bool: 0, int: 1, float: 2, complex: 3}
 
 def _category(operand: Any) -> int:
     number = _NUMBER_CATEGORY.get(type(operand))
-    return operand._geometry.dtype.category if number is None else number  # type: ignore[no-any-return]
+    return operand._geometry.dtype.category if number is None else number

@@ -105,12 +105,12 @@ def real(key_set: int, self: Tensor) -> Tensor:
         return self
     # A conjugate has the same real parts.
     plain = calls._conj(self) if self._keys & CONJUGATE else self
-    return calls.select_int(calls.view_as_real(plain), -1, 0)  # type: ignore[no-any-return]
+    return calls.select_int(calls.view_as_real(plain), -1, 0)
 
 
 def imag(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
         raise errors.must("imag", "self", "be complex", self, kind=errors.DtypeError)
     if self._keys & CONJUGATE:
-        return calls._neg_view(calls.imag(calls._conj(self)))  # type: ignore[no-any-return]
-    return calls.select_int(calls.view_as_real(self), -1, 1)  # type: ignore[no-any-return]
+        return calls._neg_view(calls.imag(calls._conj(self)))
+    return calls.select_int(calls.view_as_real(self), -1, 1)

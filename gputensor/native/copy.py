@@ -231,13 +231,13 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
     keys = (self._keys | include) & keep
     made = operators.empty_like.table[keys](keys, self, None, None, None, None, memory_format)
     key_set &= BELOW_ADINPLACEORVIEW
-    return operators.copy_.redispatch_table[key_set](key_set, made, self, False)  # type: ignore[no-any-return]
+    return operators.copy_.redispatch_table[key_set](key_set, made, self, False)
 
 
 def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
     """copy_ into a tensor nobody has seen yet: below ADInplaceOrView, so its version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
-    return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)  # type: ignore[no-any-return]
+    return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 
 
 def resolve_conj(key_set: int, self: Tensor) -> Tensor:
@@ -270,7 +270,7 @@ def contiguous(
     # The call of clone written out (0.97x, bench/overhead.py).
     include, keep = _state.get()
     keys = (self._keys | include) & keep
-    return operators.clone.table[keys](keys, self, memory_format)  # type: ignore[no-any-return]
+    return operators.clone.table[keys](keys, self, memory_format)
 
 
 # --- to -------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def _to(
     )  # fmt: skip
     if stays:
         return self
-    return calls._to_copy(self, element, None, place, None, non_blocking, form)  # type: ignore[no-any-return]
+    return calls._to_copy(self, element, None, place, None, non_blocking, form)
 
 
 def to_dtype_layout(
@@ -388,14 +388,14 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     if not _lays_out(self):
         return missing.fall_back(operators.flip, self, self, chosen)  # type: ignore[no-any-return]
     if not shape.ndim:
-        return calls.clone(self)  # type: ignore[no-any-return]
+        return calls.clone(self)
     made = calls.empty_like(self, None, None, None, None, None)
     if shape.numel == 0 or self._device.type == "meta":
-        return made  # type: ignore[no-any-return]
+        return made
     if self._device is CPU:
         index = tuple([slice(None, None, -1 if d in chosen else 1) for d in range(shape.ndim)])
         _cpu_copy(made._get_array(), self._get_array()[index])
-        return made  # type: ignore[no-any-return]
+        return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
     reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # for the plan alone
     plan = build(
@@ -405,4 +405,4 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     last = sum((shape.sizes[d] - 1) * shape.stride_bytes[d] for d in chosen)
     launch = stub.bind("copy", "copy", self._device.type, plan)
     launch(self._device.index, (made._address(), self._address() + last))
-    return made  # type: ignore[no-any-return]
+    return made

@@ -139,7 +139,7 @@ def empty_permuted(
     for d in reversed(order):
         strides[d] = running
         running *= max(sizes[d], 1)
-    return calls.empty_strided(sizes, tuple(strides), dtype, layout, device, pin_memory)  # type: ignore[no-any-return]
+    return calls.empty_strided(sizes, tuple(strides), dtype, layout, device, pin_memory)
 
 
 def empty_like(
@@ -155,15 +155,15 @@ def empty_like(
             include, keep = _state.get()
             keys = include & keep
             table = operators.empty_memory_format.table
-            return table[keys](keys, shape.sizes, element, layout, place, pin_memory, None)  # type: ignore[no-any-return]
+            return table[keys](keys, shape.sizes, element, layout, place, pin_memory, None)
         strides = shape.views.get("dense")
         if strides is None:
             strides = shape.views["dense"] = dense_strides_like(shape)
-        return calls.empty_strided(shape.sizes, strides, element, layout, place, pin_memory)  # type: ignore[no-any-return]
+        return calls.empty_strided(shape.sizes, strides, element, layout, place, pin_memory)
     include, keep = _state.get()
     keys = include & keep
     table = operators.empty_memory_format.table
-    return table[keys](keys, shape.sizes, element, layout, place, pin_memory, memory_format)  # type: ignore[no-any-return]
+    return table[keys](keys, shape.sizes, element, layout, place, pin_memory, memory_format)
 
 
 def new_empty(
@@ -175,7 +175,7 @@ def new_empty(
     place = self._device if device is None else device
     return calls.empty_memory_format(
         arguments.sizes("new_empty", size), element, layout, place, pin_memory, None
-    )  # type: ignore[no-any-return]
+    )
 
 
 def new_empty_strided(
@@ -184,7 +184,7 @@ def new_empty_strided(
 ) -> Tensor:  # fmt: skip
     element = self._geometry.dtype if dtype is None else dtype
     place = self._device if device is None else device
-    return calls.empty_strided(size, stride, element, layout, place, pin_memory)  # type: ignore[no-any-return]
+    return calls.empty_strided(size, stride, element, layout, place, pin_memory)
 
 
 # --- filled: below ADInplaceOrView, so that the version of what is made stays 0 -------------------
@@ -192,12 +192,12 @@ def new_empty_strided(
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
-    return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)  # type: ignore[no-any-return]
+    return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
 
 
 def _zero(key_set: int, made: Tensor) -> Tensor:
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
-    return operators.zero_.redispatch_table[key_set](key_set, made)  # type: ignore[no-any-return]
+    return operators.zero_.redispatch_table[key_set](key_set, made)
 
 
 _BY_NUMBER = {bool: dtypes.bool_, int: dtypes.int64}

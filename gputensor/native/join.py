@@ -155,7 +155,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     parts, d = _unsqueezed(found, dim)
     sizes, count = found[0]._geometry.sizes, len(found)
     if d == len(sizes) or (form := _cat_format(found)) is formats.contiguous_format:
-        return calls.cat(parts, d)  # type: ignore[no-any-return]
+        return calls.cat(parts, d)
     # PyTorch joins along d and then splits it, so that the format of what is joined stays.
     element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
     split = (*sizes[:d], count, *sizes[d:])
@@ -170,7 +170,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
     key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
-    return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)  # type: ignore[no-any-return]
+    return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
 
 
 def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
@@ -193,4 +193,4 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     _fill(calls.view(made, paired), calls.expand(source, paired, False))
-    return made  # type: ignore[no-any-return]
+    return made

@@ -195,7 +195,7 @@ def nll_loss(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:  # fmt: skip
-    return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]  # type: ignore[no-any-return]
+    return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
 
 
 def nll_loss_nd(
@@ -216,7 +216,7 @@ def nll_loss_nd(
     found = calls.nll_loss(
         flat, calls.reshape(target, (target._geometry.numel,)), weight, reduction, ignore_index
     )
-    return calls.reshape(found, wanted) if reduction == NONE else found  # type: ignore[no-any-return]
+    return calls.reshape(found, wanted) if reduction == NONE else found
 
 
 def cross_entropy_loss(
@@ -237,7 +237,7 @@ def cross_entropy_loss(
         )
     of_targets = calls.nll_loss_nd(logs, target, weight, reduction, ignore_index)
     if not label_smoothing:
-        return of_targets  # type: ignore[no-any-return]
+        return of_targets
     return _smoothed(
         logs, of_targets, target, weight, reduction, ignore_index, label_smoothing, dim
     )
@@ -251,7 +251,7 @@ def _share(smoothing: float, classes: int) -> float:
 def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
     """A number for each class, as a dimension among others."""
     sizes = tuple([-1 if d == dim else 1 for d in range(ndim)])
-    return calls.reshape(weight, sizes)  # type: ignore[no-any-return]
+    return calls.reshape(weight, sizes)
 
 
 def _of_probabilities(
@@ -276,10 +276,10 @@ def _of_probabilities(
     if weight is not None:
         terms = terms * _along(weight, dim, logs._geometry.ndim)
     if reduction == NONE:
-        return -calls.sum_dim_IntList(terms, (dim,), False)  # type: ignore[no-any-return]
+        return -calls.sum_dim_IntList(terms, (dim,), False)
     rows = logs._geometry.numel // classes if classes else 0
     total = -calls.sum(terms)
-    return total / rows if reduction == MEAN else total  # type: ignore[no-any-return]
+    return total / rows if reduction == MEAN else total
 
 
 def _smoothed(
@@ -309,5 +309,5 @@ def mse_loss(key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN) 
         raise errors.must("mse_loss", "self", "be real", self, kind=errors.DtypeError)
     squares = difference * difference
     if reduction == NONE:
-        return squares  # type: ignore[no-any-return]
-    return calls.mean(squares) if reduction == MEAN else calls.sum(squares)  # type: ignore[no-any-return]
+        return squares
+    return calls.mean(squares) if reduction == MEAN else calls.sum(squares)

@@ -122,7 +122,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
     rows, columns = self._geometry.ndim, other._geometry.ndim
     if rows == columns == 2:
-        return calls.mm(self, other)  # type: ignore[no-any-return]
+        return calls.mm(self, other)
     for name, operand in (("self", self), ("other", other)):
         if operand._geometry.ndim not in (1, 2):
             raise errors.must(
@@ -135,7 +135,7 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
     made = calls.mm(left, calls.unsqueeze(other, 1) if columns == 1 else other)
     if columns == 1:
         made = calls.squeeze_dim(made, 1)
-    return calls.squeeze_dim(made, 0) if rows == 1 else made  # type: ignore[no-any-return]
+    return calls.squeeze_dim(made, 0) if rows == 1 else made
 
 
 # --- addmm ----------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _addmm_into(
         product = calls.mm(mat1, mat2)
         scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
         made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
-        return calls.copy_(out, made, False)  # type: ignore[no-any-return]
+        return calls.copy_(out, made, False)
     from ..kernels.cuda import binding
 
     (m, k), n = mat1._geometry.sizes, shape.sizes[1]
@@ -297,7 +297,7 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
     if weight._geometry.ndim == 1:  # one feature, whose dimension the result does not have
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
-        return made if bias is None else calls.add_Tensor(made, bias)  # type: ignore[no-any-return]
+        return made if bias is None else calls.add_Tensor(made, bias)
     rows = input
     if given.ndim != 2:  # counted without the features, of which there may be none
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
@@ -308,5 +308,5 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         _name_what_does_not_fit(given, weight, bias)
         raise
     if given.ndim == 2:
-        return made  # type: ignore[no-any-return]
-    return calls.reshape(made, (*given.sizes[:-1], weight._geometry.sizes[0]))  # type: ignore[no-any-return]
+        return made
+    return calls.reshape(made, (*given.sizes[:-1], weight._geometry.sizes[0]))

@@ -166,7 +166,7 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
             out._geometry.sizes, element, None, out._device, None, None
         )
         _launch(flat, seed, first)
-        return calls.copy_(out, flat, False)  # type: ignore[no-any-return]
+        return calls.copy_(out, flat, False)
     return _launch(out, seed, first)
 
 

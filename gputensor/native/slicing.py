@@ -106,7 +106,7 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     first = first + size if first < 0 else first
     if first + length > size:
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))
-    return calls.slice_Tensor(self, d, first, first + length, 1)  # type: ignore[no-any-return]
+    return calls.slice_Tensor(self, d, first, first + length, 1)
 
 
 def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -215,7 +215,7 @@ def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Te
 
 
 def split_sizes(key_set: int, self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    return calls.split_with_sizes(self, split_size, dim)  # type: ignore[no-any-return]
+    return calls.split_with_sizes(self, split_size, dim)
 
 
 def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -227,8 +227,8 @@ def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor
     size = shape.sizes[arguments.dim("chunk", dim, shape.ndim)]
     step = -(-size // chunks)
     if step == 0:
-        return calls.split_with_sizes(self, (0,) * chunks, dim)  # type: ignore[no-any-return]
-    return calls.split_Tensor(self, step, dim)  # type: ignore[no-any-return]
+        return calls.split_with_sizes(self, (0,) * chunks, dim)
+    return calls.split_Tensor(self, step, dim)
 
 
 # --- in place -------------------------------------------------------------------------------------

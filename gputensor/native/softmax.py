@@ -142,14 +142,14 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
-    return calls._softmax(_in_dtype(self, dtype), dim, False)  # type: ignore[no-any-return]
+    return calls._softmax(_in_dtype(self, dtype), dim, False)
 
 
 def log_softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
-    return calls._log_softmax(_in_dtype(self, dtype), dim, False)  # type: ignore[no-any-return]
+    return calls._log_softmax(_in_dtype(self, dtype), dim, False)
 
 
 def _in_dtype(self: Tensor, wanted: dtype | None) -> Tensor:
     if wanted is None or wanted is self._geometry.dtype:
         return self
-    return calls.to_dtype(self, wanted, False, False, None)  # type: ignore[no-any-return]
+    return calls.to_dtype(self, wanted, False, False, None)

@@ -93,7 +93,7 @@ def conj_physical(key_set: int, self: Tensor) -> Tensor:
 
 def _conj_physical(key_set: int, self: Tensor) -> Tensor:
     if self._keys & CONJUGATE:
-        return calls.clone(calls._conj(self))  # type: ignore[no-any-return]
+        return calls.clone(calls._conj(self))
     return (_conjugated if _has_loop(self) else _copied)(key_set, self)  # type: ignore[no-any-return]
 
 

@@ -115,7 +115,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             memo["reshape", tuple(shape)] = (sizes, strides)
     if strides is None:
         return _unsafe_view(calls.clone(self, formats.contiguous_format), sizes)
-    return calls._reshape_alias(self, sizes, strides)  # type: ignore[no-any-return]
+    return calls._reshape_alias(self, sizes, strides)
 
 
 def _unsafe_view(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -125,7 +125,7 @@ def _unsafe_view(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """
     include, keep = _state.get()
     key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
-    return operators.view.table[key_set](key_set, made, sizes)  # type: ignore[no-any-return]
+    return operators.view.table[key_set](key_set, made, sizes)
 
 
 def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -135,13 +135,13 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
     if start > end:
         raise errors.must("flatten", "start_dim", "not come after end_dim", (start_dim, end_dim))
     if ndim == 0:
-        return calls.reshape(self, (1,))  # type: ignore[no-any-return]
+        return calls.reshape(self, (1,))
     if start == end:
         return self
     merged = 1
     for n in sizes[start : end + 1]:
         merged *= n
-    return calls.reshape(self, (*sizes[:start], merged, *sizes[end + 1 :]))  # type: ignore[no-any-return]
+    return calls.reshape(self, (*sizes[:start], merged, *sizes[end + 1 :]))
 
 
 def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
@@ -153,7 +153,7 @@ def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
     if shape.ndim == 0:
         raise errors.must("unflatten", "self", "have a dimension", self)
     inner = infer_size("unflatten", sizes, shape.sizes[number])
-    return calls.view(self, (*shape.sizes[:number], *inner, *shape.sizes[number + 1 :]))  # type: ignore[no-any-return]
+    return calls.view(self, (*shape.sizes[:number], *inner, *shape.sizes[number + 1 :]))
 
 
 def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
@@ -248,10 +248,10 @@ t = view_kernel("t", _t_rule)
 
 def mT(key_set: int, self: Tensor) -> Tensor:  # noqa: N802
     if not self._geometry.ndim:
-        return calls.alias(self)  # type: ignore[no-any-return]
+        return calls.alias(self)
     if self._geometry.ndim < 2:
         raise errors.must("mT", "self", "have at least 2 dimensions", self)
-    return calls.transpose_int(self, -2, -1)  # type: ignore[no-any-return]
+    return calls.transpose_int(self, -2, -1)
 
 
 def swapaxes(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
@@ -260,7 +260,7 @@ def swapaxes(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
         arguments.dim("swapaxes", axis0, ndim, "axis0"),
         arguments.dim("swapaxes", axis1, ndim, "axis1"),
     )
-    return calls.transpose_int(self, first, second)  # type: ignore[no-any-return]
+    return calls.transpose_int(self, first, second)
 
 
 def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor:
@@ -272,12 +272,12 @@ def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor
             "movedim", "destination", f"have {len(origins)} entries, as source has", tuple(targets)
         )
     if ndim == 0:
-        return calls.alias(self)  # type: ignore[no-any-return]
+        return calls.alias(self)
     order = [-1] * ndim
     for origin, target in zip(origins, targets):
         order[target] = origin
     rest = iter([d for d in range(ndim) if d not in origins])
-    return calls.permute(self, tuple([d if d >= 0 else next(rest) for d in order]))  # type: ignore[no-any-return]
+    return calls.permute(self, tuple([d if d >= 0 else next(rest) for d in order]))
 
 
 # --- number of dimensions: squeeze, unsqueeze, expand -------------------------------------------
@@ -360,11 +360,11 @@ expand = view_kernel("expand", _expand_rule)
 
 
 def expand_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.expand(self, other._geometry.sizes, False)  # type: ignore[no-any-return]
+    return calls.expand(self, other._geometry.sizes, False)
 
 
 def view_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.view(self, other._geometry.sizes)  # type: ignore[no-any-return]
+    return calls.view(self, other._geometry.sizes)
 
 
 def _alias_rule(shape: Geometry) -> Geometry:

@@ -29,7 +29,7 @@ def _mask(condition: Any) -> Tensor:
             return condition
         if condition._geometry.dtype is uint8:
             warnings.warn(errors.byte_condition(condition), UserWarning, stacklevel=4)
-            return calls.ne_Tensor(condition, 0)  # type: ignore[no-any-return]
+            return calls.ne_Tensor(condition, 0)
     raise errors.must("where", "condition", "be a bool tensor", condition, kind=errors.DtypeError)
 
 

@@ -30,13 +30,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns: (..., out_features).
     """
     _tensors("linear", input=input, weight=weight, bias=bias)
-    return calls.linear(input, weight, bias)  # type: ignore[no-any-return]
+    return calls.linear(input, weight, bias)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element, and zero in place of the negative ones."""
     _tensors("relu", input=input)
-    return input.relu_() if flag("relu", "inplace", inplace) else calls.relu(input)  # type: ignore[no-any-return]
+    return input.relu_() if flag("relu", "inplace", inplace) else calls.relu(input)
 
 
 def softmax(
@@ -44,7 +44,7 @@ def softmax(
 ) -> Tensor:
     """exp of each element over their sum along dim. Raises: ArgumentTypeError without a dim."""
     _tensors("softmax", input=input)
-    return calls.softmax_int(input, _given("softmax", dim), dtype)  # type: ignore[no-any-return]
+    return calls.softmax_int(input, _given("softmax", dim), dtype)
 
 
 def log_softmax(
@@ -52,7 +52,7 @@ def log_softmax(
 ) -> Tensor:
     """Logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
     _tensors("log_softmax", input=input)
-    return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)  # type: ignore[no-any-return]
+    return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)
 
 
 def nll_loss(
@@ -72,7 +72,7 @@ def nll_loss(
     """
     _tensors("nll_loss", input=input, target=target, weight=weight)
     number = _reduction("nll_loss", reduction, size_average, reduce)
-    return calls.nll_loss_nd(input, target, weight, number, ignore_index)  # type: ignore[no-any-return]
+    return calls.nll_loss_nd(input, target, weight, number, ignore_index)
 
 
 def cross_entropy(
@@ -90,7 +90,7 @@ def cross_entropy(
     """
     _tensors("cross_entropy", input=input, target=target, weight=weight)
     number = _reduction("cross_entropy", reduction, size_average, reduce)
-    return calls.cross_entropy_loss(  # type: ignore[no-any-return]
+    return calls.cross_entropy_loss(
         input,
         target,
         weight,
@@ -112,14 +112,14 @@ def mse_loss(
     if x.ndim != y.ndim and sizes is not None:  # so that a 0-d operand counts in promotion
         x, y = x.expand(sizes), y.expand(sizes)
     if weight is None:
-        return calls.mse_loss(x, y, number)  # type: ignore[no-any-return]
+        return calls.mse_loss(x, y, number)
     each = calls.mul_Tensor(calls.mse_loss(x, y, 0), weight)
     if reduction == "none":
-        return each  # type: ignore[no-any-return]
+        return each
     total = calls.sum(each)
     if reduction == "sum":
-        return total  # type: ignore[no-any-return]
-    return total / calls.sum(weight.expand(each.shape))  # type: ignore[no-any-return]
+        return total
+    return total / calls.sum(weight.expand(each.shape))
 
 
 # Operands that may not be left out, where they are not input and target.

@@ -184,7 +184,7 @@ def find_entry(
     entry = operator.table.plans.get(key)
     if entry is None:
         entry = make_entry(operator, rule, loop, out, inputs, key)
-    return entry  # type: ignore[no-any-return]
+    return entry
 
 
 def _key(operand: Any) -> Any:

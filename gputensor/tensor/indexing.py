@@ -52,10 +52,10 @@ def get(tensor: Tensor, index: Any) -> Tensor:
         )
     view, flipped, has_bool = _basic(tensor, index if kind is tuple else (index,))
     if flipped:
-        return calls.flip(view, flipped)  # type: ignore[no-any-return]
+        return calls.flip(view, flipped)
     if has_bool:
-        return calls.clone(view)  # type: ignore[no-any-return]
-    return calls.alias(view) if view is tensor else view  # type: ignore[no-any-return]
+        return calls.clone(view)
+    return calls.alias(view) if view is tensor else view
 
 
 def put(tensor: Tensor, index: Any, value: Any) -> None:

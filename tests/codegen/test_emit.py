@@ -275,6 +275,13 @@ def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     assert "def halves(self, dims: Sequence[int], dim: int = 0) -> list[Tensor]: ...\n" in stub
 
 
+def test_stubs_of_calls_and_operators_say_what_comes_back(model: load.Model) -> None:
+    calls, operators = emit_stubs.calls(model), emit_stubs.operators(model)
+    assert "def turn(self: Tensor, dims: Sequence[int]) -> Tensor: ...\n" in calls
+    assert "def halves(self: Tensor, dims: Sequence[int], dim: int = 0) -> list[Tensor]" in calls
+    assert "halves: _Of[list[Tensor]]\n" in operators and "turn" not in operators
+
+
 def test_overloads_without_a_merge_rule_are_refused() -> None:
     twice = YAML + YAML.partition("\n\n")[0].replace("blend(", "blend.other(").replace(
         "blend_, blend.out", "blend.other_out"

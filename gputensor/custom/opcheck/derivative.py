@@ -258,7 +258,7 @@ def _array(x: Tensor) -> Array:
 
 def _tensor(values: Array, like: Tensor) -> Tensor:
     if not like.numel():  # NumPy's empty arrays have strides of their own
-        return calls.zeros_like(like.detach())  # type: ignore[no-any-return, no-untyped-call]
+        return calls.zeros_like(like.detach())
     with no_grad():
         return (
             over_array(np.ascontiguousarray(values).reshape(like.shape))
