@@ -70,7 +70,7 @@ def _stale(texts: dict[Path, str]) -> list[Path]:
     """Files in _generated that nothing generates any more."""
     return sorted(
         path
-        for path in paths.GENERATED.glob("*.py*")
+        for path in paths.GENERATED.rglob("*.py*")
         if path not in texts and path.suffix in (".py", ".pyi")
     )
 

@@ -19,19 +19,19 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """The docstring's lines. A method that has a function points there.
+    """The docstring's lines. A method that has a function, its own or that of what
+    it does in place, points there.
 
     ops: the overloads of one name; the first one's `doc` speaks for all. parameters: as written in
     the signature, defaults included.
     """
     first = ops[0]
     summary, _, more = first.doc.partition("\n")
-    if is_method and "function" in first.variants:
-        short = f'"""{summary} See gt.{first.base}."""'
+    named = (first.source or first).base
+    if is_method and "function" in (first.source or first).variants and first.is_public:
+        short = f'"""{summary} See gt.{named}."""'
         return (
-            [short]
-            if len(short) <= ROOM - 4
-            else _wrapped(f'"""{summary}', [f"See gt.{first.base}."])
+            [short] if len(short) <= ROOM - 4 else _wrapped(f'"""{summary}', [f"See gt.{named}."])
         )
     tail = ["Args:", *_arguments(ops, parameters)]
     tail += [f"Returns: {_returns(first)}."] if _returns(first) else []

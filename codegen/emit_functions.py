@@ -1,4 +1,4 @@
-"""_generated/functions.py and _generated/methods.py: what users call.
+"""What users call, of one operator: its function, its method, and what Python's own operators call.
 
 Each does what it must to find out which overload is meant, then calls through the table itself: one
 frame between the user and the kernel.
@@ -15,67 +15,37 @@ from typing import TYPE_CHECKING, Any
 from . import docstring, gather
 from .merge import MERGES, Case, Merge
 from .model import Model, Op, parameter, schema
-from .text import indent, module, pruned, wrap
+from .text import indent, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
-IMPORTS = """from ..core.arguments import NUMBERS
-from ..core.arguments import checked_out as _checked_out
-from ..core.arguments import coerce as _coerce
-from ..core.arguments import keys_of_list as _keys_of_list
-from ..core.arguments import number as _number
-from ..core.arguments import sequence as _sequence
-from ..core.device import device as _device
-from ..core.dtype import dtype as _dtype
-from ..core.errors import not_a_dtype as _not_a_dtype
-from ..core.errors import not_given as _not_given
-from ..core.errors import too_many as _too_many
-from ..core.memory_format import contiguous_format as _contiguous_format
-from ..dispatch.refusal import refuse as _refuse
-from ..dispatch.tls import state as _state
-from . import calls as _calls
-from . import operators as _ops"""
 
-FUNCTIONS_DOC = """Public functions, `gt.add(...)`: one per operator name, a to z.
-
-A function reads which overload is meant from what was given, gathers the operands' keys and calls
-through the operator's table. Values are checked by native code; where that fails with anything but
-a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
-
-METHODS_DOC = """Tensor's operators: methods, then what Python's own operators call, a to z.
-
-As `functions.py`, without `out`."""
+def functions(model: Model, base: str) -> list[list[str]]:
+    """The function of a public name, as a block of lines; none where `gt` has no such name."""
+    return [public(model, base, "function")] if base in model.bases("function") else []
 
 
-def functions(model: Model) -> str:
-    names = model.bases("function")
-    listed = wrap("__all__ = [", [f'"{name}"' for name in names], "]")
-    parts = [IMPORTS + "\n\n" + "\n".join(listed)]
-    parts += ["\n".join(public(model, name, "function")) for name in names]
-    return module(FUNCTIONS_DOC, *pruned(parts))
-
-
-def methods(model: Model) -> str:
-    lines = ["class GeneratedMethods:"]
-    lines += [
-        '    """Base of Tensor: every operator that has a method."""',
-        "",
-        "    __slots__ = ()",
-    ]
-    for name in sorted({*model.bases("method"), *model.bases("property")}):
-        variant = "method" if model.overloads(name, "method") else "property"
-        lines += ["", *indent(public(model, name, variant))]
-    lines += ["", "    # --- Python's operators ---"]
+def methods(model: Model, base: str) -> list[list[str]]:
+    """The method or property of a public name, then what Python's operators call of it."""
+    blocks = []
+    for variant in ("method", "property"):
+        if base in model.bases(variant):
+            blocks.append(_alias(model, base) if variant == "method" else [])
+            blocks[-1] = blocks[-1] or public(model, base, variant)
     for op in model.ops:
-        for dunder, given in op.operators.items():
-            lines += ["", *indent(_dunder(dunder, op, given))]
-    lines += [
-        "",
-        "    # A class that defines __eq__ loses its hash; tensors are hashed by identity.",
-    ]
-    lines += ["    __hash__ = object.__hash__"]
-    return module(METHODS_DOC, *pruned([IMPORTS, "\n".join(lines)]))
+        if op.base == base:
+            blocks += [_dunder(op, name) for name in op.operators]
+    return blocks
+
+
+def _alias(model: Model, base: str) -> list[str]:
+    """`Tensor_t = t`, where the method takes what the function takes, and does the same."""
+    if base not in model.bases("function"):
+        return []
+    function, method = (gathered(model, base, variant) for variant in ("function", "method"))
+    same = not function.outs and (function.ops, function.vararg) == (method.ops, method.vararg)
+    return [f"Tensor_{base} = {base}"] if same and signature(function) == signature(method) else []
 
 
 # --- one public name ----------------------------------------------------------------------------
@@ -141,7 +111,8 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
     body += _refused(name, _single(it) if it.merge is None else _merged(it, it.merge))
     head = ["@property"] if variant == "property" else []
-    lines = [*head, *wrap(f"def {name}(", parameters, "):"), *indent(body)]
+    prefix = "Tensor_" if it.is_method else ""
+    lines = [*head, *wrap(f"def {prefix}{name}(", parameters, "):"), *indent(body)]
     return lines if it.is_method else input_for_self(lines)
 
 
@@ -168,9 +139,7 @@ def signature(it: Public) -> list[str]:
     if it.merge is not None:
         has_self = it.first.arguments and it.first.arguments[0].name == "self"
         found = (["self"] if has_self else []) + list(it.merge.parameters)
-        keyword_only = [
-            a for a in it.first.schema.keyword_only if it.first.has_options and it.name != "to"
-        ]
+        keyword_only = [a for a in it.first.schema.keyword_only if it.first.takes_requires_grad]
     else:
         found = [] if it.vararg is None else ["*args"]
         if it.vararg is not None and it.is_method:
@@ -184,7 +153,7 @@ def signature(it: Public) -> list[str]:
                 found.append(_with_default(argument))
         keyword_only = list(it.first.schema.keyword_only)
     named = [_with_default(argument) for argument in keyword_only]
-    if it.first.has_options and it.name != "to":
+    if it.first.takes_requires_grad:
         named.append("requires_grad=False")
     if it.outs:
         named.append("out=None")
@@ -214,27 +183,35 @@ def default(argument: Any) -> str:
 
 def _single(it: Public) -> list[str]:
     op = it.first
-    lines = varargs(it)
-    lines += _normalised(op.arguments, it.name)
-    if op.has_options:
-        given = wrap(f"return _calls.{op.identifier}(", op.parameters, ").requires_grad_()")
-        lines += ["if requires_grad:", *indent(given)]
-    if it.name == "contiguous":
+    lines = [*varargs(it), *_normalised(op.arguments, it.name)]
+    if op.shortcut:
         # As THPVariable_contiguous: nothing to do is found out without a dispatch.
-        lines += [
-            "if memory_format is _contiguous_format and self._geometry.is_contiguous:",
-            "    return self",
-        ]
-    out = ["if out is not None:", *indent(_call_out(it, it.outs[op.name], {}))] if it.outs else []
-    lines += gather.gathered(op, between=out)
-    return lines + gather.call(op, {})
+        lines += [f"if {op.shortcut}:", "    return self"]
+    lines += gather.gathered(op)
+    if it.outs:
+        given = _out(it.outs[op.name], {})
+        lines += _if_out(it, _finished(op, given))
+    return lines + _finished(op, gather.call(op, {}))
 
 
-def _call_out(it: Public, op: Op, arguments: Mapping[str, str]) -> list[str]:
-    """The call of an out form; its own operand is checked here, the others were before."""
-    given = {a.name: arguments.get(a.name, parameter(a.name)) for a in op.arguments}
-    given["out"] = f'_checked_out("{it.name}", out)'
-    return wrap(f"return _calls.{op.identifier}(", list(given.values()), ")")
+def _finished(op: Op, call: list[str]) -> list[str]:
+    """A call whose result is asked to require a gradient where the signature says so."""
+    if not op.takes_requires_grad:
+        return call
+    first, *rest = call
+    given = "return result.requires_grad_() if requires_grad else result"
+    return [first.replace("return ", "result = ", 1), *rest, given]
+
+
+def _if_out(it: Public, lines: list[str]) -> list[str]:
+    """The branch of a call with `out`, whose keys count too."""
+    keys = f'key_set |= _checked_out("{it.name}", out)._keys & keep'
+    return ["if out is not None:", *indent([keys, *lines])]
+
+
+def _out(op: Op, arguments: Mapping[str, str]) -> list[str]:
+    """The call of an out form: its own operand is last, and all the others were given."""
+    return gather.call(op, {**arguments, op.arguments[-1].name: "out"})
 
 
 def varargs(it: Public) -> list[str]:
@@ -274,7 +251,7 @@ def _normalised(arguments: Sequence[Any], name: str) -> list[str]:
 
 def _merged(it: Public, merge: Merge) -> list[str]:
     lines = []
-    options = [a for a in it.first.schema.keyword_only if it.first.has_options and it.name != "to"]
+    options = [a for a in it.first.schema.keyword_only if it.first.takes_requires_grad]
     if options:
         again = [item.partition("=")[0] for item in merge.parameters]
         again += [f"{a.name}={a.name}" for a in options]
@@ -302,8 +279,7 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
     lines = []
     if shared:
-        out = _merged_out(it, merge)
-        lines = gather.gathered(ops[-1], between=out)
+        lines = gather.gathered(ops[-1]) + _merged_out(it, merge)
     for case, op in zip(merge.cases, ops):
         body = [] if shared else gather.gathered(op)
         body += gather.call(op, case.arguments)
@@ -322,45 +298,44 @@ def _merged_out(it: Public, merge: Merge) -> list[str]:
     for case, op in zip(cases, ops):
         if op is None:
             raise LookupError(f"codegen/merge.py: '{it.name}' has no out form of {case.overload}")
-        body = _call_out(it, op, case.arguments)
+        body = _out(op, case.arguments)
         lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
-    return ["if out is not None:", *indent(lines)]
+    return _if_out(it, lines)
 
 
 # --- Python's operators -------------------------------------------------------------------------
 
 
-def _dunder(name: str, op: Op, written: str) -> list[str]:
-    """One of Python's operators. A foreign operand gives NotImplemented, so that its own class gets
-    a chance."""
-    given = _given(op, written)
-    if "other" not in given.values():
-        body = [*gather.gathered(op), *gather.call(op, given)]
-        return [f"def {name}(self):", *indent(_refused(op.base, body))]
-    state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    if name in ("__eq__", "__ne__"):  # arrays are compared element by element, as PyTorch's == does
-        keys = "self._keys if type(other) in NUMBERS else self._keys | other._keys"
+def _dunder(op: Op, name: str) -> list[str]:
+    """`__add__`, which calls `op` with what the YAML says; the same call again is an alias."""
+    written = op.operators[name]
+    if written == "self":
+        return [f"Tensor_{name} = Tensor_{op.base}"]
+    twin = next(other for other, given in op.operators.items() if given == written)
+    if twin != name:
+        return [f"Tensor_{name} = Tensor_{twin}"]
+    body = _binary(op, name, _given(op, written))
+    return [f"def Tensor_{name}(self, other):", *indent(_refused(op.base, body))]
+
+
+def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
+    """A foreign operand gives NotImplemented, so that its own class gets a chance."""
+    keys = "self._keys | other._keys"
+    if op.numbers:
+        keys = f"self._keys if type(other) in NUMBERS else {keys}"
+        # Arrays are compared element by element, as PyTorch's == does.
+        is_comparison = name in ("__eq__", "__ne__")
         foreign = [
-            "other = self._comparable(other)",
+            f"other = {'self._comparable' if is_comparison else '_number'}(other)",
             "if other is None:",
             "    return NotImplemented",
-            "key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys",
-        ]
-    elif op.numbers:
-        keys = "self._keys if type(other) in NUMBERS else self._keys | other._keys"
-        foreign = [
-            "other = _number(other)",
-            "if other is None:",
-            "    return NotImplemented",
-            "key_set = self._keys",
+            f"key_set = {keys if is_comparison else 'self._keys'}",
         ]
     else:
-        keys, foreign = "self._keys | other._keys", ["return NotImplemented"]
-    body = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
-    return [
-        f"def {name}(self, other):",
-        *indent(_refused(op.base, [*body, *gather.call(op, given)])),
-    ]
+        foreign = ["return NotImplemented"]
+    state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
+    lines = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
+    return [*lines, *gather.call(op, given)]
 
 
 def _given(op: Op, written: str) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""_generated/operators.py and _generated/calls.py: the Operator objects, and calls without
-parsing."""
+"""Of one overload: its Operator object, and the call of it that parses nothing."""
 
 from __future__ import annotations
 
@@ -7,30 +6,20 @@ from collections.abc import Sequence
 
 from . import gather
 from .emit_functions import default
-from .model import Model, Op, parameter
-from .text import WIDTH, indent, module, wrap
-
-OPERATORS_DOC = """The Operator object of every overload, in the order of native_functions.yaml.
-
-Schemas are text here and are parsed when somebody asks."""
-
-CALLS_DOC = """Calls for native code: all arguments positional, nothing parsed or checked."""
+from .model import Op, parameter
+from .text import WIDTH, indent, wrap
 
 
-def operators(model: Model) -> str:
-    lines = []
-    for op in model.ops:
-        given = [repr_of(op.full_schema)]
-        given += [tuple_of(op.tags)] if op.tags else []
-        numbers = op.kernel_numbers
-        given += [f"numbers={tuple_of(numbers)}"] if numbers else []
-        line = f"{op.identifier} = _define({', '.join(given)})"
-        if len(line) > WIDTH:
-            line = "\n".join([f"{op.identifier} = _define(", *[f"    {x}," for x in given], ")"])
-        lines.append(line)
-    return module(
-        OPERATORS_DOC, "from ..dispatch.dispatcher import define as _define\n\n" + "\n".join(lines)
-    )
+def operator(op: Op) -> list[str]:
+    """The line that defines the operator; its schema is text, parsed when somebody asks."""
+    given = [tuple_of(op.tags)] if op.tags else []
+    given += [f"numbers={tuple_of(op.kernel_numbers)}"] if op.kernel_numbers else []
+    schema = repr_of(op.full_schema)
+    line = f"op_{op.identifier} = _define({', '.join([schema, *given])})"
+    if len(line) <= WIDTH:
+        return [line]
+    rest = [f"    {', '.join(given)},"] if given else []
+    return [f"op_{op.identifier} = _define(", f"    {schema},", *rest, ")"]
 
 
 def repr_of(text: str) -> str:
@@ -41,16 +30,8 @@ def tuple_of(texts: Sequence[str]) -> str:
     return f"({', '.join(map(repr_of, texts))},)"
 
 
-def calls(model: Model) -> str:
-    imports = """from ..core.arguments import NUMBERS
-from ..core.arguments import keys_of_list as _keys_of_list
-from ..core.memory_format import contiguous_format as _contiguous_format
-from ..dispatch.tls import state as _state
-from . import operators as _ops"""
-    return module(CALLS_DOC, imports, *("\n".join(_call(op)) for op in model.ops))
-
-
-def _call(op: Op) -> list[str]:
+def call(op: Op) -> list[str]:
+    """All arguments positional, nothing parsed or checked: for native code."""
     given = []
     may_default = (
         True  # keyword-only arguments without a default follow defaults: `*, alpha=1, out`
@@ -67,5 +48,5 @@ def _call(op: Op) -> list[str]:
         body += [f"key_set = {keys}", "key_set = (key_set | include) & keep"]
     else:
         body += gather.assigned(f"{keys} | include", "({}) & keep")
-    head = wrap(f"def {op.identifier}(", given[::-1], "):")
+    head = wrap(f"def call_{op.identifier}(", given[::-1], "):")
     return [*head, *indent([*body, *gather.call(op, {})])]

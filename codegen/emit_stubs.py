@@ -74,9 +74,10 @@ def methods(model: Model) -> str:
     return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 
 
-def calls(model: Model) -> str:
+def calls(model: Model, used: Collection[str]) -> str:
+    """used: identifiers of the overloads whose calls are there."""
     lines: list[str] = []
-    for op in model.ops:
+    for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
     return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 

@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from .model import Op, parameter
 from .text import WIDTH, indent, wrap
@@ -57,18 +57,15 @@ def is_conditional(keys: str) -> bool:
 def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
     """The call through the table, once `key_set` is there."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
-    return wrap(f"{lead}_ops.{op.identifier}.table[key_set](", ["key_set", *given], ")")
+    return wrap(f"{lead}op_{op.identifier}.table[key_set](", ["key_set", *given], ")")
 
 
-def gathered(op: Op, *, between: Sequence[str] = ()) -> list[str]:
-    """Lines that leave the call's key set in `key_set`.
-
-    between: lines for behind the place where operands are known to be right.
-    """
+def gathered(op: Op) -> list[str]:
+    """Lines that leave the call's key set in `key_set`."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:
-        return [*between, state, "key_set = include & keep"]
+        return [state, "key_set = include & keep"]
     if op.numbers:
         listed = ", ".join(parameter(a.name) for a in op.tensors)
         return [
@@ -77,8 +74,7 @@ def gathered(op: Op, *, between: Sequence[str] = ()) -> list[str]:
             "except AttributeError:",
             *indent([f"{listed} = _coerce({listed})"]),
             *indent(assigned(keys)),
-            *between,
             state,
             "key_set = (key_set | include) & keep",
         ]
-    return [state, *assigned(keys, "({} | include) & keep"), *between]
+    return [state, *assigned(keys, "({} | include) & keep")]

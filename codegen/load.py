@@ -16,8 +16,8 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "autocast", "numbers", "python", "doc",
-    "python_module",
+    "factory", "loop", "dtypes", "derivatives", "autocast", "numbers", "python", "shortcut",
+    "doc", "python_module",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -151,6 +151,7 @@ class _Entry:
             autocast=self.autocast(schema),
             numbers=self.numbers(schema),
             python=self.python(schema),
+            shortcut=self.text("shortcut") if "shortcut" in self.nodes else "",
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),

@@ -74,6 +74,7 @@ class Op:
     family's kernel factory is bound. factory: that factory's prefix. autocast: device type ->
     policy. numbers: Tensor arguments for which Python numbers may stand, which stay numbers down to
     native. python: Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
+    shortcut: a condition under which the method returns self undispatched.
     source: the entry that named this one in `autogen`.
     """
 
@@ -91,6 +92,7 @@ class Op:
     autocast: dict[str, str] = field(default_factory=dict)
     numbers: tuple[str, ...] = ()
     python: dict[str, str] = field(default_factory=dict)
+    shortcut: str = ""
     tags: tuple[str, ...] = ()
     device_check: bool = True
     device_guard: bool = True
@@ -158,6 +160,15 @@ class Op:
     def is_factory(self) -> bool:
         """Makes a tensor from nothing: BackendSelect finds its backend."""
         return self.has_options and not self.tensors
+
+    @property
+    def takes_requires_grad(self) -> bool:
+        """Whether the public function has `requires_grad=`.
+
+        Source: torchgen/api/python.py, is_factory_function and is_like_or_new_function.
+        """
+        is_like = self.base.startswith("new_") or self.base.endswith("_like")
+        return self.has_options and (not self.tensors or is_like)
 
     @property
     def is_public(self) -> bool:

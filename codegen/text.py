@@ -13,9 +13,8 @@ ROOM = WIDTH - 12
 
 def module(docstring: str, *parts: str) -> str:
     """A generated module: header, docstring, parts with two blank lines between them."""
-    return (
-        HEADER + f'"""{docstring}"""\n\n' + "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
-    )
+    body = "\n\n\n".join(part.strip("\n") for part in parts)
+    return f'{HEADER}"""{docstring}"""\n' + (f"\n{body}\n" if body else "")
 
 
 def indent(lines: Iterable[str], by: int = 4) -> list[str]:

@@ -29,9 +29,7 @@ class OperatorPacket:
         for operator in self._overloads:
             self.__dict__.pop(operator.overload or "default", None)
         name = self.qualified_name
-        self._overloads = tuple(
-            o for o in _dispatcher.operators() if o.name == name and o.is_defined
-        )
+        self._overloads = tuple(o for o in _dispatcher.overloads(name) if o.is_defined)
         for operator in self._overloads:
             self.__dict__[operator.overload or "default"] = operator
 

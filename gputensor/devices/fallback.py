@@ -311,10 +311,7 @@ class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enabl
 def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
     """The operators of a name, all overloads, or of one. Raises: DispatchError for none."""
     full = dispatcher.qualified(name)
-    found = [
-        o for o in dispatcher.operators() if o.is_defined and full in (o.name, o.qualified_name)
-    ]
-    found = found or [dispatcher.find(full)]
+    found = [o for o in dispatcher.overloads(full) if o.is_defined] or [dispatcher.find(full)]
     if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):
         raise errors.composite_falls_back(argument, name)
     return found

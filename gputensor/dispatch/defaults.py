@@ -37,6 +37,6 @@ def set_default_dtype(d: dtype) -> None:
         return
     _default = d
     # A plan knows result dtypes, not the default it was built under (structured/pointwise.py).
-    for operator in dispatcher.operators():
+    for operator in dispatcher.loaded():
         operator.table.plans.clear()
         operator.redispatch_table.plans.clear()

@@ -21,17 +21,16 @@ fails leaves everything as it was. See Note [Tables are swapped whole].
 from __future__ import annotations
 
 import copyreg
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core import errors
-from . import keys
+from . import families, keys
 from .keys import AliasKey, DispatchKey
 from .operator import Definition, Kernel, Key, Operator, Table, caller_site
 
-lock = threading.RLock()
+lock = families.lock
 _operators: dict[str, Operator] = {}
 # Operators that someone holds although nothing is registered for them any more: the same object
 # serves again if the name comes back.
@@ -91,7 +90,9 @@ def get(qualified_name: str) -> Operator | None:
             qualified_name,
             kind=errors.ArgumentTypeError,
         )
-    return _operators.get(qualified_name.removesuffix(".default"))
+    qualified_name = qualified_name.removesuffix(".default")
+    families.load_of(qualified_name)
+    return _operators.get(qualified_name)
 
 
 def qualified(name: str) -> str:
@@ -100,13 +101,26 @@ def qualified(name: str) -> str:
 
 
 def operators() -> list[Operator]:
-    """Every operator that has a schema or a kernel."""
+    """Every operator that has a schema or a kernel, those of families not used yet included."""
+    families.load_all()
+    return list(_operators.values())
+
+
+def overloads(name: str) -> list[Operator]:
+    """The operators called `aten::add`, defined or not."""
+    families.load_of(name)
+    return [operator for operator in _operators.values() if operator.name == name]
+
+
+def loaded() -> list[Operator]:
+    """The operators that are there by now: for what concerns nobody before his first call."""
     return list(_operators.values())
 
 
 def _get_or_make(qualified_name: str) -> Operator:
     """The operator of a name; a new one is published by `_commit`."""
     qualified_name = qualified_name.removesuffix(".default")
+    families.load_of(qualified_name)
     operator = _operators.get(qualified_name) or _unused.get(qualified_name)
     if operator is None:
         name, _, overload = qualified_name.partition(".")
@@ -177,6 +191,7 @@ def define(
                 _check_signature(operator, definition, kernel, key)
         operator.definition = definition
         _commit(operator)
+        families.note(lambda: undefine(operator))
     for hook in definition_hooks:
         hook(operator)
     return operator

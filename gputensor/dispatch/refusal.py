@@ -36,9 +36,7 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
-    overloads = [
-        o for o in dispatcher.operators() if o.name == f"aten::{op}" and o.definition is not None
-    ]
+    overloads = [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
         refuse_memory(
@@ -156,7 +154,7 @@ def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, 
         and name in given
         and inner.isidentifier()
     ):
-        if any(o.name == f"aten::{inner}" for o in dispatcher.operators()):
+        if dispatcher.overloads(f"aten::{inner}"):
             error.args = (f"{op}: '{rest}", *error.args[1:])
 
 

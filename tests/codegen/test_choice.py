@@ -12,10 +12,11 @@ import numpy as np  # noqa: F401 - the calls below are evaluated
 import pytest
 
 import gputensor as gt
-from gputensor._generated import functions, methods
+from gputensor._generated import functions, index  # noqa: F401 - the calls below are evaluated
 from gputensor._generated.methods import GeneratedMethods
 from gputensor.core.arguments import number
 from gputensor.core.errors import ArgumentTypeError
+from gputensor.dispatch import families
 
 
 class Fake(GeneratedMethods):
@@ -33,26 +34,23 @@ class Fake(GeneratedMethods):
         return number(other)
 
 
-class Recorder:
-    """Stands for the module of operators or of calls: every call returns what was called."""
+class Recorder(dict[int, Any]):
+    """Stands for an operator's table: every call returns what was called."""
 
-    def __getattr__(self, name: str) -> Any:
-        class Table(dict[int, Any]):
-            def __missing__(self, key_set: int) -> Any:
-                return lambda key_set, *arguments: (name, *arguments)
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-        class Operator(SimpleNamespace):
-            def __call__(self, *arguments: Any) -> Any:
-                return (name, *arguments)
-
-        return Operator(table=Table())
+    def __missing__(self, key_set: int) -> Any:
+        return lambda key_set, *arguments: (self.name, *arguments)
 
 
 @pytest.fixture(autouse=True)
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (functions, methods):
-        monkeypatch.setattr(module, "_ops", Recorder())
-        monkeypatch.setattr(module, "_calls", Recorder(), raising=False)
+    for family in set(index.OPERATORS.values()):
+        module = families.called(family)
+        for name in [name for name in vars(module) if name.startswith("op_")]:
+            recorder = SimpleNamespace(table=Recorder(name.removeprefix("op_")))
+            monkeypatch.setattr(module, name, recorder)
 
 
 x, y, out = Fake("x"), Fake("y"), Fake("out")

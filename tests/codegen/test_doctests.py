@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import doctest
+from typing import Any
 
 import pytest
 
 import gputensor as gt
-from gputensor._generated import functions, methods
+from gputensor._generated import functions
+from gputensor._generated.methods import GeneratedMethods
 
 
-@pytest.mark.parametrize("module", [functions, methods], ids=["functions", "methods"])
-def test_examples(module: object) -> None:
-    found = doctest.testmod(module, extraglobs={"gt": gt}, verbose=False)  # type: ignore[arg-type]
-    assert found.failed == 0
+def examples(owner: Any, names: list[str]) -> list[doctest.DocTest]:
+    find = doctest.DocTestFinder().find
+    found = [test for name in names for test in find(getattr(owner, name), name, globs={"gt": gt})]
+    return [test for test in found if test.examples]
+
+
+IN_FUNCTIONS = examples(functions, functions.__all__)
+IN_METHODS = examples(GeneratedMethods, list(vars(GeneratedMethods)))
+
+
+@pytest.mark.parametrize("test", [*IN_FUNCTIONS, *IN_METHODS], ids=lambda test: test.name)
+def test_examples(test: doctest.DocTest) -> None:
+    assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 
 def test_there_are_examples() -> None:
-    tests = doctest.DocTestFinder().find(functions)
-    assert sum(len(test.examples) for test in tests) > 10
+    assert sum(len(test.examples) for test in IN_FUNCTIONS) > 10

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from typing import Any
 
 import pytest
 
 from codegen import (
+    emit_families,
     emit_functions,
     emit_kernels,
     emit_operators,
@@ -84,8 +86,22 @@ def block(generated: str, start: str) -> str:
     return textwrap.dedent("\n".join(rest)).strip() + "\n"
 
 
+def text_of(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def function(model: load.Model, base: str) -> str:
+    (lines,) = emit_functions.functions(model, base)
+    return text_of(lines)
+
+
+def method(model: load.Model, base: str) -> str:
+    (lines,) = emit_functions.methods(model, base)
+    return text_of(lines)
+
+
 def test_a_function_with_numbers_and_out(model: load.Model) -> None:
-    assert block(emit_functions.functions(model), "def blend(") == textwrap.dedent('''\
+    assert function(model, "blend") == textwrap.dedent('''\
         def blend(input, other, *, alpha=1, out=None):
             """input blended with other.
 
@@ -105,11 +121,12 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 except AttributeError:
                     input, other = _coerce(input, other)
                     key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
-                if out is not None:
-                    return _calls.blend_out(input, other, alpha, _checked_out("blend", out))
                 include, keep = _state.get()
                 key_set = (key_set | include) & keep
-                return _ops.blend.table[key_set](key_set, input, other, alpha)
+                if out is not None:
+                    key_set |= _checked_out("blend", out)._keys & keep
+                    return op_blend_out.table[key_set](key_set, input, other, alpha, out)
+                return op_blend.table[key_set](key_set, input, other, alpha)
             except Exception as error:
                 _refuse(error, "blend", locals())
                 raise
@@ -117,18 +134,21 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
 
 
 def test_pythons_operators_give_what_the_entry_says(model: load.Model) -> None:
-    methods = emit_functions.methods(model)
-    calls = {n: block(methods, f"def {n}(") for n in ("__add__", "__radd__", "__iadd__")}
-    assert "_ops.blend.table[key_set](key_set, self, other, 2)" in calls["__add__"]
-    assert "_ops.blend.table[key_set](key_set, other, self, 1)" in calls["__radd__"]
-    assert "_ops.blend_.table[key_set](key_set, self, other, 1)" in calls["__iadd__"]
+    blocks = emit_functions.methods(model, "blend") + emit_functions.methods(model, "blend_")
+    calls = {
+        lines[0].removeprefix("def Tensor_").partition("(")[0]: "\n".join(lines) for lines in blocks
+    }
+    calls = {n: calls[n] for n in ("__add__", "__radd__", "__iadd__")}
+    assert "op_blend.table[key_set](key_set, self, other, 2)" in calls["__add__"]
+    assert "op_blend.table[key_set](key_set, other, self, 1)" in calls["__radd__"]
+    assert "op_blend_.table[key_set](key_set, self, other, 1)" in calls["__iadd__"]
     assert all("return NotImplemented" in text for text in calls.values())
     assert model.find("blend").kernel_numbers == ["self", "other"]  # `3 + x` puts it first
     assert model.find("blend_").kernel_numbers == ["other"]
 
 
 def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) -> None:
-    assert block(emit_functions.functions(model), "def halves(") == textwrap.dedent('''\
+    assert function(model, "halves") == textwrap.dedent('''\
         def halves(input, dims, dim=0):
             """Two views.
 
@@ -142,7 +162,7 @@ def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) 
             try:
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
-                return _ops.halves.table[key_set](key_set, input, dims, dim)
+                return op_halves.table[key_set](key_set, input, dims, dim)
             except Exception as error:
                 _refuse(error, "halves", locals())
                 raise
@@ -150,8 +170,8 @@ def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) 
 
 
 def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
-    assert block(emit_functions.methods(model), "def turn(") == textwrap.dedent('''\
-        def turn(self, *args, dims=None):
+    assert method(model, "turn") == textwrap.dedent('''\
+        def Tensor_turn(self, *args, dims=None):
             """A view that is turned.
 
             Args:
@@ -173,7 +193,7 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
                     raise _not_given("turn", "dims")
                 include, keep = _state.get()
                 key_set = (self._keys | include) & keep
-                return _ops.turn.table[key_set](key_set, self, dims)
+                return op_turn.table[key_set](key_set, self, dims)
             except Exception as error:
                 _refuse(error, "turn", locals())
                 raise
@@ -181,7 +201,7 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
 
 
 def test_a_factory(model: load.Model) -> None:
-    body = block(emit_functions.functions(model), "def fresh(").rpartition('"""\n')[2]
+    body = function(model, "fresh").rpartition('"""\n')[2]
     assert textwrap.dedent(body) == textwrap.dedent("""\
         try:
             if len(args) == 1:
@@ -198,11 +218,10 @@ def test_a_factory(model: load.Model) -> None:
                 raise _not_a_dtype("fresh", dtype)
             if device is not None and type(device) is not _device:
                 device = _device(device)
-            if requires_grad:
-                return _calls.fresh(size, dtype, layout, device, pin_memory).requires_grad_()
             include, keep = _state.get()
             key_set = include & keep
-            return _ops.fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+            result = op_fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+            return result.requires_grad_() if requires_grad else result
         except Exception as error:
             _refuse(error, "fresh", locals())
             raise
@@ -210,8 +229,8 @@ def test_a_factory(model: load.Model) -> None:
 
 
 def test_calls_parse_nothing(model: load.Model) -> None:
-    assert block(emit_operators.calls(model), "def blend_out(") == textwrap.dedent("""\
-        def blend_out(self, other, alpha, out):
+    assert text_of(emit_operators.call(model.find("blend.out"))) == textwrap.dedent("""\
+        def call_blend_out(self, other, alpha, out):
             include, keep = _state.get()
             key_set = (
                 self._keys
@@ -219,8 +238,31 @@ def test_calls_parse_nothing(model: load.Model) -> None:
                 | out._keys
                 | include
             ) & keep
-            return _ops.blend_out.table[key_set](key_set, self, other, alpha, out)
+            return op_blend_out.table[key_set](key_set, self, other, alpha, out)
         """)
+
+
+def test_a_method_that_does_what_the_function_does_is_the_function(model: load.Model) -> None:
+    assert emit_functions.methods(model, "halves") == [["Tensor_halves = halves"]]
+
+
+def test_calls_are_made_of_what_is_called(model: load.Model) -> None:
+    texts = {path.name: text for path, text in emit_families.families(model, {"lent"}).items()}
+    assert "def call_lent(" in texts["copy.py"]
+    assert not any("def call_" in texts[name] for name in texts if name != "copy.py")
+    with pytest.raises(LookupError, match="no operator .* has the call .*lend,.* turned"):
+        emit_families.used_calls(model, ["_calls.turned(x)\ncalls.turn(x) + calls.lend(x)"])
+
+
+def test_the_index_knows_the_family_of_every_name(model: load.Model) -> None:
+    texts = {path.name: text for path, text in emit_families.families(model, set()).items()}
+    found: dict[str, Any] = {}
+    exec(texts["index.py"], found)
+    assert found["FUNCTIONS"] == dict(blend="binary", halves="view", fresh="factory", lent="copy")
+    of_binary = ("blend", "blend_", "__add__", "__radd__", "__iadd__")
+    wanted = {**dict.fromkeys(of_binary, "binary"), "halves": "view", "turn": "view"}
+    assert found["METHODS"] == wanted
+    assert found["OPERATORS"]["blend.out"] == "binary" and len(found["OPERATORS"]) == 7
 
 
 def test_kernels_of_functionality_keys(model: load.Model) -> None:
@@ -276,7 +318,8 @@ def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
 
 
 def test_stubs_of_calls_and_operators_say_what_comes_back(model: load.Model) -> None:
-    calls, operators = emit_stubs.calls(model), emit_stubs.operators(model)
+    used = {op.identifier for op in model.ops}
+    calls, operators = emit_stubs.calls(model, used), emit_stubs.operators(model)
     assert "def turn(self: Tensor, dims: Sequence[int]) -> Tensor: ...\n" in calls
     assert "def halves(self: Tensor, dims: Sequence[int], dim: int = 0) -> list[Tensor]" in calls
     assert "halves: _Of[list[Tensor]]\n" in operators and "turn" not in operators
@@ -289,7 +332,7 @@ def test_overloads_without_a_merge_rule_are_refused() -> None:
     with pytest.raises(
         LookupError, match="codegen/merge.py: 'blend' must say how blend, blend.other become one"
     ):
-        emit_functions.functions(load.loads(twice.lstrip("\n")))
+        emit_functions.functions(load.loads(twice.lstrip("\n")), "blend")
 
 
 def test_every_file_has_the_header_and_is_python() -> None:

@@ -19,6 +19,7 @@ PACKAGE = ROOT / "gputensor"
 # rows on one floor may not. A room is one row.
 FLOORS = [
     (0, "core"),
+    (0, "_generated.index"),
     (1, "runtime"),
     (1, "dispatch"),
     (2, "kernels"),  # plans and kernels see operands, never a Tensor

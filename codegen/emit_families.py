@@ -1,0 +1,137 @@
+"""_generated/families/<family>.py, a block an operator of what is called; and _generated/index.py,
+which knows the family of every name, with the lazy faces that load a family when one is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import emit_functions, emit_operators, paths
+from .model import Model, Op
+from .text import WIDTH, module, pruned
+
+FAMILY_DOC = """Family {family}, what is called: of each operator its overloads (`op_`), its
+function, its method (`Tensor_`), and calls for native code (`call_`), which parse nothing.
+
+A function reads which overload is meant from what was given, gathers the operands' keys and calls
+through the operator's table. Values are checked by native code; where that fails with anything but
+a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
+
+FAMILY_IMPORTS = """from ...core.arguments import NUMBERS
+from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import coerce as _coerce
+from ...core.arguments import keys_of_list as _keys_of_list
+from ...core.arguments import number as _number
+from ...core.arguments import sequence as _sequence
+from ...core.device import device as _device
+from ...core.dtype import dtype as _dtype
+from ...core.errors import not_a_dtype as _not_a_dtype
+from ...core.errors import not_given as _not_given
+from ...core.errors import too_many as _too_many
+from ...core.memory_format import contiguous_format as _contiguous_format
+from ...dispatch.dispatcher import define as _define
+from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.tls import state as _state"""
+
+INDEX_DOC = (
+    """Which family every name belongs to; all that `import gputensor` knows of the operators."""
+)
+
+INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
+    """Name -> family, of a text that has each family, with a colon, before its names."""
+    found, family = {}, ""
+    for word in text.split():
+        if word[-1] == ":":
+            family = word[:-1]
+        else:
+            found[word] = family
+    return found'''
+
+# What code calls: `calls.view`, `_calls.view`.
+_USE = re.compile(r"\b_?calls\.(\w+)")
+
+
+def families(model: Model, used: set[str]) -> dict[Path, str]:
+    """The families' files, and the index. used: identifiers of overloads that code calls."""
+    folder = paths.GENERATED / "families"
+    found = {folder / "__init__.py": module("What is called, a file a family.")}
+    for family in model.families():
+        ops = [op for op in model.ops if op.family == family]
+        found[folder / f"{family}.py"] = _family(model, family, ops, used)
+    return found | {paths.GENERATED / "index.py": _index(model)}
+
+
+def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
+    """Overloads whose call is used by the package, or by the generated texts given.
+
+    Raises: LookupError for a call of what is no operator.
+    """
+    texts = list(generated)
+    for path in paths.PACKAGE.rglob("*.py"):
+        if paths.GENERATED not in path.parents:
+            text = path.read_text(encoding="utf-8")
+            texts += [text] if "_generated import" in text else []
+    used = {name for text in texts for name in _USE.findall(text)}
+    unknown = sorted(used - {op.identifier for op in model.ops})
+    if unknown:
+        raise LookupError(f"no operator of {paths.YAML.name} has the call {', '.join(unknown)}")
+    return used
+
+
+def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
+    parts = [FAMILY_IMPORTS]
+    for base in dict.fromkeys(op.base for op in ops):
+        blocks = [[line for op in ops if op.base == base for line in emit_operators.operator(op)]]
+        blocks += emit_functions.functions(model, base) + emit_functions.methods(model, base)
+        blocks += [
+            emit_operators.call(op) for op in ops if op.base == base and op.identifier in used
+        ]
+        parts.append("\n".join(_spaced(blocks)))
+    return module(FAMILY_DOC.format(family=family), *pruned(parts))
+
+
+def _spaced(blocks: list[list[str]]) -> list[str]:
+    """Lines of all blocks; a definition has an empty line before it, a single line has none."""
+    lines: list[str] = []
+    for block in blocks:
+        lines += ["", *block] if lines and len(block) > 1 else block
+    return lines
+
+
+def _index(model: Model) -> str:
+    properties = model.bases("property")
+    dunders = [(op.family, name) for op in model.ops for name in op.operators]
+    methods = [(_family_of(model, name), name) for name in [*model.bases("method"), *properties]]
+    functions = [(_family_of(model, name), name) for name in model.bases("function")]
+    named = {
+        "FUNCTIONS": functions,
+        "METHODS": methods + dunders,
+        "OPERATORS": [(op.family, op.name) for op in model.ops],
+    }
+    parts = [f'{name} = _read("""\n{_listed(model, found)}\n""")' for name, found in named.items()]
+    parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
+    return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
+
+
+def _family_of(model: Model, base: str) -> str:
+    """Raises: LookupError where the overloads of one name are in two families."""
+    found = {op.family for op in model.ops if op.base == base}
+    if len(found) > 1:
+        raise LookupError(f"'{base}' must have one family (got {', '.join(sorted(found))})")
+    return found.pop()
+
+
+def _listed(model: Model, names: list[tuple[str, str]]) -> str:
+    """`family: name name`, a family a line, broken where it grows long."""
+    lines = []
+    for family in model.families():
+        line = f"{family}:"
+        for name in sorted(name for of, name in names if of == family):
+            if len(line) + len(name) >= WIDTH:
+                lines.append(line)
+                line = "   "
+            line += f" {name}"
+        lines += [line] if line[-1] != ":" else []
+    return "\n".join(lines)
