@@ -3,14 +3,14 @@
 gputensor explain copy --sizes 1,64,5,4 --to channels_last
 gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
 gputensor explain dispatch add.Tensor --device cuda
-gputensor explain dispatch 'add(x, y)' --device cuda
+gputensor explain dispatch 'add(x, y)' --device cuda --svg call.svg --html call.html
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-from pathlib import Path
+import html
 from typing import Any
 
 import gputensor as gt
@@ -18,18 +18,18 @@ from gputensor.core import errors
 from gputensor.core.dtype import dtype
 from gputensor.dispatch import dispatcher, keys, tls
 from gputensor.dispatch.backend_select import TENSOR_KEYS
-from gputensor.dispatch.tables import compute
+from gputensor.dispatch.table_text import way
 from gputensor.dispatch.trace import trace
 
 from . import layouts, ops
 from .output import (
     BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading,
-    print_json, table,
+    print_json, table, write_pictures,
 )  # fmt: skip
+from .trace import described, drawn, here
 
 # Layouts of at most this many elements are drawn.
 _DRAWN_NUMEL = 96
-_FOLDER = str(Path(gt.__file__).parents[1])
 
 
 def main(argv: list[str]) -> int:
@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--device", default="cpu", help="dispatch: the tensors' device (default: %(default)s)"
     )
+    parser.add_pictures()
     arguments = parser.parse_args(argv)
     return {"copy": _copy, "view": _view, "dispatch": _dispatch}[arguments.what](arguments)
 
@@ -100,19 +101,11 @@ def _copy(arguments: Any) -> int:
         "in": layouts.describe(source), "out": layouts.describe(out), "iterator": walk,
         "gpu": choice.to_dict(),
     }  # fmt: skip
+    _drawn(arguments, f"copy {errors.describe(source).split()[0]} to {arguments.to}", result)
     if arguments.json:
         print_json(result)
         return FINE
-    rows = [
-        (
-            name,
-            brackets(found["sizes"]),
-            brackets(found["strides"]),
-            layouts.flag_words(found["flags"], False),
-        )
-        for name, found in (("in", result["in"]), ("out", result["out"]))
-    ]
-    print(table(("", "sizes", "strides", "flags"), rows))
+    print(table(("", "sizes", "strides", "flags"), layouts.sides(result)))
     print(heading(f"The walk: from {out.ndim} dimensions to {len(walk['shape'])}, fastest first"))
     steps = zip(walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"])
     print(table(("size", "out stride bytes", "in stride bytes"), list(steps), right=(0, 1, 2)))
@@ -122,14 +115,38 @@ def _copy(arguments: Any) -> int:
                 "Memory, address by address: the number of the element (row-major) that lies there"
             )
         )
-        print("in   " + _drawn(source))
-        print("out  " + _drawn(out))
+        print("in   " + _in_memory(source))
+        print("out  " + _in_memory(out))
     print(heading("On a GPU: the walk in dst's order, and what copies it"))
     print(choice)
     return FINE
 
 
-def _drawn(tensor: Any) -> str:
+def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
+    """A copy, or a view and the copy that stands in for it, as the files that were asked for."""
+    if arguments.svg is None and arguments.html is None:
+        return
+    from .pictures import copy, svg, view
+
+    choice = found["gpu"] if "gpu" in found else found["copy"]
+    reason = found.get("reason")
+    picture = svg.Picture(title, reason or (choice["why"] if choice else "a view: nothing moves"))
+    lines = [
+        f"{name} {sizes}, strides {strides}, {flags}"
+        for name, sizes, strides, flags in layouts.sides(found)
+    ]
+    lines += svg.wrapped(reason, svg.WIDTH - 2 * svg.MARGIN, 12, "mono") if reason else []
+    y = picture.head(lines) + 8
+    steps: list[str] = []
+    if "runs" in found:
+        y = view.draw(picture, y, found) + 16
+    if choice:
+        y, steps = copy.draw(picture, y, choice)
+    what = "The cut of a view" if "runs" in found else "The walk of a copy"
+    write_pictures(arguments, what, picture.svg(y + 8), [html.escape(step) for step in steps])
+
+
+def _in_memory(tensor: Any) -> str:
     """Element numbers in the order of their addresses; `.` where no element lies."""
     cells: dict[int, str] = {}
     for number in range(tensor.numel()):
@@ -159,17 +176,15 @@ def _view(arguments: Any) -> int:
         view, reason = source.view(arguments.target), None
     except errors.ShapeError as error:
         view, reason = None, str(error)
+    result = {
+        "in": layouts.describe(source), "runs": runs, "possible": view is not None,
+        "out": None if view is None else layouts.describe(view), "reason": reason,
+        "copy": None if view is not None else _copied(source).to_dict(),
+    }  # fmt: skip
+    target = brackets(arguments.target)
+    _drawn(arguments, f"view {errors.describe(source).split()[0]} as {target}", result)
     if arguments.json:
-        print_json(
-            {
-                "in": layouts.describe(source),
-                "runs": runs,
-                "possible": view is not None,
-                "out": None if view is None else layouts.describe(view),
-                "reason": reason,
-                "copy": None if view is not None else _copied(source).to_dict(),
-            }
-        )
+        print_json(result)
         return FINE if view is not None else CHECK_FAILED
     print(
         f"sizes {brackets(source.size())}, strides {brackets(source.stride())}: "
@@ -231,19 +246,21 @@ def _dispatch(arguments: Any) -> int:
     include, keep = tls.state.get()
     takes_tensors = any("Tensor" in str(a.type) for a in operator.schema.arguments)
     key_set = ((TENSOR_KEYS[kind] if takes_tensors else 0) | include) & keep
-    hops = _hops(operator, key_set)
+    slots = [slot | {"site": here(slot["site"])} for slot in way(operator.table, key_set)]
+    lines = [str(operator.schema), f"on {kind}, where each kernel redispatches below itself"]
+    drawn(arguments, name, lines, _ladder(name, slots, keys.describe(key_set)))
     if arguments.json:
         print_json(
             {
                 "operator": name,
                 "schema": str(operator.schema),
                 "key_set": keys.describe(key_set),
-                "hops": hops,
+                "hops": slots,
             }
         )
         return FINE
     print(f"{operator.schema}\n\nkey set of a call on {kind}: {keys.describe(key_set)}\n")
-    rows = [(h["key"], h["does"], h["label"], h["site"]) for h in hops]
+    rows = [(h["key"], h["does"], h["label"], h["site"]) for h in slots]
     print(table(("key, highest first", "does", "why", "registered at"), rows))
     return FINE
 
@@ -268,21 +285,26 @@ def _call(arguments: Any) -> int:
         if isinstance(node, ast.Name) and node.id not in names:
             operands[node.id] = _operand(arguments)
     try:
-        with trace(level=2) as lines:
+        with (tracing := trace(level=2)) as lines:
             made = eval(compile(tree, "<operator>", "eval"), {**names, **operands})
     except Exception as error:  # the call itself: whatever it raises is the answer
         raise Refusal(
             f"{code} raised {type(error).__name__}: {str(error).splitlines()[0]}"
         ) from None
     given = {name: f"{errors.describe(x)} {keys.describe(x._keys)}" for name, x in operands.items()}
+    hops = described(tracing.hops)
+    drawn(arguments, code, [f"{name}: {text}" for name, text in given.items()], hops)
     if arguments.json:
         print_json(
-            {"call": code, "operands": given, "trace": lines, "result": errors.describe(made)}
-        )
+            {
+                "call": code, "operands": given, "trace": lines, "hops": hops,
+                "result": errors.describe(made),
+            }
+        )  # fmt: skip
         return FINE
     if given:
         print("".join(f"{name}: {text}\n" for name, text in given.items()))
-    print("\n".join(lines).replace(f"{_FOLDER}/", ""))
+    print(here("\n".join(lines)))
     print(f"\nresult: {errors.describe(made)}")
     return FINE
 
@@ -302,21 +324,18 @@ def _operand(arguments: Any) -> Any:
         raise Refusal(str(error), status) from None
 
 
-def _hops(operator: Any, key_set: int) -> list[dict[str, str]]:
-    """The slots that a call with this set would look at, highest key first."""
-    hops = []
-    rest = key_set
-    while keys.highest(rest) is not keys.UNDEFINED:
-        key = keys.highest(rest)
-        kernel, label = compute(operator, key)
-        does = (
-            "nothing is there"
-            if kernel is None
-            else "falls through"
-            if kernel.is_fallthrough
-            else "kernel"
-        )
-        site = "" if kernel is None else kernel.site.replace(f"{_FOLDER}/", "")
-        hops.append({"key": key.name, "does": does, "label": label, "site": site})
-        rest = keys.without_highest(rest)
+def _ladder(name: str, slots: list[dict[str, str]], key_set: str) -> list[dict[str, Any]]:
+    """The hops of a call all of whose kernels redispatch below themselves."""
+    hops: list[dict[str, Any]] = []
+    begin = 0
+    for number, slot in enumerate(slots):
+        if slot["does"] == "kernel":
+            hops.append(
+                {
+                    "depth": len(hops), "kind": "redispatch" if hops else "call", "op": name,
+                    "key": slot["key"], "slots": slots[begin:], "arguments": {},
+                    "set": key_set if not hops else "", "include": "", "exclude": "",
+                }
+            )  # fmt: skip
+            begin = number + 1
     return hops

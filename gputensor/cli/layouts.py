@@ -42,6 +42,18 @@ def flag_words(flags: dict[str, bool], is_view: bool) -> str:
     return ", ".join((["view"] if is_view else []) + words)
 
 
+def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """What goes `in` and comes `out`, where it does: name, sizes, strides, flags in words."""
+    return [
+        (
+            name, brackets(found[name]["sizes"]), brackets(found[name]["strides"]),
+            flag_words(found[name]["flags"], False),
+        )
+        for name in ("in", "out")
+        if found[name]
+    ]  # fmt: skip
+
+
 def walk(out: Any, source: Any) -> dict[str, Any]:
     """The coalesced layout of copying `source` into `out`; the first dimension is the fastest."""
     it = gt.TensorIteratorConfig().add_output(out).add_input(source).build()

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from gputensor.runtime import files
+
 FINE, CHECK_FAILED, BAD_INPUT, DEVICE_ABSENT = 0, 1, 2, 3
 
 
@@ -36,8 +38,31 @@ class Arguments(argparse.ArgumentParser):
             settings.setdefault("metavar", f"{{{','.join(settings['choices'])}}}")
         return super().add_argument(*names, **settings)
 
+    def add_pictures(self) -> None:
+        """`--svg` and `--html`, which `write_pictures` serves."""
+        self.add_argument("--svg", metavar="FILE", help="also draw it, as SVG")
+        self.add_argument("--html", metavar="FILE", help="also as one page to step through")
+
     def error(self, message: str) -> NoReturn:
         raise Refusal(f"{message} (see {self.prog} --help)")
+
+
+def write_pictures(arguments: Any, what: str, picture: str, steps: Sequence[str]) -> None:
+    """Write the files asked for; what: the page's title; steps: HTML, see pictures/page.py."""
+    if arguments.svg is not None:
+        _written("--svg", arguments.svg, picture)
+    if arguments.html is not None:
+        from .pictures.page import page
+
+        _written("--html", arguments.html, page(what, picture, steps))
+
+
+def _written(option: str, path: str, text: str) -> None:
+    try:
+        files.write_text(path, text)
+    except OSError as error:
+        raise Refusal(f"'{option}' must be writable (got '{path}': {error.strerror})") from None
+    print(f"wrote {path}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -1,16 +1,22 @@
-"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as PyTorch prints them."""
+"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as PyTorch prints them, or
+drawn."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import gputensor as gt
-from gputensor.dispatch.trace import trace
+from gputensor.dispatch.trace import Hop, trace
 
-from .output import FINE, Arguments, Refusal, print_json
+from .output import FINE, Arguments, Refusal, print_json, write_pictures
+
+# More are no picture any more.
+_MOST_HOPS = 100
+_FOLDER = f"{Path(gt.__file__).parents[1]}/"
 
 
 def main(argv: list[str]) -> int:
@@ -27,19 +33,49 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--setup", default="", metavar="CODE", help="Python to run before, untraced"
     )
+    parser.add_pictures()
     arguments = parser.parse_args(argv)
     names = {"gt": gt, "np": np}
     _run(arguments.setup, "--setup", names)
-    with trace(level=int(arguments.level)) as lines:
+    with (tracing := trace(level=int(arguments.level))) as lines:
         result = _run(arguments.code, "code", names)
     text = None if result is None else repr(result)
+    hops = described(tracing.hops)
+    drawn(arguments, arguments.code, [], hops)
     if arguments.json:
-        print_json({"code": arguments.code, "trace": lines, "result": text})
+        print_json({"code": arguments.code, "trace": lines, "hops": hops, "result": text})
     else:
         print("\n".join(lines) or "no operator was called")
         if text is not None:
             print(f"\n{text}")
     return FINE
+
+
+def here(text: str) -> str:
+    """Files as seen from the folder that gputensor lies in."""
+    return text.replace(_FOLDER, "")
+
+
+def described(hops: list[Hop]) -> list[dict[str, Any]]:
+    """The hops as data."""
+    found = [hop.to_dict() for hop in hops]
+    for slot in (slot for hop in found for slot in hop["slots"]):
+        slot["site"] = here(slot["site"])
+    return found
+
+
+def drawn(arguments: Any, title: str, lines: list[str], hops: list[dict[str, Any]]) -> None:
+    """The way of a call as the files that were asked for."""
+    if arguments.svg is None and arguments.html is None:
+        return
+    if len(hops) > _MOST_HOPS:
+        raise Refusal(
+            f"'--svg' and '--html' must be of at most {_MOST_HOPS} hops (got {len(hops)}); "
+            "trace less of it"
+        )
+    from .pictures import call
+
+    write_pictures(arguments, "The way of a call", call.draw(title, lines, hops), call.steps(hops))
 
 
 def _run(code: str, argument: str, names: dict[str, Any]) -> Any:

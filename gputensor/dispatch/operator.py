@@ -52,6 +52,17 @@ class Kernel:
     def is_fallthrough(self) -> bool:
         return self.convention == "fallthrough"
 
+    @property
+    def source(self) -> str:
+        """`gputensor/native/copy.py: clone`: what runs, or the function that made it; empty for a
+        fallthrough."""
+        function = self.function
+        if function is None:
+            return ""
+        module = getattr(function, "__module__", None) or type(function).__module__
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return f"{module.replace('.', '/')}.py: {name.partition('.<locals>')[0]}"
+
     def __repr__(self) -> str:
         return f"Kernel({self.convention}, {self.site})"
 

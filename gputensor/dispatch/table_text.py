@@ -36,3 +36,20 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
         kernel, why = table.slot(key)
         if kernel is not None:
             yield key, kernel, why
+
+
+def way(table: Table, key_set: int) -> list[dict[str, str]]:
+    """The slots that a call with this set looks at, highest key first: it reaches a kernel's.
+
+    does: "kernel", "falls through" or "nothing is there".
+    """
+    found = []
+    while (key := keys.highest(key_set)) is not keys.UNDEFINED:
+        kernel, why = table.slot(key)
+        does = "nothing is there" if kernel is None else "falls through"
+        if kernel is not None and not kernel.is_fallthrough:
+            does = "kernel"
+        site, source = ("", "") if kernel is None else (kernel.site, kernel.source)
+        found.append({"key": key.name, "does": does, "label": why, "site": site, "kernel": source})
+        key_set = keys.without_highest(key_set)
+    return found

@@ -2,8 +2,8 @@
 
 GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by
 depth; =2 adds each argument's keys, what the thread includes and excludes, and why this kernel.
-While no trace is on nothing of this runs: turning one on puts a wrapper around every kernel of
-every table.
+Each hop is a `Hop`; the lines are one way to show it, `gputensor trace --svg` draws it. While no
+trace is on nothing of this runs: turning one on puts a wrapper around every kernel of every table.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from . import dispatcher, keys, tls
 from .keys import DispatchKey
 from .operator import Table
+from .table_text import way
 
 _depth: ContextVar[int] = ContextVar("gputensor_trace_depth", default=0)
 # The traces that are on, oldest first; replaced whole under the dispatcher's lock.
@@ -24,23 +25,66 @@ _traces: tuple[trace, ...] = ()
 _wraps: dispatcher.Handle | None = None
 
 
+class Hop:
+    """A kernel was reached: `call` from outside or `redispatch` from the kernel above.
+
+    depth: how many kernels of its thread or task it runs within. arguments: (name, keys) of each
+    tensor. included, excluded: by that thread or task.
+    """
+
+    __slots__ = ("depth", "kind", "table", "key", "key_set", "arguments", "included", "excluded")
+
+    def __init__(
+        self, depth: int, kind: str, table: Table, key: DispatchKey, key_set: int, args: Any
+    ) -> None:
+        self.depth, self.kind, self.table = depth, kind, table
+        self.key, self.key_set, self.arguments = key, key_set, list(_tensors(table, args))
+        self.included, self.excluded = tls.included(), tls.excluded()
+
+    def lines(self, level: int) -> Iterator[str]:
+        """PyTorch's line, and from level 2 on the reasons."""
+        name = self.table.operator.qualified_name
+        yield f"{' ' * self.depth}[{self.kind}] op=[{name}], key=[{self.key.name}]"
+        if level > 1:
+            behind = " " * (self.depth + 2)
+            yield from (f"{behind}{name}: {keys.describe(of)}" for name, of in self.arguments)
+            include, exclude = keys.describe(self.included), keys.describe(self.excluded)
+            yield f"{behind}set: {keys.describe(self.key_set)}"
+            yield f"{behind}thread: include {include}, exclude {exclude}"
+            kernel, why = self.table.slot(self.key)
+            yield f"{behind}kernel: {'none' if kernel is None else kernel.site} [{why}]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in words; slots: what stands at the keys of the set, highest first."""
+        return {
+            "depth": self.depth, "kind": self.kind, "op": self.table.operator.qualified_name,
+            "key": self.key.name,
+            "arguments": {name: keys.describe(of) for name, of in self.arguments},
+            "set": keys.describe(self.key_set), "include": keys.describe(self.included),
+            "exclude": keys.describe(self.excluded), "slots": way(self.table, self.key_set),
+        }  # fmt: skip
+
+
 class trace:  # noqa: N801 - a context manager, used as `with gt.dispatch.trace() as lines:`
     """Trace the calls of the block, in every thread; `as` gives the list that receives the lines.
 
-    level: 1 for the hops, 2 for the reasons too. write: called with each line as well. Traces nest,
-    and each sees all calls.
+    level: 1 for the hops, 2 for the reasons too. write: called with each line as well. hops: the
+    same as data. Traces nest, and each sees all calls.
     """
 
-    __slots__ = ("level", "lines", "_write")
+    __slots__ = ("level", "lines", "hops", "_write")
 
     def __init__(self, level: int = 1, write: Callable[[str], object] | None = None) -> None:
         self.level, self._write = level, write
         self.lines: list[str] = []
+        self.hops: list[Hop] = []
 
-    def receive(self, line: str) -> None:
-        self.lines.append(line)
-        if self._write is not None:
-            self._write(line)
+    def receive(self, hop: Hop) -> None:
+        self.hops.append(hop)
+        for line in hop.lines(self.level):
+            self.lines.append(line)
+            if self._write is not None:
+                self._write(line)
 
     def __enter__(self) -> list[str]:
         _set_traces(lambda on: (*on, self))
@@ -55,8 +99,9 @@ class _StandardError(trace):
 
     __slots__ = ()
 
-    def receive(self, line: str) -> None:
-        print(line, file=sys.stderr)
+    def receive(self, hop: Hop) -> None:
+        for line in hop.lines(self.level):
+            print(line, file=sys.stderr)
 
 
 def start_from_environment() -> None:
@@ -90,15 +135,11 @@ def _wrap_redispatch(
 def _traced(
     table: Table, key: DispatchKey, kernel: Callable[..., Any], kind: str
 ) -> Callable[..., Any]:
-    head = f"[{kind}] op=[{table.operator.qualified_name}], key=[{key.name}]"
-
     def traced(key_set: int, *args: Any) -> Any:
         depth = _depth.get()
+        hop = Hop(depth, kind, table, key, key_set, args)
         for active in _traces:
-            active.receive(" " * depth + head)
-            if active.level > 1:
-                for line in _reasons(table, key, key_set, args):
-                    active.receive(" " * depth + "  " + line)
+            active.receive(hop)
         token = _depth.set(depth + 1)
         try:
             return kernel(key_set, *args)
@@ -108,16 +149,10 @@ def _traced(
     return traced
 
 
-def _reasons(table: Table, key: DispatchKey, key_set: int, args: tuple[Any, ...]) -> Iterator[str]:
+def _tensors(table: Table, args: tuple[Any, ...]) -> Iterator[tuple[str, int]]:
     names = [a.name for a in table.definition.schema.arguments] if table.definition else []
     for name, value in zip(names, args):
         listed = value if isinstance(value, (list, tuple)) else (value,)
         for number, item in enumerate(listed):
             if hasattr(item, "_keys"):
-                place = f"[{number}]" if listed is value else ""
-                yield f"{name}{place}: {keys.describe(item._keys)}"
-    yield f"set: {keys.describe(key_set)}"
-    included, excluded = keys.describe(tls.included()), keys.describe(tls.excluded())
-    yield f"thread: include {included}, exclude {excluded}"
-    kernel, why = table.slot(key)
-    yield f"kernel: {'none' if kernel is None else kernel.site} [{why}]"
+                yield f"{name}[{number}]" if listed is value else name, item._keys

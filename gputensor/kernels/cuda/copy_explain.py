@@ -57,6 +57,8 @@ class Explanation:
                 "src_stride_bytes": list(walk.src), "dst_item_bytes": walk.dst_bytes,
                 "src_item_bytes": walk.src_bytes,
             },
+            "marks": [self._marks().get(d, "") for d in range(len(walk.sizes))],
+            "box": self._box(),
             "entry": launch.entry, "defines": dict(launch.defines), "grid": launch.grid[0],
             "block": launch.block[0], "shared_bytes": launch.shared_bytes,
             "launches": self.launches,
@@ -151,6 +153,20 @@ class Explanation:
         lines += ["  ".join(c.rjust(w) for c, w in zip(r[:4], widths)) + "  " + r[4] for r in rows]
         lines += ["", "dst  " + self._side(walk.dst), "src  " + self._side(walk.src)]
         return "\n".join(line.rstrip() for line in lines)
+
+    def _box(self) -> list[int]:
+        """How much of each dimension is moved at once: by a tile, a row, or a thread in between."""
+        plan, walk = self.plan, self.walk
+        assert walk is not None
+        parts = {"row": {0: walk.sizes[0] if walk.sizes else 1}}
+        if plan.kernel == "tile":
+            parts["tile"] = {plan.x: plan.rows, plan.y: plan.columns}
+        elif plan.kernel == "skinny":
+            parts["skinny"] = {plan.c: walk.sizes[plan.c], plan.pixel: 16 // walk.item}
+        elif plan.kernel == "pack":
+            parts["pack"] = dict(enumerate(plan.chunks))
+        of = parts.get(plan.kernel, {})
+        return [min(n, of.get(d, 1)) for d, n in enumerate(walk.sizes)]
 
     def _marks(self) -> dict[int, str]:
         """What the plan makes of each dimension."""

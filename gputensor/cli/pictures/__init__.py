@@ -1,0 +1,1 @@
+"""What `explain` and `trace` found, drawn: as SVG, and as one page to step through."""

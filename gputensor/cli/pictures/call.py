@@ -1,0 +1,114 @@
+"""The way of a call: operators as boxes, within them the keys that it went down, in their order."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from .page import html_table
+from .svg import MARGIN, WIDTH, Picture, width
+
+_ROW, _GAP, _INDENT, _PILL = 44, 8, 24, 22
+
+
+class Node:
+    """A hop, and those that it made."""
+
+    def __init__(self, number: int, hop: dict[str, Any]) -> None:
+        self.number, self.hop = number, hop
+        self.below: list[Node] = []
+
+
+def forest(hops: list[dict[str, Any]]) -> list[Node]:
+    """Hops by depth; those that nothing of the trace made are the roots."""
+    roots: list[Node] = []
+    open_: list[Node] = []
+    for number, hop in enumerate(hops):
+        node = Node(number, hop)
+        while open_ and open_[-1].hop["depth"] >= hop["depth"]:
+            open_.pop()
+        (open_[-1].below if open_ else roots).append(node)
+        open_.append(node)
+    return roots
+
+
+def reached(hop: dict[str, Any]) -> dict[str, str]:
+    """The slot that the hop took."""
+    found = [slot for slot in hop["slots"] if slot["key"] == hop["key"]]
+    return found[0] if found else {"kernel": "", "label": "no key has a kernel"}
+
+
+def passed(hop: dict[str, Any]) -> list[str]:
+    """The keys above it that fell through."""
+    keys = [slot["key"] for slot in hop["slots"]]
+    return keys[: keys.index(hop["key"])] if hop["key"] in keys else []
+
+
+def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
+    """lines: what stands below the title."""
+    about = (f"{hop['kind']} {hop['op']} at {hop['key']}" for hop in hops)
+    picture = Picture(title, "; ".join(about))
+    y = picture.head(lines) + 14
+    for root in forest(hops):
+        y = _box(picture, root, MARGIN, y, WIDTH - MARGIN) + _GAP
+    return picture.svg(y + 12)
+
+
+def steps(hops: list[dict[str, Any]]) -> list[str]:
+    """Each hop as HTML: what came, the keys that the call looked at, and what each has."""
+    return [_step(hop) for hop in hops]
+
+
+def _step(hop: dict[str, Any]) -> str:
+    below = False
+    rows = []
+    for slot in hop["slots"]:
+        is_here = slot["key"] == hop["key"]
+        does = "waits below" if below else "is reached" if is_here else slot["does"]
+        below = below or is_here
+        rows.append((slot["key"], does, slot["label"], slot["kernel"], slot["site"]))
+    facts = [*hop["arguments"].items(), ("set", hop["set"])]
+    facts += [("thread includes", hop["include"]), ("thread excludes", hop["exclude"])]
+    return (
+        f"<h2>{escape(hop['kind'])} <code>{escape(hop['op'])}</code> at "
+        f"<code>{escape(hop['key'])}</code></h2>"
+        + html_table(("key", "does", "why", "kernel", "registered at"), rows)
+        + html_table(("", "keys"), [fact for fact in facts if fact[1]])
+    )
+
+
+def _box(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
+    """An operator's box with all that happens within it; returns its lower end."""
+    at, hop = len(picture.parts), node.hop
+    end = picture.text(left + 12, top + 21, hop["kind"], "dim mono", 12)
+    picture.text(end + 6, top + 21, hop["op"], "ink mono bold", 13, right - end - 18)
+    y = _row(picture, node, left + 12, top + 32, right)
+    picture.rect(left, top, right - left, y - top, "box line", 8, at=at)
+    return y
+
+
+def _row(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
+    """A key and its kernel, and below them what the kernel called."""
+    hop, slot, steps = node.hop, reached(node.hop), (node.number,)
+    pill = width(hop["key"], 12, "mono") + 18
+    is_last = not node.below
+    picture.rect(left, top, pill, _PILL, "first way" if is_last else "cell way", 11, steps)
+    picture.text(left + 9, top + 15, hop["key"], "ink mono", 12, steps=steps)
+    x = left + pill + 12
+    picture.text(x, top + 15, slot["kernel"], "ink mono", 12, right - x - 12)
+    why = slot["label"]
+    if over := passed(hop):
+        why += f" · {', '.join(over)} {'falls' if len(over) == 1 else 'fall'} through"
+    picture.text(x, top + 32, why, "dim", 12, right - x - 12)
+    y = top + _ROW
+    for below in node.below:
+        stem, is_same = left + 11, below.hop["op"] == hop["op"]
+        middle = y + _PILL / 2
+        picture.path(
+            f"M{stem:g} {top + _PILL:g}V{middle:g}H{left + _INDENT - 2:g}",
+            "way" if is_same else "line thin",
+        )
+        draw_below = _row if is_same and below.hop["kind"] == "redispatch" else _box
+        y = draw_below(picture, below, left + _INDENT, y, right - (draw_below is _box) * 12)
+        y += _GAP if draw_below is _box else 0
+    return y

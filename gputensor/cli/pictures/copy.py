@@ -1,0 +1,196 @@
+"""The walk of a copy: both memories as cells, what copies them and why, bytes and the floor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .plane import UNITS, Plane, Side
+from .svg import MARGIN, WIDTH, Picture, width, wrapped
+
+_PANEL = (WIDTH - 3 * MARGIN) / 2
+_CELL, _LINE, _GAP, _HOLE = 24.0, 24.0, 18.0, 6.0
+_LABELS = 78  # room for a line's address
+_TINTS = ("first", "second")
+_ROOM = WIDTH - 2 * MARGIN
+
+
+def _cell_width(digits: int) -> float:
+    return max(_CELL, width("0" * digits, 10, "mono") + 8)
+
+
+def plane(found: dict[str, Any]) -> Plane:
+    """What of a walk fits on a picture."""
+    return Plane(
+        found, lambda digits: int((_PANEL - _LABELS - 3 * _GAP - _HOLE) / _cell_width(digits))
+    )
+
+
+def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list[str]]:
+    """Draw what `gt.layout.explain` found from y on; returns the lower end and the steps."""
+    if "walk" not in found:
+        picture.text(MARGIN, y + 18, f"nothing to copy: {found['why']}", "ink", 13)
+        return y + 30, []
+    shown = plane(found)
+    y += 22
+    ends = [
+        _memory(picture, shown, side, left, y)
+        for side, left in ((shown.src, MARGIN), (shown.dst, WIDTH / 2 + MARGIN / 2))
+    ]
+    y = _legend(picture, shown, max(ends) + 22)
+    return _choice(picture, found, y + 14), shown.steps
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float) -> float:
+    """One operand's cells; returns their lower end."""
+    name = {"src": "source", "dst": "destination"}[side.name]
+    end = picture.text(left, top, name, "ink bold", 13)
+    apart, size = side.stride(side.along), shown.size(side.along)
+    words = f"a line is d{side.along}: {size} × {side.item_bytes} B"
+    words += "" if apart == side.item_bytes else f", {apart} B apart"
+    if not apart:
+        words = f"one element of {side.item_bytes} B for all of d{side.along}"
+    picture.text(end + 8, top, words, "dim", 12, left + _PANEL - end - 8)
+    is_dense = abs(apart) == side.item_bytes
+    wide = _cell_width(shown.digits)
+    xs = _places(side.columns, left + _LABELS, wide + (0 if is_dense else _HOLE))
+    ys = _places(side.rows, top + 22, _LINE)
+    first_ones: list[tuple[int, float, float]] = []
+    below = len(picture.parts)
+    for row, y in ys.items():
+        first = side.cells[shown.place(side, side.columns[0], row)]
+        label = f"{first.offset_bytes:+d} B"
+        picture.text(left + _LABELS - 14, y + 16, label, "dim mono", 10, _LABELS, "end")
+        for column, x in xs.items():
+            cell = side.cells[shown.place(side, column, row)]
+            kind = _TINTS[cell.tint] if 0 <= cell.tint < len(_TINTS) else "cell"
+            picture.rect(x, y, wide, _LINE, f"{kind} line", 0, cell.steps, below)
+            below += 1
+            if cell.tint == 0:
+                first_ones.append((cell.number, x, y))
+            label = str(cell.number) + "…" * (cell.count > 1)
+            picture.text(x + wide / 2, y + 15.5, label, "ink mono", 10, wide, "middle")
+    if len(first_ones) > 1:
+        _arrow(picture, shown, side, sorted(first_ones), wide)
+    _dots(picture, xs, ys, wide)
+    return max(ys.values()) + _LINE
+
+
+def _arrow(
+    picture: Picture, shown: Plane, side: Side, ones: list[tuple[int, float, float]], wide: float
+) -> None:
+    """The way that what moves first goes: beside the cells, so that no number is crossed."""
+    (_, x, y), (_, to_x, to_y) = ones[0], ones[-1]
+    if side.along == shown.x or shown.found["kernel"] in UNITS:
+        y -= 7
+        start, end = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
+        picture.path(f"M{start:g} {y:g}H{end:g}", "way")
+    else:
+        x -= 7
+        start, end = (y + 3, to_y + _LINE - 3) if y <= to_y else (y + _LINE - 3, to_y + 3)
+        picture.path(f"M{x:g} {start:g}V{end:g}", "way")
+
+
+def _places(indices: list[int], start: float, pitch: float) -> dict[int, float]:
+    """Where each index lies; what is left out leaves a gap."""
+    places, at = {}, start
+    for before, index in zip([indices[0], *indices], indices):
+        at += _GAP if abs(index - before) > 1 else 0
+        places[index] = at
+        at += pitch
+    return places
+
+
+def _dots(picture: Picture, xs: dict[int, float], ys: dict[int, float], wide: float) -> None:
+    middle = {y + 15.5 for y in ys.values()}
+    for before, index in zip(xs, list(xs)[1:]):
+        if abs(index - before) > 1:
+            x = xs[index] - _GAP / 2
+            for y in middle:
+                picture.text(x, y, "…", "dim mono", 10, anchor="middle")
+    for before, index in zip(ys, list(ys)[1:]):
+        if abs(index - before) > 1:
+            for x in xs.values():
+                picture.text(x + wide / 2, ys[index] - 5, "⋮", "dim", 11, anchor="middle")
+
+
+def _legend(picture: Picture, shown: Plane, y: float) -> float:
+    unit = UNITS.get(shown.found["kernel"], "run of dst")
+    x = float(MARGIN)
+    tints = {cell.tint for cell in shown.dst.cells.values()}
+    for tint, words in enumerate((f"the first {unit}", "the next")):
+        if tint not in tints:
+            continue
+        picture.rect(x, y - 10, 12, 12, f"{_TINTS[tint]} line", 2)
+        x = picture.text(x + 18, y, words, "dim") + 14
+    picture.text(
+        x, y, "equal numbers are one element; they count in the order of dst", "dim",
+        room=WIDTH - MARGIN - x,
+    )  # fmt: skip
+    walk = shown.found["walk"]
+    for d, n in enumerate(walk["sizes"]):
+        if d not in (shown.x, shown.y):
+            y += 18
+            steps = [walk[f"{side}_stride_bytes"][d] for side in ("dst", "src")]
+            words = f"d{d}: {n} times the same, each {steps[0]} B further in dst"
+            words += f" and {steps[1]} B in src" if steps[1] else " and from the same place of src"
+            picture.text(MARGIN, y, words, "dim", room=_ROOM)
+    return y
+
+
+# --- what copies it -------------------------------------------------------------------------------
+
+
+def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
+    """The dimensions that are left, the kernel and its reason, bytes; returns the lower end."""
+    walk = found["walk"]
+    top, at = y, len(picture.parts)
+    y += 26
+    kind = "blue mono bold"
+    end = picture.text(MARGIN + 14, y, found["kernel"], kind, 15)
+    for line in wrapped(found["why"], WIDTH - MARGIN - end - 26, 13):
+        picture.text(end + 12, y, line, "ink", 13)
+        y += 18
+    for words in (found["how"], _launch(found)):
+        picture.text(MARGIN + 14, y + 2, words, "dim", room=_ROOM - 28)
+        y += 17
+    y += 16
+    columns = (MARGIN + 14, MARGIN + 100, MARGIN + 210, MARGIN + 320, MARGIN + 344)
+    rows = [("", "size", "dst step", "src step", "")]
+    sides = zip(walk["sizes"], walk["dst_stride_bytes"], walk["src_stride_bytes"], found["marks"])
+    rows += [(f"d{d}", str(n), f"{to} B", f"{of} B", m) for d, (n, to, of, m) in enumerate(sides)]
+    for number, row in enumerate(rows):
+        for column, (x, word) in enumerate(zip(columns, row)):
+            kind = "ink" if number and column < 4 else "dim"
+            anchor = "end" if column in (1, 2, 3) else "start"
+            room = 100 if column < 4 else WIDTH - MARGIN - x - 14
+            if word:
+                picture.text(x, y, word,
+                             f"{kind} mono" if column < 4 else kind, 12, room, anchor)  # fmt: skip
+        y += 18
+    y = _bytes(picture, found, y + 8)
+    picture.rect(MARGIN, top, _ROOM, y - top, "box line", 8, at=at)
+    return y + 14
+
+
+def _launch(found: dict[str, Any]) -> str:
+    blocks = f"{found['grid']} block{'s' * (found['grid'] != 1)} of {found['block']} threads"
+    again = f", {found['launches']} launches" if found["launches"] > 1 else ""
+    return f"{found['entry']}, {blocks}{again}"
+
+
+def _bytes(picture: Picture, found: dict[str, Any], y: float) -> float:
+    """What is asked for beside what memory moves: a bar, whose dark part is the useful one."""
+    useful, moved = (sum(found[name].values()) for name in ("bytes", "sector_bytes"))
+    read, written = found["bytes"]["read"], found["bytes"]["written"]
+    long = _ROOM - 28.0
+    picture.rect(MARGIN + 14, y, long, 10, "second line", 3)
+    picture.rect(MARGIN + 14, y, long * min(1.0, useful / moved), 10, "first line", 3)
+    words = (
+        f"{read} B read and {written} B written; memory moves {moved} B in sectors: "
+        f"at most {found['at_most']:.0%} of memcpy's speed"
+    )
+    picture.text(MARGIN + 14, y + 28, words, "dim", room=long)
+    return y + 40

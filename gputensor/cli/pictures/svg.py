@@ -1,0 +1,138 @@
+"""SVG as text: shapes, texts that are measured before they are placed, light and dark.
+
+It knows no operator and no copy. A picture has its own ground, so that it can be read on any page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+WIDTH, MARGIN = 900, 24
+
+# Class: its property, in the light, in the dark.
+_COLOURS = {
+    "ground": ("fill", "#ffffff", "#0d1117"), "ink": ("fill", "#1f2328", "#e6edf3"),
+    "dim": ("fill", "#59636e", "#9198a1"), "blue": ("fill", "#0969da", "#58a6ff"),
+    "box": ("fill", "#f6f8fa", "#151b23"), "cell": ("fill", "#ffffff", "#0d1117"),
+    "first": ("fill", "#d3e8ff", "#143d6b"), "second": ("fill", "#ffe7c7", "#5a3a0c"),
+    "line": ("stroke", "#c9d1d9", "#3d444d"), "way": ("stroke", "#0969da", "#58a6ff"),
+    "then": ("stroke", "#bc6a00", "#e3a34a"),
+}  # fmt: skip
+_DARK = "".join(f".{name}{{{p}:{dark}}}" for name, (p, _, dark) in _COLOURS.items())
+STYLE = (
+    ".way,.then,.thin{fill:none}.way,.then{stroke-width:1.5}.bold{font-weight:600}"
+    + "".join(f".{name}{{{p}:{light}}}" for name, (p, light, _) in _COLOURS.items())
+    + "text{font-family:'Helvetica Neue',Helvetica,Arial,'DejaVu Sans',sans-serif}"
+    ".mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
+    f"@media(prefers-color-scheme:dark){{{_DARK}}}"
+)
+
+# Thousandths of the size, of the widest of the fonts above; what is not listed is 700.
+_WIDTHS = {
+    character: width
+    for width, characters in {
+        300: "'IJijl", 400: " !(),-./:;[\\]ft|·", 500: '"*_`r–', 600: "?FLcksvxyz",
+        800: "&DGHNOQU", 900: "#+<=>M^w~×→", 1000: "%@Wm…⋮—",
+    }.items()
+    for character in characters
+}  # fmt: skip
+_MONO, _BOLD = 620, 1.08
+
+
+def width(text: str, size: float, kind: str = "") -> float:
+    """At most so wide is a text of that size; kind: its classes."""
+    mono = "mono" in kind
+    units = sum(_MONO if mono else _WIDTHS.get(character, 700) for character in text)
+    return units * size / 1000 * (_BOLD if "bold" in kind and not mono else 1)
+
+
+def cut(text: str, room: float, size: float, kind: str = "") -> str:
+    """The text, or as much of it as there is room for, and dots."""
+    if width(text, size, kind) <= room:
+        return text
+    while text and width(text + "…", size, kind) > room:
+        text = text[:-1]
+    return text + "…"
+
+
+def wrapped(text: str, room: float, size: float, kind: str = "") -> list[str]:
+    """Lines of whole words."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and width(f"{lines[-1]} {word}", size, kind) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(cut(word, room, size, kind))
+    return lines
+
+
+class Picture:
+    """What was drawn so far. steps: of a shape, the numbers of the steps that it belongs to."""
+
+    def __init__(self, title: str, about: str) -> None:
+        self.title, self.about = title, about
+        self.parts: list[str] = []
+
+    def head(self, lines: Sequence[str]) -> float:
+        """The title, and lines below it; returns where they end."""
+        self.text(MARGIN, 36, self.title, "ink mono bold", 15, WIDTH - 2 * MARGIN)
+        for number, line in enumerate(lines):
+            self.text(MARGIN, 60 + 18 * number, line, "dim mono", 12, WIDTH - 2 * MARGIN)
+        return 48 + 18 * len(lines)
+
+    def text(
+        self, x: float, y: float, text: str, kind: str = "ink", size: float = 12,
+        room: float = WIDTH, anchor: str = "start", steps: Sequence[int] = (),
+    ) -> float:  # fmt: skip
+        """Write a text with its baseline at y, cut to `room`; returns where it ends at most."""
+        shown = cut(text, room, size, kind)
+        whole = "" if shown == text else f"<title>{escape(text)}</title>"
+        place = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        place += "" if size == 12 else f' font-size="{size:g}"'
+        self.parts.append(
+            f'<text x="{x:g}" y="{y:g}" class="{kind}"{place}'
+            f"{_steps(steps)}>{whole}{escape(shown)}</text>"
+        )
+        return x + width(shown, size, kind)
+
+    def rect(
+        self, x: float, y: float, w: float, h: float, kind: str, radius: float = 4,
+        steps: Sequence[int] = (), at: int | None = None,
+    ) -> None:  # fmt: skip
+        """at: the place among the parts, for what lies below others."""
+        self.parts.insert(
+            len(self.parts) if at is None else at,
+            f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{radius:g}" '
+            f'class="{kind}"{_steps(steps)}/>',
+        )
+
+    def path(self, d: str, kind: str, at: int | None = None) -> None:
+        """A line; of the kinds `way` and `then` it ends in an arrow."""
+        end = f' marker-end="url(#{kind}-end)"' if kind in ("way", "then") else ""
+        self.parts.insert(
+            len(self.parts) if at is None else at, f'<path d="{d}" class="{kind}"{end}/>'
+        )
+
+    def svg(self, height: float) -> str:
+        ends = "".join(
+            f'<marker id="{kind}-end" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="6" '
+            f'markerHeight="6" orient="auto"><path d="M1 1 6 4 1 7" class="{kind}"/></marker>'
+            for kind in ("way", "then")
+        )
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}" '
+                f'viewBox="0 0 {WIDTH} {height:g}" font-size="12" role="img" '
+                f"aria-label={quoteattr(self.title)}>",
+                f"<title>{escape(self.title)}</title>", f"<desc>{escape(self.about)}</desc>",
+                f"<style>{STYLE}</style>", f"<defs>{ends}</defs>",
+                f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8" '
+                'class="ground line"/>',
+                *self.parts, "</svg>", "",
+            ]
+        )  # fmt: skip
+
+
+def _steps(steps: Sequence[int]) -> str:
+    return f' data-steps="{" ".join(map(str, steps))}"' if steps else ""
