@@ -13,6 +13,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from .harness import ids, tier
+
 
 def _choose() -> str:
     """What GPUTENSOR_CUDA is to be; gputensor is not imported yet, and CuPy only where needed."""
@@ -43,6 +45,17 @@ if not os.environ.get("GPUTENSOR_CUDA"):
 os.environ.setdefault("GPUTENSOR_EMULATOR_DEVICES", "2")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier", choices=tier.TIERS, default=os.environ.get("GPUTENSOR_TIER", tier.chosen),
+        help="quick: each operator, dtype and layout once; full: everything crossed (make check)",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tier.chosen = config.getoption("--tier")
+
+
 def pytest_report_header() -> str:
     from gputensor import cuda
 
@@ -53,6 +66,16 @@ def pytest_report_header() -> str:
     kind = "emulated CUDA" if cuda.is_emulated() else "CUDA"
     names = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
     return f"gputensor: CPU and {cuda.device_count()} {kind} devices ({names})"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    found = [item.nodeid for item in items if ids.has_address(item.nodeid)]
+    if found:
+        raise pytest.UsageError(f"ids with an address differ in every process: {found[:3]}")
+    if not tier.is_full():
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(wrapper=True)

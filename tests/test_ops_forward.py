@@ -11,7 +11,7 @@ import gputensor as gt
 from gputensor.core.errors import ArgumentError, DtypeError
 from gputensor.core.geometry import geometry
 
-from .harness.cases import CALLABLE, OPS_OF, Case, cases
+from .harness.cases import CALLABLE, OPS_OF, Case, cases, long_cases
 from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
 from .rows import Row
 
@@ -34,8 +34,24 @@ def test_values(row: Row) -> None:
     assert checked
 
 
-def check(case: Case, result: Any, expected: Any) -> None:
-    """Raise unless a result has the dtype that the YAML promises and the reference's values."""
+COMPUTING = [row for row in CALLABLE if long_cases(row)]
+
+
+@pytest.mark.parametrize("row", COMPUTING, ids=str)
+def test_values_of_long_operands(row: Row) -> None:
+    for case in long_cases(row):
+        expected = case.expected()
+        if expected is not None:
+            check(case, case.build().run(), expected, LONGER)
+
+
+# Roundings add up over the elements of a sum: the rows' tolerances are for some dozens.
+LONGER = 16
+
+
+def check(case: Case, result: Any, expected: Any, slack: int = 1) -> None:
+    """Raise unless a result has the dtype that the YAML promises and the reference's values, to
+    the row's tolerance times `slack`."""
     if not isinstance(result, (gt.Tensor, list, tuple)):
         assert_same(np.asarray(result), np.asarray(case.reference(expected).item()), case)
         return
@@ -61,7 +77,7 @@ def check(case: Case, result: Any, expected: Any) -> None:
     assert len(references) == len(results), (
         f"{case}: {len(results)} results, wanted {len(references)}"
     )
-    ulp = case.row.ulp_of(expected.compute or expected.result)
+    ulp = case.row.ulp_of(expected.compute or expected.result) * slack
     for x, wanted in zip(results, references):
         found = to_numpy(x)
         if case.row.zeros_equal:
@@ -107,4 +123,4 @@ def test_results_have_memory_of_their_own(row: Row) -> None:
 
 
 def test_not_empty() -> None:
-    assert len(CALLABLE) > 80 and len(VIEWS) > 20
+    assert len(CALLABLE) > 80 and len(VIEWS) > 20 and len(COMPUTING) > 25

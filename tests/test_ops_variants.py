@@ -15,6 +15,7 @@ from gputensor.core.errors import GpuTensorError
 from gputensor.core.promotion import can_cast
 
 from .harness import cases as forms
+from .harness import tier
 from .harness.cases import CALLABLE, OPS, OPS_OF, Case, Call, cases
 from .harness.compare import assert_same, cast, signs_dropped, to_numpy
 from .rows import Row
@@ -135,7 +136,7 @@ def test_in_place(row: Row) -> None:
             assert_others_kept(case, call)
         check_values(case, self, wanted)
         done += 1
-    assert done and (refused or view_only)
+    assert done and (refused or view_only or not tier.is_full())
 
 
 def check_values(case: Case, found: Any, wanted: Any) -> None:

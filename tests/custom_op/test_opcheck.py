@@ -17,6 +17,7 @@ from gputensor.core import errors
 from gputensor.library import Library, custom_op, opcheck, register_autograd, register_fake
 
 from ..backend.devices import Runtime
+from ..harness import tier
 from ..harness.cases import CALLABLE, OPS_OF, _map, cases, operator_of, takes
 from ..test_ops_grad import DIFFERENTIABLE
 from .ops import cube, through_numpy, write
@@ -566,7 +567,8 @@ def test_our_own_operators_are_not_accused(device: str) -> None:
             if row.name in KNOWN or count > (6 if device == "cpu" else 2):
                 break
             checked += _check_forms(row, case, device)
-    assert checked > (600 if device == "cpu" else 200)
+    least = 600 if device == "cpu" else 200
+    assert checked > (least if tier.is_full() else least / 2)
 
 
 def _check_forms(row: Any, case: Any, device: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from gputensor.core.dtype import ALL, COMPLEX, FLOATING, dtype
 from gputensor.core.errors import ArgumentTypeError
 
 from ..rows import DEVICE, DTYPE, ROWS, Placeholder, Row, S
-from . import compare, dtype_rules, operands
+from . import compare, dtype_rules, operands, tier
 from .operands import LAYOUTS, T
 
 OPS = load().ops
@@ -263,22 +265,106 @@ def cases(row: Row, *, crossed: bool) -> Iterator[Case]:
     """The row's samples × dtypes × layouts.
 
     crossed: every dtype in every layout. Else every dtype in one layout and every layout in one
-    dtype, which changes from sample to sample.
+    dtype, which changes from sample to sample. The quick tier asks for less than either.
     """
+    if not tier.is_full():
+        yield from _spread(row)
+        return
     computes = any(op.dtypes for op in OPS_OF[row.name])
     for number, sample in enumerate(row.samples):
+        yield from _cross(row, sample, number, all_with_all=crossed and computes)
+
+
+def long_cases(row: Row) -> list[Case]:
+    """Cases whose operands have some thousand elements: what vectors, blocks, rests and
+    accumulators of a loop need. Of rows that compute; ranks and broadcasts are the samples' own."""
+    if not any(op.dtypes for op in OPS_OF[row.name]):
+        return []
+    samples = _lengthened(row)
+    if not tier.is_full():
+        return _spread(row, samples)
+    return [case for k, sample in enumerate(samples) for case in _cross(row, sample, k)]
+
+
+@cache
+def _lengthened(row: Row) -> tuple[S, ...]:
+    """The samples that can be made longer, one of each way to call them and of each sizes."""
+    found: dict[str, S] = {}
+    for sample in row.samples:
+        tensors = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T]
+        factor = min((_factor(x.sizes) for x in tensors if x.sizes), default=1)
+        if factor > 1:
+            made = S(*_map(sample.args, lambda x, f=factor: _longer(x, f)))
+            made.kwargs = _map(sample.kwargs, lambda x, f=factor: _longer(x, f))
+            found.setdefault(str(Case(row, made, dtypes.float32)), made)
+    return tuple(found.values())
+
+
+def _factor(sizes: tuple[int, ...], most: int = 4500) -> int:
+    """The largest number by which all sizes but 1 can grow."""
+    count, dims = math.prod(sizes), sum(n != 1 for n in sizes)
+    return int((most / count) ** (1 / dims)) if count and dims else 1
+
+
+def _longer(x: Any, factor: int) -> Any:
+    if type(x) is not T:
+        return x
+    sizes = [n if n == 1 else n * factor for n in x.sizes]
+    return T(*sizes, values=x.values, dtype=x.dtype, layout=x.layout, as_storage=x.as_storage)
+
+
+def _cross(row: Row, sample: S, number: int, *, all_with_all: bool = False) -> Iterator[Case]:
+    if _is_fixed(sample):
+        yield Case(row, sample, dtypes.float32)
+        return
+    takes, here = dtypes_of(row), _layouts(row, sample)
+    if all_with_all:
+        yield from (Case(row, sample, of, layout) for of in takes for layout in here)
+        return
+    for k in range(max(len(takes), len(here))):
+        yield Case(row, sample, takes[(k + number) % len(takes)], here[k % len(here)])
+
+
+@cache
+def _spread(row: Row, samples: tuple[S, ...] | None = None) -> list[Case]:
+    """Each sample once and more, so that each overload meets each dtype and each layout in a call
+    that is not refused, where there is one."""
+    of_overload: dict[str, list[S]] = {}
+    for sample in row.samples if samples is None else samples:
+        reached = Case(row, sample, dtypes_of(row)[0]).op().name
+        of_overload.setdefault(reached, []).append(sample)
+    return [case for samples in of_overload.values() for case in _cover(row, samples)]
+
+
+def _cover(row: Row, samples: list[S]) -> list[Case]:
+    takes = dtypes_of(row)
+    free = [sample for sample in samples if not _is_fixed(sample)]
+    made = [Case(row, sample, dtypes.float32) for sample in samples if _is_fixed(sample)]
+    each = -(-len(takes) // max(len(free), 1))
+    for place in range(each * len(free)):
+        sample = free[place // each]
         here = _layouts(row, sample)
-        if all(type(x) is not T and x is not DTYPE for x in _leaves((sample.args, sample.kwargs))):
-            yield Case(row, sample, dtypes.float32)
-            continue
-        takes = dtypes_of(row)
-        if crossed and computes:
-            for of in takes:
-                for layout in here:
-                    yield Case(row, sample, of, layout)
-            continue
-        for k in range(max(len(takes), len(here))):
-            yield Case(row, sample, takes[(k + number) % len(takes)], here[k % len(here)])
+        made.append(Case(row, sample, takes[place % len(takes)], here[place % len(here)]))
+    # what was met in refused calls alone is asked for again
+    possible = [
+        Case(row, sample, of, layout)
+        for sample in free
+        for of in takes
+        for layout in _layouts(row, sample)
+    ]
+    for part in ("sample", "dtype", "layout"):
+        met = {getattr(case, part) for case in made if case.expected() is not None}
+        for case in possible:
+            if getattr(case, part) not in met and case.expected() is not None:
+                met.add(getattr(case, part))
+                made.append(case)
+    return made
+
+
+def _is_fixed(sample: S) -> bool:
+    """No tensor and no dtype is left to choose."""
+    leaves = _leaves((sample.args, sample.kwargs))
+    return all(type(x) is not T and x is not DTYPE for x in leaves)
 
 
 def _layouts(row: Row, sample: S) -> list[str]:

@@ -23,6 +23,8 @@ from gputensor import runtime
 from gputensor.core import errors
 from gputensor.exchange import cuda_array_interface
 
+from ..harness.ids import without_address
+
 FACTOR = int(os.environ.get("GPUTENSOR_FUZZ", "1"))
 
 
@@ -66,14 +68,14 @@ BAD = (
 )
 
 
-@pytest.mark.parametrize("answer", BAD, ids=repr)
+@pytest.mark.parametrize("answer", BAD, ids=without_address(repr))
 @pytest.mark.parametrize("entrance", [gt.from_dlpack, gt.asarray, gt.tensor, gt.layout.contiguous])
 def test_what_is_no_capsule_is_refused(entrance: Any, answer: Any) -> None:
     with pytest.raises(errors.ExchangeError, match="give a DLPack capsule"):
         entrance(With(__dlpack__=lambda **_: answer, __dlpack_device__=lambda: (1, 0)))
 
 
-@pytest.mark.parametrize("answer", BAD, ids=repr)
+@pytest.mark.parametrize("answer", BAD, ids=without_address(repr))
 def test_what_is_no_device_is_refused(answer: Any) -> None:
     with pytest.raises(errors.ExchangeError, match="name its device as two ints"):
         gt.from_dlpack(With(__dlpack__=gt.ones(2).__dlpack__, __dlpack_device__=lambda: answer))
@@ -84,7 +86,7 @@ def test_a_class_that_is_called_like_a_capsule_is_none() -> None:
         gt.from_dlpack(type("PyCapsule", (), {})())
 
 
-@pytest.mark.parametrize("given", [b for b in BAD if b not in (None, -1)], ids=repr)
+@pytest.mark.parametrize("given", [b for b in BAD if b not in (None, -1)], ids=without_address(repr))
 @pytest.mark.parametrize("keyword", ["dl_device", "max_version", "stream"])
 def test_what_a_consumer_asks_is_checked(keyword: str, given: Any) -> None:
     with pytest.raises(errors.ExchangeError, match=f"__dlpack__: '{keyword}' must "):
@@ -136,7 +138,7 @@ def described(memory: np.ndarray[Any, Any], part: str, value: Any) -> dict[str, 
 TOLD = [(p, v) for p, v in CASES if p not in ("strides", "mask", "stream") and v != (-8, False)]
 
 
-@pytest.mark.parametrize(("part", "value"), TOLD, ids=str)
+@pytest.mark.parametrize(("part", "value"), TOLD, ids=without_address(str))
 @pytest.mark.parametrize("entrance", [gt.asarray, gt.as_tensor, gt.tensor, gt.layout.contiguous])
 def test_every_part_of_the_array_interface(entrance: Any, part: str, value: Any) -> None:
     memory = np.arange(64)
@@ -165,7 +167,7 @@ class Runtime:
         return 1
 
 
-@pytest.mark.parametrize(("part", "value"), CASES, ids=str)
+@pytest.mark.parametrize(("part", "value"), CASES, ids=without_address(str))
 def test_every_part_of_the_cuda_array_interface(
     monkeypatch: pytest.MonkeyPatch, part: str, value: Any
 ) -> None:
@@ -186,7 +188,7 @@ def test_every_part_of_the_cuda_array_interface(
         assert len(sizes) == len(found.stride_bytes) <= 64 and min(sizes, default=0) >= 0
 
 
-@pytest.mark.parametrize("given", BAD, ids=repr)
+@pytest.mark.parametrize("given", BAD, ids=without_address(repr))
 def test_a_cuda_array_interface_that_is_no_dict(given: Any) -> None:
     with pytest.raises(errors.ArgumentTypeError, match="^op: 'x' must have a CUDA array interface"):
         cuda_array_interface.read("op", "x", With(__cuda_array_interface__=given))
@@ -221,7 +223,7 @@ def test_buffers_without_memory() -> None:
     assert not gt.asarray(memoryview(b"abc")).numpy().flags.writeable
 
 
-@pytest.mark.parametrize("answer", [None, 1, "x", [1, 2], object()], ids=repr)
+@pytest.mark.parametrize("answer", [None, 1, "x", [1, 2], object()], ids=without_address(repr))
 @pytest.mark.parametrize("entrance", [gt.asarray, gt.tensor])
 def test_an_array_method_that_gives_no_array(entrance: Any, answer: Any) -> None:
     class Odd:

@@ -1,0 +1,34 @@
+"""How much a run of the tests crosses: `--tier quick`, the default, or `--tier full`.
+
+The quick tier meets every value of every axis once, the full tier every combination; tests that
+carry the mark `full` run there alone. Both come from the same rows and lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+TIERS = ("quick", "full")
+
+chosen = "quick"
+
+
+def is_full() -> bool:
+    return chosen == "full"
+
+
+def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Every combination of the axes' values; in the quick tier as many as the longest axis has
+    values, of which each occurs."""
+    return list(product(*axes)) if is_full() else spread(*axes)
+
+
+def spread(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Each value of each axis at least once, the same ones in every run; axes of one length are
+    shifted, so that no value meets itself alone."""
+    return [
+        tuple(axis[(k + shift) % len(axis)] for shift, axis in enumerate(axes))
+        for k in range(max(map(len, axes)))
+    ]
