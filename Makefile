@@ -1,15 +1,18 @@
 # `make demo` and `make test` set up what they need in .venv, once, and run. See `make help`.
 #
 # Settings: PYTHON=python3.12   EXTRA=cuda12|cuda13|none   VENV=.venv   DEMO="--batch 16 photo.jpg"
-#           PYTEST="-k view"
+#           PYTEST="-k view"    JOBS=auto (processes that run tests)
 # Written for GNU make and a plain Linux machine with Python 3.11 or newer; no compiler is needed.
 
 SHELL := /bin/sh
 VENV ?= .venv
 DEMO ?=
 PYTEST ?=
+JOBS ?= auto
 BENCH ?= overhead
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Tests start some hundred processes, which would compile the package each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 bin := $(VENV)/bin
 
@@ -25,11 +28,15 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 	echo "setup: installing gputensor[$$extras] into $(VENV); pip is silent until it is done"; \
 	$(bin)/python -m pip install -qq --editable ".[$$extras]" && touch $@
 
-.PHONY: help demo test oracle nvrtc lint bench wheel clean
+# $(call pytest,TIER): the tests on all cores; --dist keeps neighbours in one process.
+pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(PYTEST)
+
+.PHONY: help demo test check full pythons oracle nvrtc lint bench wheel clean
 
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
-	@echo "make test    set up and run the tests"
+	@echo "make test    set up and run the quick tier of the tests: each operator, dtype and layout once"
+	@echo "make check   the full tier, everything crossed, on every Python from 3.11 on that is found"
 	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
 	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"
 	@echo "make lint    ruff and mypy"
@@ -41,7 +48,17 @@ demo: $(VENV)/.demo
 	@$(bin)/gputensor demo $(DEMO)
 
 test: $(VENV)/.test
-	@$(bin)/python -m pytest -q $(PYTEST)
+	@$(call pytest,quick)
+
+check: full pythons oracle nvrtc
+
+# The full tier on the other Pythons, each in an environment of its own beside $(VENV).
+pythons: $(bin)/python
+	@$(bin)/python tests/interpreters.py | while read -r version python; do \
+	  $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON="$$python" EXTRA=none full </dev/null || exit 1; done
+
+full: $(VENV)/.check
+	@$(call pytest,full)
 
 oracle: $(VENV)/.oracle
 	@$(bin)/python -m pytest -q -m oracle $(PYTEST)
@@ -50,20 +67,20 @@ nvrtc: $(VENV)/.nvrtc
 	@$(bin)/python -m pytest -q tests/cuda/test_compile.py \
 	  tests/cuda/test_runtime_cuda.py tests/cuda/test_kernel_on_cupy.py $(PYTEST)
 
-lint: $(VENV)/.test
+lint: $(VENV)/.check
 	@$(bin)/ruff check .
 	@$(bin)/ruff format --check .
 	@$(bin)/mypy
 
-bench: $(VENV)/.test
+bench: $(VENV)/.check
 	@$(bin)/python -m bench run $(BENCH)
 
-wheel: $(VENV)/.test
+wheel: $(VENV)/.check
 	@$(bin)/python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
 	@ls -l dist/*.whl
 
 clean:
-	@rm -rf $(VENV) build dist gputensor.egg-info demo.png
+	@rm -rf $(VENV) $(VENV)-3.* build dist gputensor.egg-info demo.png
 
 # --- setting up -------------------------------------------------------------------------------------
 
@@ -81,12 +98,15 @@ $(VENV)/.demo: pyproject.toml | $(bin)/python
 $(VENV)/.test: pyproject.toml | $(bin)/python
 	@$(call install,test)
 
-$(VENV)/.oracle: $(VENV)/.test
+$(VENV)/.check: pyproject.toml | $(bin)/python
+	@$(call install,check)
+
+$(VENV)/.oracle: $(VENV)/.check
 	@echo "setup: installing torch==2.13.0 into $(VENV), for the oracle tests only"
 	@$(bin)/python -m pip install -qq torch==2.13.0 && touch $@
 
 # Where a GPU's extra is installed, CuPy and NVRTC are there already.
-$(VENV)/.nvrtc: $(VENV)/.test
+$(VENV)/.nvrtc: $(VENV)/.check
 	@$(bin)/python -c 'import cupy' 2>/dev/null || { \
 	echo "setup: installing CuPy and NVRTC into $(VENV)"; \
 	$(bin)/python -m pip install -qq cupy-cuda12x nvidia-cuda-nvrtc-cu12; }

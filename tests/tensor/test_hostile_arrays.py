@@ -86,7 +86,9 @@ def test_a_class_that_is_called_like_a_capsule_is_none() -> None:
         gt.from_dlpack(type("PyCapsule", (), {})())
 
 
-@pytest.mark.parametrize("given", [b for b in BAD if b not in (None, -1)], ids=without_address(repr))
+@pytest.mark.parametrize(
+    "given", [b for b in BAD if b not in (None, -1)], ids=without_address(repr)
+)
 @pytest.mark.parametrize("keyword", ["dl_device", "max_version", "stream"])
 def test_what_a_consumer_asks_is_checked(keyword: str, given: Any) -> None:
     with pytest.raises(errors.ExchangeError, match=f"__dlpack__: '{keyword}' must "):
