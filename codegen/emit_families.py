@@ -27,6 +27,8 @@ from ...core.arguments import number as _number
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
+from ...core.errors import no_form as _no_form
+from ...core.errors import no_out as _no_out
 from ...core.errors import not_a_dtype as _not_a_dtype
 from ...core.errors import not_given as _not_given
 from ...core.errors import too_many as _too_many

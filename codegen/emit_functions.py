@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import docstring, gather
-from .merge import MERGES, Case, Merge
-from .model import Model, Op, parameter, schema
+from .merge import Merge, merged, spread, vararg
+from .model import OPTIONS, Model, Op, default, parameter
 from .text import indent, wrap
 
 if TYPE_CHECKING:
@@ -74,33 +74,27 @@ class Public:
 
     @property
     def vararg(self) -> Argument | None:
-        """The list of ints that may be given as `x.view(2, 3)`; PyTorch's rule.
+        """The list of ints that may be given as `x.view(2, 3)`."""
+        return None if self.merge is not None else vararg(self.first, is_method=self.is_method)
 
-        Source: torch/csrc/utils/python_arg_parser.cpp, allow_varargs_intlist.
-        """
-        if self.merge is not None:
-            return None
-        positional = [
-            a for a in self.first.schema.positional if not (self.is_method and a.name == "self")
-        ]
-        if len(positional) != 1:
-            return None
-        form = positional[0].type
-        is_ints = form.is_list and form.size is None and form.base in ("int", "SymInt")
-        return positional[0] if is_ints else None
+    @property
+    def options(self) -> list[Argument]:
+        """dtype, layout, device and the like, where all overloads have them."""
+        if not all(op.has_options for op in self.ops):
+            return []
+        return [a for a in self.first.schema.keyword_only if a.name in OPTIONS]
+
+    @property
+    def takes_requires_grad(self) -> bool:
+        return all(op.takes_requires_grad for op in self.ops)
 
 
 def gathered(model: Model, name: str, variant: str) -> Public:
     ops = tuple(model.overloads(name, variant))
+    merge = merged(ops, is_method=variant != "function") if len(ops) > 1 else None
     outs = {}
-    merge = MERGES.get(name) if len(ops) > 1 else None
-    if len(ops) > 1 and merge is None:
-        listed = ", ".join(op.name for op in ops)
-        raise LookupError(f"codegen/merge.py: '{name}' must say how {listed} become one function")
     if variant == "function":
         outs = {op.name: out for op in ops if (out := model.out_of(op)) is not None}
-        if merge is not None and merge.out is not None:
-            outs[""] = model.find(merge.out.overload)
     return Public(name, variant, ops, merge, outs)
 
 
@@ -137,9 +131,7 @@ def _refused(name: str, lines: Sequence[str]) -> list[str]:
 def signature(it: Public) -> list[str]:
     """Parameters with their defaults."""
     if it.merge is not None:
-        has_self = it.first.arguments and it.first.arguments[0].name == "self"
-        found = (["self"] if has_self else []) + list(it.merge.parameters)
-        keyword_only = [a for a in it.first.schema.keyword_only if it.first.takes_requires_grad]
+        found, keyword_only = list(it.merge.parameters), it.options
     else:
         found = [] if it.vararg is None else ["*args"]
         if it.vararg is not None and it.is_method:
@@ -153,7 +145,7 @@ def signature(it: Public) -> list[str]:
                 found.append(_with_default(argument))
         keyword_only = list(it.first.schema.keyword_only)
     named = [_with_default(argument) for argument in keyword_only]
-    if it.first.takes_requires_grad:
+    if it.takes_requires_grad:
         named.append("requires_grad=False")
     if it.outs:
         named.append("out=None")
@@ -167,30 +159,17 @@ def _with_default(argument: Any) -> str:
     return f"{name}={default(argument)}" if argument.has_default else name
 
 
-# at::Reduction, which is an int in schemas.
-_REDUCTIONS = {"Mean": "1", "Sum": "2"}
-
-
-def default(argument: Any) -> str:
-    """The default as Python text."""
-    value = argument.default
-    if isinstance(value, schema.Name):
-        return _REDUCTIONS.get(value) or f"_{value}"
-    if argument.type.base == "float" and type(value) is int:
-        value = float(value)
-    return repr(value)
-
-
 def _single(it: Public) -> list[str]:
     op = it.first
-    lines = [*varargs(it), *_normalised(op.arguments, it.name)]
+    lines = [] if it.vararg is None else spread(it.name, it.vararg)
+    lines += _normalised(op.arguments, it.name)
     if op.shortcut:
         # As THPVariable_contiguous: nothing to do is found out without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
     lines += gather.gathered(op)
     if it.outs:
         given = _out(it.outs[op.name], {})
-        lines += _if_out(it, _finished(op, given))
+        lines += ["if out is not None:", *indent([_out_keys(it), *_finished(op, given)])]
     return lines + _finished(op, gather.call(op, {}))
 
 
@@ -203,34 +182,14 @@ def _finished(op: Op, call: list[str]) -> list[str]:
     return [first.replace("return ", "result = ", 1), *rest, given]
 
 
-def _if_out(it: Public, lines: list[str]) -> list[str]:
-    """The branch of a call with `out`, whose keys count too."""
-    keys = f'key_set |= _checked_out("{it.name}", out)._keys & keep'
-    return ["if out is not None:", *indent([keys, *lines])]
+def _out_keys(it: Public) -> str:
+    """The keys of `out` count too."""
+    return f'key_set |= _checked_out("{it.name}", out)._keys & keep'
 
 
 def _out(op: Op, arguments: Mapping[str, str]) -> list[str]:
-    """The call of an out form: its own operand is last, and all the others were given."""
+    """The call of an out form. Its own operand is last; what only it has is left to its default."""
     return gather.call(op, {**arguments, op.arguments[-1].name: "out"})
-
-
-def varargs(it: Public) -> list[str]:
-    """`*args` to the list they stand for: ints, or one sequence."""
-    if it.vararg is None:
-        return []
-    name = parameter(it.vararg.name)
-    return [
-        "if len(args) == 1:",
-        f"    ({name},) = args",
-        f"    if type({name}) is int:",
-        f"        {name} = args",
-        f"    elif type({name}) is not tuple:",
-        f"        {name} = _sequence({name})",
-        "elif args:",
-        f"    {name} = args",
-        f"elif {name} is None:",
-        f'    raise _not_given("{it.name}", "{it.vararg.name}")',
-    ]
 
 
 def _normalised(arguments: Sequence[Any], name: str) -> list[str]:
@@ -251,10 +210,9 @@ def _normalised(arguments: Sequence[Any], name: str) -> list[str]:
 
 def _merged(it: Public, merge: Merge) -> list[str]:
     lines = []
-    options = [a for a in it.first.schema.keyword_only if it.first.takes_requires_grad]
-    if options:
-        again = [item.partition("=")[0] for item in merge.parameters]
-        again += [f"{a.name}={a.name}" for a in options]
+    if it.takes_requires_grad:
+        names = [item.partition("=")[0] for item in merge.parameters]
+        again = [f"{name}={name}" for name in [*names, *(a.name for a in it.options)]]
         lines += ["if requires_grad:"]
         lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()"))
     lines += list(merge.preamble)
@@ -262,7 +220,7 @@ def _merged(it: Public, merge: Merge) -> list[str]:
     checked: dict[str, Any] = {}
     for op in it.ops:
         for argument in op.arguments:
-            if argument.name in named or argument in options:
+            if argument.name in named or argument in it.options:
                 known = checked.get(argument.name)
                 checked[argument.name] = (
                     argument if known is None or argument.type.is_optional else known
@@ -277,30 +235,32 @@ def _merged(it: Public, merge: Merge) -> list[str]:
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
-    lines = []
-    if shared:
-        lines = gather.gathered(ops[-1]) + _merged_out(it, merge)
+    lines = _merged_out(it, merge, ops, shared)
     for case, op in zip(merge.cases, ops):
         body = [] if shared else gather.gathered(op)
         body += gather.call(op, case.arguments)
         lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
+    if merge.cases[-1].condition:
+        lines += wrap("raise _no_form(", [f'"{name}"' for name in (it.name, *merge.forms)], ")")
     return lines
 
 
-def _merged_out(it: Public, merge: Merge) -> list[str]:
+def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
+    """Keys that all overloads share, and the branch of a call with `out`."""
+    lines = gather.gathered(ops[-1]) if shared else []
     if not it.outs:
-        return []
-    cases: Sequence[Case] = merge.cases
-    ops = [it.outs.get(case.overload) for case in cases]
-    if merge.out is not None:
-        cases, ops = (merge.out,), [it.outs[""]]
-    lines = []
-    for case, op in zip(cases, ops):
-        if op is None:
-            raise LookupError(f"codegen/merge.py: '{it.name}' has no out form of {case.overload}")
-        body = _out(op, case.arguments)
-        lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
-    return _if_out(it, lines)
+        return lines
+    keys, branch = [_out_keys(it)], []
+    for case, op in zip(merge.cases, ops):
+        form = it.outs.get(op.name)
+        body = [f'raise _no_out("{it.name}")']
+        if form is not None:
+            filled = {a.name: default(a) for a in form.arguments[:-1] if a.has_default}
+            filled = {n: value for n, value in filled.items() if n not in op.parameters}
+            body = [] if shared else [*gather.gathered(op), *keys]
+            body += _out(form, filled | case.arguments)
+        branch += [f"if {case.condition}:", *indent(body)] if case.condition else body
+    return [*lines, "if out is not None:", *indent(keys if shared else []), *indent(branch)]
 
 
 # --- Python's operators -------------------------------------------------------------------------

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import gather
-from .emit_functions import default
-from .model import Op, parameter
+from .model import default, Op, parameter
 from .text import WIDTH, indent, wrap
 
 

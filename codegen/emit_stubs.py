@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from .emit_functions import Public, default, gathered, input_for_self
-from .model import Model, Op, parameter
+from .emit_functions import Public, gathered, input_for_self, signature
+from .merge import vararg
+from .model import default, Model, Op, parameter
 from .text import HEADER, indent, pruned, wrap
 
 _TYPES = {
@@ -100,10 +101,7 @@ def _positional(op: Op) -> list[str]:
 
 
 def _public(it: Public) -> list[str]:
-    if it.merge is not None and it.merge.stub:
-        signatures: list[Sequence[str]] = [list(items) for items in it.merge.stub]
-    else:
-        signatures = [items for op in it.ops for items in _signatures(it, op)]
+    signatures = [items for op in _distinct(it.ops) for items in _signatures(it, op)]
     lines = []
     for items in signatures:
         lines += ["@overload"] if len(signatures) > 1 else []
@@ -113,23 +111,33 @@ def _public(it: Public) -> list[str]:
 
 
 def _signatures(it: Public, op: Op) -> list[list[str]]:
-    if it.vararg is None:
+    listed = vararg(op, is_method=it.is_method)
+    if listed is None or not any(item.startswith("*args") for item in signature(it)):
         return [_signature(it, op, "")]
-    return [_signature(it, op, it.vararg.name, spread) for spread in (False, True)]
+    return [_signature(it, op, listed.name, spread) for spread in (False, True)]
+
+
+def _distinct(ops: Sequence[Op]) -> list[Op]:
+    """Without those that need what another one lets out."""
+    found = {
+        tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
+        for op in reversed(ops)
+    }
+    return [op for op in ops if op in found.values()]
 
 
 def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[str]:
     """The parameters of one overload. spread: its list of ints comes as `*size`."""
     found: list[str] = []
-    for argument in op.schema.positional:
+    for argument in op.taken.positional:
         if it.is_method and argument.name == "self":
             found.insert(0, "self")
         elif spread and argument.name == vararg:
             found.append(f"*{parameter(vararg)}: int")
         else:
             found.append(_typed(argument, op.numbers))
-    named = [_typed(argument, op.numbers) for argument in op.schema.keyword_only]
-    named += ["requires_grad: bool = False"] if op.has_options else []
+    named = [_typed(argument, op.numbers) for argument in op.taken.keyword_only]
+    named += ["requires_grad: bool = False"] if it.takes_requires_grad else []
     named += ["out: Tensor | None = None"] if it.outs else []
     if named and not spread:
         found.append("*")

@@ -17,7 +17,7 @@ from .model import Model, Op
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "autocast", "numbers", "python", "shortcut",
-    "doc", "python_module",
+    "signature", "doc", "python_module",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -149,6 +149,7 @@ class _Entry:
             dtypes=self.choice("dtypes", tuple(model.DTYPES)) if "dtypes" in self.nodes else "",
             derivatives=self.derivatives(schema),
             autocast=self.autocast(schema),
+            signature=self.signature(schema),
             numbers=self.numbers(schema),
             python=self.python(schema),
             shortcut=self.text("shortcut") if "shortcut" in self.nodes else "",
@@ -257,6 +258,22 @@ class _Entry:
             raise self.error(
                 "'autocast' fp32_set_opt_dtype needs an argument 'ScalarType? dtype'", node
             )
+        return found
+
+    def signature(self, schema: Any) -> Any:
+        """What Python takes: the schema's arguments without some, or with other defaults."""
+        if "signature" not in self.nodes:
+            return None
+        text, node = self.text("signature"), self.nodes["signature"]
+        try:
+            found = model.schema.parse(f"{schema.name}{text} -> {schema.returns[0]}")
+        except model.schema.errors.SchemaError as error:
+            raise self.error(str(error), node) from error
+        names = [argument.name for argument in schema.arguments]
+        for argument in found.arguments:
+            if argument.name not in names:
+                suggestion = _suggest(argument.name, names)
+                raise self.error(f"'signature' has no '{argument.name}'{suggestion}", node)
         return found
 
     def numbers(self, schema: Any) -> tuple[str, ...]:

@@ -1,19 +1,41 @@
 """How the overloads of one public name become one function: its parameters and the choice.
 
-Presence decides first, type second. A name with one overload needs no entry here; `load` of a new
-overload without one is an error that names this file.
+Presence decides first, type second, and both follow from the schemas, or from a row's `signature`
+where Python takes something else. Overloads with fewer parameters are tried first. One is meant
+where what it lacks was left out and what it needs was given; where that leaves several, the type of
+an argument tells.
+
+A parameter has one place. What an overload has at another's place moves to its own name: a tensor
+in `dim` of max(x, y) is `other`, and randint(3, (2,)) has its `high` and `size` one place early.
+Where something that may be left out stands behind what moves (`to`), positional arguments are
+taken as `*args`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-IS_SEQUENCE = "isinstance({}, (tuple, list))"
+from .model import OPTIONS, Op, default, parameter
+from .text import indent
+
+if TYPE_CHECKING:
+    from gputensor.core.schema import Argument
+
+# What tells that a value is of a type; other types are known by being none of these.
+TESTS = {
+    "bool": "type({}) is bool",
+    "str": "type({}) is str",
+    "ScalarType": "type({}) is _dtype",
+    "Tensor": 'hasattr({}, "_keys")',
+    "list": "isinstance({}, (tuple, list))",
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """Call `overload` when `condition` holds ("" for the last case, which always does).
+    """Call `overload` when `condition` holds ("" where it always does).
 
     arguments: schema name -> expression, where it is not the parameter of that name.
     """
@@ -25,182 +47,275 @@ class Case:
 
 @dataclass(frozen=True)
 class Merge:
-    """parameters: behind self, before `out` and options. preamble: lines ahead of the cases.
-
-    out: overload and arguments of the one out form, where the cases have none of their own.
-    stub: the typed signatures, where those of the schemas do not say what is accepted.
-    """
+    """parameters: before `out` and options. preamble: lines ahead of the cases, which bring what
+    was given by position to its name. forms: the parameters of each overload, for a message."""
 
     parameters: tuple[str, ...]
     cases: tuple[Case, ...]
-    preamble: tuple[str, ...] = ()
-    out: Case | None = None
-    stub: tuple[tuple[str, ...], ...] = ()
+    preamble: tuple[str, ...]
+    forms: tuple[str, ...]
 
 
-def _reduction(base: str) -> Merge:
-    cases = (
-        Case("dim is None and not keepdim", base),
-        Case("", f"{base}.dim_IntList" if base == "sum" else f"{base}.dim"),
-    )
-    return Merge(("dim=None", "keepdim=False", "*", "dtype=None"), cases)
+def merged(ops: Sequence[Op], *, is_method: bool) -> Merge:
+    """One function of several overloads.
+
+    Raises: LookupError where nothing tells two of them apart.
+    """
+    made = _Overloads(ops, is_method).merge()
+    conditions = [case.condition for case in made.cases]
+    if "" in conditions[:-1] or len({*conditions}) < len(conditions):
+        listed = " and ".join(op.name for op in ops)
+        raise LookupError(f"'{ops[0].base}': nothing tells {listed} apart; say 'signature'")
+    return made
 
 
-def _logical(base: str) -> Merge:
-    cases = (
-        Case("dim is None and not keepdim", base),
-        Case(f"dim is None or {IS_SEQUENCE.format('dim')}", f"{base}.dims"),
-        Case("", f"{base}.dim"),
-    )
-    return Merge(("dim=None", "keepdim=False"), cases)
+def vararg(op: Op, *, is_method: bool) -> Argument | None:
+    """The list of ints that may be given as `x.view(2, 3)`; PyTorch's rule.
+
+    Source: torch/csrc/utils/python_arg_parser.cpp, allow_varargs_intlist.
+    """
+    positional = [a for a in op.taken.positional if not (is_method and a.name == "self")]
+    if len(positional) != 1:
+        return None
+    form = positional[0].type
+    is_ints = form.is_list and form.size is None and form.base in ("int", "SymInt")
+    return positional[0] if is_ints else None
 
 
-def _squeeze(base: str) -> Merge:
-    cases = (
-        Case("dim is None", base),
-        Case(IS_SEQUENCE.format("dim"), f"{base}.dims"),
-        Case("", f"{base}.dim"),
-    )
-    return Merge(("dim=None",), cases)
+def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list[str]:
+    """`*args` to the ints they stand for, one sequence, or what another overload has there."""
+    name = parameter(listed.name)
+    lines = ["if len(args) == 1:", f"    ({name},) = args", f"    if type({name}) is int:"]
+    lines.append(f"        {name} = args")
+    for a in others:
+        lines.append(f"    elif {TESTS[_class(a)].format(name)}:")
+        lines.append(f"        {parameter(a.name)}, {name} = {name}, None")
+    lines += [f"    elif type({name}) is not tuple:", f"        {name} = _sequence({name})"]
+    lines += ["elif args:", f"    {name} = args"]
+    lacks = " and ".join(f"{parameter(a.name)} is None" for a in (listed, *others))
+    return [*lines, f"elif {lacks}:", f'    raise _not_given("{base}", "{listed.name}")']
 
 
-def _division(base: str) -> Merge:
-    cases = (Case("rounding_mode is None", f"{base}.Tensor"), Case("", f"{base}.Tensor_mode"))
-    return Merge(("other", "*", "rounding_mode=None"), cases)
+class _Overloads:
+    """The overloads in the order in which they are tried, with their parameters.
+
+    arguments, positional: by overload. places: names of the positional parameters, which are those
+    of the longest overload. names: of all parameters.
+    """
+
+    def __init__(self, ops: Sequence[Op], is_method: bool) -> None:
+        self.ops = sorted(ops, key=self._order)
+        self.base, self.is_method = ops[0].base, is_method
+        hidden = {"self"} if is_method else set()
+        if all(op.has_options for op in ops):
+            hidden |= set(OPTIONS)
+        self.hidden = hidden
+        self.arguments = {
+            op.name: [a for a in op.taken.arguments if a.name not in hidden] for op in ops
+        }
+        self.positional = {
+            op.name: [a for a in op.taken.positional if a.name not in hidden] for op in ops
+        }
+        self.longest = max((self.positional[op.name] for op in self.ops), key=len)
+        self.places = [a.name for a in self.longest]
+        listed = [a.name for op in ops for a in self.arguments[op.name]]
+        self.names = list(dict.fromkeys([*self.places, *listed]))
+
+    @staticmethod
+    def _order(op: Op) -> tuple[int, int, int]:
+        """Fewest parameters first; of equally many, those that a test or their presence tells."""
+        told = sum(_class(a) in TESTS for a in op.taken.arguments)
+        return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
+
+    def argument(self, op: Op, name: str) -> Argument | None:
+        return next((a for a in self.arguments[op.name] if a.name == name), None)
+
+    def uses(self, name: str) -> list[Argument]:
+        return [a for op in self.ops if (a := self.argument(op, name)) is not None]
+
+    def merge(self) -> Merge:
+        preamble, takes_args = self._preamble()
+        found = ["self"] if self.is_method else []
+        found += ["*args"] if takes_args else []
+        places = [] if takes_args else self.places
+        may_lack = False
+        for name in places:
+            may_lack = may_lack or self.default(name) != ""
+            found.append(f"{parameter(name)}={self.default(name) or None}" if may_lack else name)
+        rest = [name for name in self.names if name not in places]
+        found += ["*"] if rest and not takes_args else []
+        found += [f"{parameter(name)}={self.default(name) or None}" for name in rest]
+        cases = [self._case(op, self.ops[n + 1 :]) for n, op in enumerate(self.ops)]
+        forms = dict.fromkeys(", ".join(a.name for a in self.arguments[op.name]) for op in self.ops)
+        return Merge(tuple(found), tuple(cases), tuple(preamble), tuple(forms))
+
+    def default(self, name: str) -> str:
+        """The parameter's default; empty where every overload needs it, at one place.
+
+        None stands for the overloads' own where it must be known whether anything was given.
+        """
+        uses = self.uses(name)
+        values = list(dict.fromkeys(default(a) for a in uses if a.has_default))
+        is_shared = len(uses) == len(self.ops)
+        if is_shared and not values and self._has_one_place(name):
+            return ""
+        is_plain = len(values) == 1 and (is_shared or values[0] in ("None", "False", "()"))
+        return values[0] if is_plain else "None"
+
+    def _has_one_place(self, name: str) -> bool:
+        lists = [[a.name for a in listed] for listed in (*self.positional.values(), self.longest)]
+        return len({names.index(name) for names in lists if name in names}) <= 1
+
+    # -- from places to names -------------------------------------------------------------------
+
+    def _preamble(self) -> tuple[list[str], bool]:
+        """Lines that bring values to their names, and whether the positional ones are `*args`."""
+        for op in self.ops:
+            listed = vararg(op, is_method=self.is_method)
+            others = [a for own in self.positional.values() for a in own if a is not listed]
+            if (
+                listed
+                and len(others) == len(self.ops) - 1
+                and listed.name not in (a.name for a in others)
+            ):
+                return spread(self.base, listed, others), True
+        moved = [own for own in map(self._own, self.ops) if self._moves(own)]
+        tail = self._tail()
+        if moved and not all(map(self._has_one_place, tail)):
+            return self._by_the_first(tail), True
+        tests = [found for own in moved for found in self._tests(own)]
+        lines = []
+        for number, (test, names, values) in enumerate(tests):
+            lines += [f"{'elif' if number else 'if'} {test}:"]
+            lines += [f"    {', '.join(names)} = {', '.join(values)}"]
+        return lines, False
+
+    def _own(self, op: Op) -> list[Argument]:
+        return self.positional[op.name]
+
+    def _moves(self, own: Sequence[Argument]) -> list[int]:
+        """Places that have another overload's name."""
+        return [k for k, a in enumerate(own) if a.name != self.places[k]]
+
+    def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
+        """(test, names, values): what tells that `own` is meant, and what then moves."""
+        moves, found = self._moves(own), []
+        told = [k for k in moves if _class(own[k]) != _class(self.longest[k])]
+        for k in told[:1]:
+            test = _test(own[k], self.longest[k], parameter(self.places[k]))
+            found.append((test, *self._assignment(own, moves)))
+        first = moves[0]
+        if first not in told and first + 1 < len(self.places):
+            lacks = f"{parameter(self.places[first + 1])} is None"
+            found.append((lacks, *self._assignment(own, [first])))
+        return found
+
+    def _assignment(self, own: Sequence[Argument], moves: list[int]) -> tuple[list[str], list[str]]:
+        values = {own[k].name: parameter(self.places[k]) for k in moves}
+        left = [self.places[k] for k in moves]
+        names = [name for name in self.names if name in values or name in left]
+        return list(map(parameter, names)), [values.get(name, "None") for name in names]
+
+    def _tail(self) -> list[str]:
+        """What may be left out at the end of all positional lists."""
+        ends = [own[::-1] for own in self.positional.values() if own]
+        tail: list[str] = []
+        for arguments in zip(*ends):
+            if len({a.name for a in arguments}) > 1 or not all(a.has_default for a in arguments):
+                break
+            tail.insert(0, arguments[0].name)
+        return tail
+
+    def _by_the_first(self, tail: list[str]) -> list[str]:
+        """`*args` to names: the first one's type tells which overload is meant."""
+        heads: dict[str, list[Argument]] = {}
+        for own in self.positional.values():
+            head = own[: len(own) - len(tail)]
+            if head and len(head) > len(heads.get(_class(head[0]), [])):
+                heads[_class(head[0])] = head
+        order = [*TESTS, *heads]
+        lines, word = ["first, *rest = args"], "if"
+        for kind in sorted(heads, key=order.index):
+            test = TESTS.get(kind)
+            lines.append(f"{word} {test.format('first')}:" if test else "else:")
+            lines.append(f"    {parameter(heads[kind][0].name)} = first")
+            lines += indent([line for a in heads[kind][1:] for line in _next(a.name)])
+            word = "elif"
+        lines += [line for name in tail for line in _next(name)]
+        most = max(map(len, heads.values())) + len(tail)
+        lines += ["if rest:", f'    raise _too_many("{self.base}", {most})']
+        return ["if args:", *indent(lines)]
+
+    # -- the choice -----------------------------------------------------------------------------
+
+    def _case(self, op: Op, later: Sequence[Op]) -> Case:
+        conditions = list(dict.fromkeys(self._conditions(op, later)))
+        if len(conditions) > 1:
+            conditions = [f"({text})" if " or " in text else text for text in conditions]
+        return Case(" and ".join(conditions), op.name, self._filled(op))
+
+    def _conditions(self, op: Op, later: Sequence[Op]) -> list[str]:
+        own = [a.name for a in self.arguments[op.name]]
+        needs = _needs(self.arguments[op.name])
+        rivals = [o for o in later if all(n in own for n in _needs(self.arguments[o.name]))]
+        found = []
+        for name in needs:
+            is_shared = len(self.uses(name)) == len(self.ops)
+            if not is_shared and any(name not in _needs(self.arguments[o.name]) for o in rivals):
+                found.append(f"{parameter(name)} is not None")
+        for name in self.names:
+            if name not in own:
+                value, at = self.default(name), parameter(name)
+                found.append(f"not {at}" if value in ("False", "()") else f"{at} is None")
+        for other in rivals:
+            if all(self.argument(other, name) is not None for name in needs):
+                found += self._told(op, other)
+        return found
+
+    def _told(self, op: Op, other: Op) -> list[str]:
+        """The test that tells by a type which of two overloads is meant, if there is one."""
+        pairs = [(a, b) for a in self.arguments[op.name] if (b := self.argument(other, a.name))]
+        pairs = [(a, b) for a, b in pairs if _class(a) != _class(b)]
+        needed = [(a, b) for a, b in pairs if not (a.type.is_optional and b.type.is_optional)]
+        tests = [_test(a, b, parameter(a.name)) for a, b in needed[:1] or pairs]
+        return [" or ".join(tests)] if tests else []
+
+    def _filled(self, op: Op) -> dict[str, str]:
+        """Expressions for arguments that no parameter gives, or not with the overload's default."""
+        found = {}
+        for a in op.arguments:
+            taken = self.argument(op, a.name)
+            if taken is None and a.name not in self.hidden:
+                found[a.name] = default(a) if a.has_default else "None"
+            elif taken is not None and taken.has_default:
+                name, own = parameter(a.name), default(taken)
+                if self.default(a.name) == "None" != own:
+                    found[a.name] = f"{own} if {name} is None else {name}"
+        return found
 
 
-# The second argument of `to` is a dtype behind a device and non_blocking behind anything else.
-# Source: torch/csrc/autograd/python_variable_methods.cpp, parse_to_conversion.
-_TO_PREAMBLE = (
-    "if target:",
-    "    first, *rest = target",
-    "    if type(first) is _dtype:",
-    "        dtype = first",
-    '    elif hasattr(first, "_keys"):',
-    "        other = first",
-    "    else:",
-    "        device = first",
-    "        if rest:",
-    "            dtype, *rest = rest",
-    "    if rest:",
-    "        non_blocking, *rest = rest",
-    "    if rest:",
-    "        copy, *rest = rest",
-    "    if rest:",
-    '        raise _too_many("to", 4)',
-)
+def _needs(arguments: Sequence[Argument]) -> list[str]:
+    """Parameters that must be given, and not None."""
+    return [a.name for a in arguments if not a.has_default and not a.type.is_optional]
 
-_TO_OPTIONS = (
-    "non_blocking: bool = False", "copy: bool = False", "*",
-    "memory_format: memory_format | None = None",
-)  # fmt: skip
-_TO_STUB = (
-    ("self", "dtype: dtype", *_TO_OPTIONS),
-    (
-        "self",
-        "device: device | str | int | None = None",
-        "dtype: dtype | None = None",
-        *_TO_OPTIONS,
-    ),
-    ("self", "other: Tensor", *_TO_OPTIONS),
-)
 
-# As `emit_functions.varargs`, with a dtype as a third thing that the one argument may be.
-_VIEW_PREAMBLE = (
-    "if len(args) == 1:",
-    "    (size,) = args",
-    "    if type(size) is int:",
-    "        size = args",
-    "    elif type(size) is _dtype:",
-    "        dtype = size",
-    "    elif type(size) is not tuple:",
-    "        size = _sequence(size)",
-    "elif args:",
-    "    size = args",
-    "elif size is None and dtype is None:",
-    '    raise _not_given("view", "size")',
-)
+def _class(argument: Argument) -> str:
+    """What a value is told by: "list", or the name of its type."""
+    form = argument.type.required
+    return "list" if form.is_list else str(form.base)
 
-MERGES: dict[str, Merge] = {
-    "all": _logical("all"),
-    "any": _logical("any"),
-    "arange": Merge(
-        ("start=None", "end=None", "step=None"),
-        (
-            Case("end is None", "arange", {"end": "start"}),
-            Case("step is None", "arange.start"),
-            Case("", "arange.start_step"),
-        ),
-        preamble=(
-            "if start is None or end is None:",
-            "    start, end = (end, None) if start is None else (start, None)",
-            "    if start is None or step is not None:",
-            '        raise _not_given("arange", "end")',
-        ),
-        out=Case(
-            "",
-            "arange.start_out",
-            {
-                "start": "0 if end is None else start",
-                "end": "start if end is None else end",
-                "step": "1 if step is None else step",
-            },
-        ),
-    ),
-    "div": _division("div"),
-    "div_": _division("div_"),
-    "eye": Merge(
-        ("n", "m=None"),
-        (Case("m is None", "eye"), Case("", "eye.m")),
-        out=Case("", "eye.m_out", {"m": "n if m is None else m"}),
-    ),
-    "fill_": Merge(
-        ("value",),
-        (Case('hasattr(value, "_keys")', "fill_.Tensor"), Case("", "fill_.Scalar")),
-    ),
-    "mean": _reduction("mean"),
-    "movedim": Merge(
-        ("source", "destination"),
-        (Case(IS_SEQUENCE.format("source"), "movedim.intlist"), Case("", "movedim.int")),
-    ),
-    "set_": Merge(
-        ("source=None", "storage_offset=None", "size=None", "stride=()"),
-        (
-            Case("source is None", "set_"),
-            Case("storage_offset is not None", "set_.source_Storage_storage_offset"),
-            Case('hasattr(source, "_keys")', "set_.source_Tensor"),
-            Case("", "set_.source_Storage"),
-        ),
-    ),
-    "split": Merge(
-        ("split_size", "dim=0"),
-        (Case(IS_SEQUENCE.format("split_size"), "split.sizes"), Case("", "split.Tensor")),
-    ),
-    "squeeze": _squeeze("squeeze"),
-    "squeeze_": _squeeze("squeeze_"),
-    "sum": _reduction("sum"),
-    "to": Merge(
-        (
-            "*target", "dtype=None", "device=None", "other=None", "non_blocking=False",
-            "copy=False", "memory_format=None",
-        ),  # fmt: skip
-        (
-            Case("other is not None", "to.other"),
-            Case("device is None and dtype is not None", "to.dtype"),
-            Case("dtype is not None", "to.device"),
-            Case("", "to.dtype_layout", {"layout": "None", "pin_memory": "None"}),
-        ),
-        preamble=_TO_PREAMBLE,
-        stub=_TO_STUB,
-    ),
-    "view": Merge(
-        ("*args", "size=None", "dtype=None"),
-        (Case("dtype is not None", "view.dtype"), Case("", "view")),
-        preamble=_VIEW_PREAMBLE,
-        stub=(
-            ("self", "size: Sequence[int]"),
-            ("self", "*size: int"),
-            ("self", "dtype: dtype"),
-        ),
-    ),
-}  # fmt: skip
+
+def _test(one: Argument, other: Argument, name: str) -> str:
+    """True where a value is of the one's type and not of the other's."""
+    is_list_or_one = one.type.required.is_list and one.type.required.size is not None
+    if _class(one) in TESTS and not is_list_or_one:
+        test = TESTS[_class(one)].format(name)
+        may_be_none = one.type.is_optional and not other.type.is_optional
+        return f"{name} is None or {test}" if may_be_none else test
+    opposite = TESTS[_class(other)].format(name)
+    may_be_left_out = f"{name} is not None and " if not other.type.is_optional else ""
+    return f"{may_be_left_out}not {opposite}"
+
+
+def _next(name: str) -> list[str]:
+    return ["if rest:", f"    {parameter(name)}, *rest = rest"]

@@ -72,8 +72,9 @@ class Op:
 
     line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
     family's kernel factory is bound. factory: that factory's prefix. autocast: device type ->
-    policy. numbers: Tensor arguments for which Python numbers may stand, which stay numbers down to
-    native. python: Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
+    policy. signature: what Python takes instead of the schema's arguments. numbers: Tensor
+    arguments for which Python numbers may stand, which stay numbers down to native. python:
+    Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
     shortcut: a condition under which the method returns self undispatched.
     source: the entry that named this one in `autogen`.
     """
@@ -90,6 +91,7 @@ class Op:
     dtypes: str = ""
     derivatives: dict[str, str] = field(default_factory=dict)
     autocast: dict[str, str] = field(default_factory=dict)
+    signature: FunctionSchema | None = None
     numbers: tuple[str, ...] = ()
     python: dict[str, str] = field(default_factory=dict)
     shortcut: str = ""
@@ -129,6 +131,22 @@ class Op:
     @property
     def parameters(self) -> list[str]:
         return [parameter(argument.name) for argument in self.arguments]
+
+    @property
+    def taken(self) -> FunctionSchema:
+        """What Python's function takes: a memory format by name alone, else as the schema says."""
+        if self.signature is not None:
+            return self.signature
+        arguments = tuple(
+            schema.Argument(a.type, a.name, a.default_text, a.default, True)
+            if a.name == "memory_format"
+            else a
+            for a in self.arguments
+        )
+        found: FunctionSchema = schema.FunctionSchema(
+            self.schema.name, arguments, self.schema.returns
+        )
+        return found
 
     @property
     def tensors(self) -> list[Argument]:
@@ -233,8 +251,11 @@ class Model:
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
         for other in self.ops:
             if other.base == op.base and other.kind == "out":
-                given = [str(argument.type) + argument.name for argument in other.schema.positional]
-                if (other.source is op) if other.source else (given == wanted):
+                positional = other.schema.positional
+                given = [str(argument.type) + argument.name for argument in positional]
+                rest = positional[len(wanted) :]
+                fits = given[: len(wanted)] == wanted and all(a.has_default for a in rest)
+                if (other.source is op) if other.source else fits:
                     return other
         return None
 
@@ -258,6 +279,20 @@ class Model:
 def parameter(name: str) -> str:
     """An argument's name in Python: `from` is `from_`."""
     return f"{name}_" if keyword.iskeyword(name) else name
+
+
+# at::Reduction, which is an int in schemas.
+_REDUCTIONS = {"Mean": "1", "Sum": "2"}
+
+
+def default(argument: Any) -> str:
+    """The default as Python text."""
+    value = argument.default
+    if isinstance(value, schema.Name):
+        return _REDUCTIONS.get(value) or f"_{value}"
+    if argument.type.base == "float" and type(value) is int:
+        value = float(value)
+    return repr(value)
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:

@@ -54,8 +54,10 @@ OUT: dict[str, Callable[..., Any]] = {
     "stack_out": lambda x, **k: aten.stack([x, x], **k),
     "_softmax_out": lambda x, **k: aten._softmax(x, 0, False, **k),
     "_log_softmax_out": lambda x, **k: aten._log_softmax(x, 1, False, **k),
+    "arange_out": lambda x, **k: aten.arange(4, **k),
     "arange_start_out": lambda x, **k: aten.arange(0, 4, 1, **k),
     "linspace_out": lambda x, **k: aten.linspace(0, 1, 4, **k),
+    "eye_out": lambda x, **k: aten.eye(4, **k),
     "eye_m_out": lambda x, **k: aten.eye(4, 4, **k),
 }  # fmt: skip
 IN_PLACE = ("add_", "sub_", "mul_", "div_", "copy_", "eq_", "lt_")

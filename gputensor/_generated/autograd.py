@@ -513,6 +513,13 @@ def _neg_view(key_set, self):
     return _set_history(result, node)
 
 
+def arange_out(key_set, end, out):
+    if not (out._autograd is None):
+        _check_out("arange", out)
+    key_set &= _BELOW
+    return _ops.arange_out.redispatch_table[key_set](key_set, end, out)
+
+
 def arange_start_out(key_set, start, end, step, out):
     if not (out._autograd is None):
         _check_out("arange", out)
@@ -525,6 +532,13 @@ def linspace_out(key_set, start, end, steps, out):
         _check_out("linspace", out)
     key_set &= _BELOW
     return _ops.linspace_out.redispatch_table[key_set](key_set, start, end, steps, out)
+
+
+def eye_out(key_set, n, out):
+    if not (out._autograd is None):
+        _check_out("eye", out)
+    key_set &= _BELOW
+    return _ops.eye_out.redispatch_table[key_set](key_set, n, out)
 
 
 def eye_m_out(key_set, n, m, out):

@@ -67,8 +67,8 @@ complex_view: _conj _is_zerotensor _neg_view conj imag is_conj is_neg real view_
 factory: _efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full
     full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor
     zeros zeros_like
-range: arange arange.start arange.start_out arange.start_step eye eye.m eye.m_out linspace
-    linspace.out
+range: arange arange.out arange.start arange.start_out arange.start_step eye eye.m eye.m_out eye.out
+    linspace linspace.out
 random: rand rand_like uniform_
 copy: _copy_from _copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item
     resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other

@@ -287,6 +287,17 @@ def _neg_view(key_set, self):
     return _track_view(self, result, _calls._neg_view)
 
 
+def arange_out(key_set, end, out):
+    key_set &= _BELOW
+    result = _ops.arange_out.redispatch_table[key_set](key_set, end, out)
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
 def arange_start_out(key_set, start, end, step, out):
     key_set &= _BELOW
     result = _ops.arange_start_out.redispatch_table[key_set](key_set, start, end, step, out)
@@ -301,6 +312,17 @@ def arange_start_out(key_set, start, end, step, out):
 def linspace_out(key_set, start, end, steps, out):
     key_set &= _BELOW
     result = _ops.linspace_out.redispatch_table[key_set](key_set, start, end, steps, out)
+    storage = out._storage
+    if storage is not None and out._keys & _TRACKED:
+        storage.version += 1
+    else:
+        _bump_version(out)
+    return result
+
+
+def eye_out(key_set, n, out):
+    key_set &= _BELOW
+    result = _ops.eye_out.redispatch_table[key_set](key_set, n, out)
     storage = out._storage
     if storage is not None and out._keys & _TRACKED:
         storage.version += 1

@@ -243,13 +243,13 @@ class GeneratedMethods:
     def t_(self) -> Tensor: ...
     @overload
     def to(
-        self, dtype: dtype, non_blocking: bool = False, copy: bool = False, *,
+        self, device: device | str | int | None = None, dtype: dtype | None = None,
+        non_blocking: bool = False, copy: bool = False, *,
         memory_format: memory_format | None = None,
     ) -> Tensor: ...
     @overload
     def to(
-        self, device: device | str | int | None = None, dtype: dtype | None = None,
-        non_blocking: bool = False, copy: bool = False, *,
+        self, dtype: dtype, non_blocking: bool = False, copy: bool = False, *,
         memory_format: memory_format | None = None,
     ) -> Tensor: ...
     @overload

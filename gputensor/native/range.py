@@ -125,6 +125,10 @@ def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return arange_start_step(key_set, start, end, 1, *options)
 
 
+def arange_end_out(key_set: int, end: Any, out: Tensor) -> Tensor:
+    return arange_out(key_set, 0, end, 1, out)
+
+
 def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Tensor:
     _numbers("arange", start=start, end=end, step=step)
     length, start, step = _arange(out._geometry.dtype, start, end, step)
@@ -226,6 +230,10 @@ def eye_m(
 
 def eye(key_set: int, n: int, *options: Any) -> Tensor:
     return eye_m(key_set, n, n, *options)
+
+
+def eye_n_out(key_set: int, n: int, out: Tensor) -> Tensor:
+    return eye_out(key_set, n, n, out)
 
 
 def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:

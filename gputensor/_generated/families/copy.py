@@ -9,6 +9,7 @@ a sentence of the house, `_refuse` raises one if the schema knows which argument
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
+from ...core.errors import no_form as _no_form
 from ...core.errors import not_a_dtype as _not_a_dtype
 from ...core.errors import not_given as _not_given
 from ...core.errors import too_many as _too_many
@@ -161,8 +162,8 @@ op_to_other = _define(
 )
 
 def Tensor_to(
-    self, *target, dtype=None, device=None, other=None, non_blocking=False, copy=False,
-    memory_format=None,
+    self, *args, device=None, dtype=None, non_blocking=False, copy=False,
+    memory_format=None, other=None,
 ):
     """self with another dtype, device or memory format, itself where nothing changes:
     to(dtype), to(device, dtype) or to(other). A memory_format that the strides suggest
@@ -170,17 +171,17 @@ def Tensor_to(
 
     Args:
         self: (*).
-        dtype: dtype, optional.
         device: device, optional.
-        other: Tensor, optional.
+        dtype: dtype, optional.
         non_blocking: bool, default False.
         copy: bool, default False.
         memory_format: memory format, optional.
+        other: Tensor, optional.
     Native: native/copy.py. Matches torch.Tensor.to.
     """
     try:
-        if target:
-            first, *rest = target
+        if args:
+            first, *rest = args
             if type(first) is _dtype:
                 dtype = first
             elif hasattr(first, "_keys"):
@@ -199,28 +200,34 @@ def Tensor_to(
             raise _not_a_dtype("to", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if other is not None:
-            include, keep = _state.get()
-            key_set = (self._keys | other._keys | include) & keep
-            return op_to_other.table[key_set](
-                key_set, self, other, non_blocking, copy, memory_format,
-            )
-        if device is None and dtype is not None:
+        if dtype is not None and device is None and other is None:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_dtype.table[key_set](
                 key_set, self, dtype, non_blocking, copy, memory_format,
             )
-        if dtype is not None:
+        if other is not None and device is None and dtype is None:
+            include, keep = _state.get()
+            key_set = (self._keys | other._keys | include) & keep
+            return op_to_other.table[key_set](
+                key_set, self, other, non_blocking, copy, memory_format,
+            )
+        if device is not None and dtype is not None and other is None:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_device.table[key_set](
                 key_set, self, device, dtype, non_blocking, copy, memory_format,
             )
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_to_dtype_layout.table[key_set](
-            key_set, self, dtype, None, device, None, non_blocking, copy, memory_format,
+        if other is None:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_to_dtype_layout.table[key_set](
+                key_set, self, dtype, None, device, None, non_blocking, copy, memory_format,
+            )
+        raise _no_form(
+            "to", "dtype, non_blocking, copy, memory_format",
+            "other, non_blocking, copy, memory_format",
+            "device, dtype, non_blocking, copy, memory_format",
         )
     except Exception as error:
         _refuse(error, "to", locals())

@@ -10,7 +10,6 @@ from ...core.arguments import checked_out as _checked_out
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
 from ...core.errors import not_a_dtype as _not_a_dtype
-from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -26,6 +25,7 @@ op_arange_start_step = _define(
     "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",),
 )
+op_arange_out = _define("aten::arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)")
 op_arange_start_out = _define(
     "aten::arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
 )
@@ -55,12 +55,11 @@ def arange(
     try:
         if requires_grad:
             return arange(
-                start, end, step, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+                start=start, end=end, step=step, dtype=dtype, layout=layout, device=device,
+                pin_memory=pin_memory,
             ).requires_grad_()
-        if start is None or end is None:
-            start, end = (end, None) if start is None else (start, None)
-            if start is None or step is not None:
-                raise _not_given("arange", "end")
+        if end is None:
+            start, end = None, start
         if dtype is not None and type(dtype) is not _dtype:
             raise _not_a_dtype("arange", dtype)
         if device is not None and type(device) is not _device:
@@ -69,18 +68,21 @@ def arange(
         key_set = include & keep
         if out is not None:
             key_set |= _checked_out("arange", out)._keys & keep
+            if start is None and step is None:
+                return op_arange_out.table[key_set](key_set, end, out)
+            if step is None:
+                return op_arange_start_out.table[key_set](key_set, start, end, 1, out)
             return op_arange_start_out.table[key_set](
-                key_set, 0 if end is None else start, start if end is None else end,
-                1 if step is None else step, out,
+                key_set, start, end, 1 if step is None else step, out,
             )
-        if end is None:
-            return op_arange.table[key_set](key_set, start, dtype, layout, device, pin_memory)
+        if start is None and step is None:
+            return op_arange.table[key_set](key_set, end, dtype, layout, device, pin_memory)
         if step is None:
             return op_arange_start.table[key_set](
                 key_set, start, end, dtype, layout, device, pin_memory,
             )
         return op_arange_start_step.table[key_set](
-            key_set, start, end, step, dtype, layout, device, pin_memory,
+            key_set, start, end, 1 if step is None else step, dtype, layout, device, pin_memory,
         )
     except Exception as error:
         _refuse(error, "arange", locals())
@@ -138,6 +140,7 @@ op_eye = _define(
 op_eye_m = _define(
     "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
 )
+op_eye_out = _define("aten::eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)")
 op_eye_m_out = _define("aten::eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)")
 
 def eye(
@@ -160,7 +163,7 @@ def eye(
     try:
         if requires_grad:
             return eye(
-                n, m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+                n=n, m=m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
             ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             raise _not_a_dtype("eye", dtype)
@@ -170,7 +173,9 @@ def eye(
         key_set = include & keep
         if out is not None:
             key_set |= _checked_out("eye", out)._keys & keep
-            return op_eye_m_out.table[key_set](key_set, n, n if m is None else m, out)
+            if m is None:
+                return op_eye_out.table[key_set](key_set, n, out)
+            return op_eye_m_out.table[key_set](key_set, n, m, out)
         if m is None:
             return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         return op_eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)

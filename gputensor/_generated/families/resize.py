@@ -106,23 +106,23 @@ def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
     Native: native/resize.py. Matches torch.Tensor.set_.
     """
     try:
-        if source is None:
+        if source is None and storage_offset is None and size is None and not stride:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_set_.table[key_set](key_set, self)
-        if storage_offset is not None:
-            include, keep = _state.get()
-            key_set = (self._keys | include) & keep
-            return op_set__source_Storage_storage_offset.table[key_set](
-                key_set, self, source, storage_offset, size, stride,
-            )
-        if hasattr(source, "_keys"):
+        if storage_offset is None and size is None and not stride and hasattr(source, "_keys"):
             include, keep = _state.get()
             key_set = (self._keys | source._keys | include) & keep
             return op_set__source_Tensor.table[key_set](key_set, self, source)
+        if storage_offset is None and size is None and not stride:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_set__source_Storage.table[key_set](key_set, self, source)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return op_set__source_Storage.table[key_set](key_set, self, source)
+        return op_set__source_Storage_storage_offset.table[key_set](
+            key_set, self, source, storage_offset, size, stride,
+        )
     except Exception as error:
         _refuse(error, "set_", locals())
         raise

@@ -8,6 +8,7 @@ a sentence of the house, `_refuse` raises one if the schema knows which argument
 
 from ...core.arguments import sequence as _sequence
 from ...core.dtype import dtype as _dtype
+from ...core.errors import no_form as _no_form
 from ...core.errors import not_a_dtype as _not_a_dtype
 from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
@@ -35,7 +36,7 @@ def Tensor_view(self, *args, size=None, dtype=None):
             if type(size) is int:
                 size = args
             elif type(size) is _dtype:
-                dtype = size
+                dtype, size = size, None
             elif type(size) is not tuple:
                 size = _sequence(size)
         elif args:
@@ -46,9 +47,11 @@ def Tensor_view(self, *args, size=None, dtype=None):
             raise _not_a_dtype("view", dtype)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if dtype is not None:
+        if dtype is None:
+            return op_view.table[key_set](key_set, self, size)
+        if size is None:
             return op_view_dtype.table[key_set](key_set, self, dtype)
-        return op_view.table[key_set](key_set, self, size)
+        raise _no_form("view", "size", "dtype")
     except Exception as error:
         _refuse(error, "view", locals())
         raise

@@ -180,6 +180,15 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
     )
 
 
+def no_form(op: str, *forms: str) -> ArgumentTypeError:
+    listed = " or ".join(f"({form})" for form in forms)
+    return ArgumentTypeError(f"{op}: arguments must be those of one form: {listed}")
+
+
+def no_out(op: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{op}: 'out' must be left out beside these arguments")
+
+
 def too_many(op: str, most: int) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: must have at most {most} positional arguments")
 
