@@ -21,7 +21,7 @@ _TYPES = {
 }  # fmt: skip
 
 IMPORTS = """from collections.abc import Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
@@ -34,14 +34,15 @@ from ..tensor.tensor import Tensor
 _Number: TypeAlias = int | float | complex
 """
 
+_RESULTS = {"Tensor": "Tensor", "bool": "bool"}
+
 # What a table has for a key set gives the operator's own results; most are a tensor.
 OPERATORS = """from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..dispatch.operator import Operator, Table
 from ..tensor.tensor import Tensor
 
-_Number = int | float | complex
 _Result = TypeVar("_Result", covariant=True)
 
 class _Table(Table, Generic[_Result]):
@@ -106,7 +107,7 @@ def _public(it: Public) -> list[str]:
     for items in signatures:
         lines += ["@overload"] if len(signatures) > 1 else []
         lines += ["@property"] if it.variant == "property" else []
-        lines += wrap(f"def {it.name}(", items, f") -> {_returns(it.first)}: ...")
+        lines += wrap(f"def {it.name}(", items, f") -> {_result(it.first)}: ...")
     return lines if it.is_method else input_for_self(lines)
 
 
@@ -165,15 +166,7 @@ def _type(form: Any) -> str:
 
 
 def _result(op: Op) -> str:
-    """What kernels of an operator return, all of it."""
-    results = [_type(returned.type) for returned in op.schema.returns]
-    if len(results) != 1:
-        return f"tuple[{', '.join(results)}]" if results else "None"
-    return "list[Tensor]" if op.schema.returns[0].type.is_list else results[0]
-
-
-def _returns(op: Op) -> str:
-    returned = op.schema.returns[0].type
-    if returned.is_list:
-        return "list[Tensor]"
-    return "Tensor" if returned.base == "Tensor" else "_Number"
+    """What an operator returns. A number is Any, since the dtype says of what type it is."""
+    forms = [returned.type for returned in op.schema.returns]
+    results = ["list[Tensor]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
+    return results[0] if len(results) == 1 else f"tuple[{', '.join(results)}]"

@@ -11,6 +11,8 @@ This module re-exports; `docs/architecture.md` tells where everything is.
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from . import amp, autograd, cuda, dispatch, library, ops, testing
 from .devices import backend
 from .interpose import lazy_views as _lazy_views
@@ -74,7 +76,7 @@ _LATER = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     """What is in `_LATER`; `gt.openreg` before anything registered it, by loading its package."""
     if name in _LATER:
         from importlib import import_module

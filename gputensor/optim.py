@@ -60,7 +60,7 @@ class Optimizer:
         """Step further tensors from now on. param_group: `params`, and options of its own."""
         if not isinstance(param_group, dict):
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
-        params = param_group.get("params")
+        params: Any = param_group.get("params")
         if not is_iterable(params):
             raise self._must(
                 "param_group", "hold Tensors as 'params'", param_group, errors.ArgumentTypeError

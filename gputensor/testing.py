@@ -180,7 +180,7 @@ def _signed(d: dtype) -> dtype:
 
 
 def _host(x: Tensor, common: dtype) -> np.ndarray[Any, Any]:
-    array = materialised(x.detach().cpu())._get_array()
+    array: np.ndarray[Any, Any] = materialised(x.detach().cpu())._get_array()
     return array if x.dtype is common else array.astype(common.np)
 
 

@@ -193,6 +193,7 @@ def _to(policy: Policy, device: Any, given: list[Any], places: list[tuple[int, b
     if policy == "fp32":
         return float32
     if policy == "lower_precision_fp":
-        return device.dtype.get()  # type: ignore[no-any-return]
+        here: dtype = device.dtype.get()
+        return here
     tensors = [x for n, is_list in places for x in (given[n] if is_list else [given[n]])]
     return widest(device, *tensors)

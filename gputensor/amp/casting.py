@@ -27,6 +27,7 @@ from ..autograd.streams import current_stream, identity
 from ..autograd.history import AutogradMeta
 from ..autograd.variable import record_unary, set_history
 from ..core.arguments import NUMBERS
+from ..core import dtype as dtypes
 from ..core.dtype import bfloat16, dtype, float16, float32
 from ..core.promotion import promote_types
 from ..dispatch import keys, tls
@@ -49,16 +50,16 @@ class AutocastDevice:
     __slots__ = ("key_name", "type", "key", "dtype", "supported")
 
     type: str | None
-    dtype: ContextVar[dtype]
-    supported: tuple[dtype, ...]
+    dtype: ContextVar[dtypes.dtype]
+    supported: tuple[dtypes.dtype, ...]
 
     def __init__(
-        self, key_name: str, device_type: str | None, supported: tuple[dtype, ...]
+        self, key_name: str, device_type: str | None, supported: tuple[dtypes.dtype, ...]
     ) -> None:
         self.key_name, self.key = key_name, keys.key_set((key_name,))
         self.bring_up(device_type, supported)
 
-    def bring_up(self, device_type: str | None, supported: tuple[dtype, ...]) -> None:
+    def bring_up(self, device_type: str | None, supported: tuple[dtypes.dtype, ...]) -> None:
         """Serve a device type; the first of the supported dtypes is the default."""
         self.type, self.supported = device_type, supported
         self.dtype = ContextVar(f"gputensor_autocast_dtype_{device_type}", default=supported[0])

@@ -48,7 +48,8 @@ def main(argv: list[str]) -> int:
         if unknown:
             raise Refusal(f"'--op' must name operators that have tests (got {', '.join(unknown)})")
         rows = [row for row in rows if row.name in arguments.op]
-    progress, outcomes = Progress(), []
+    progress = Progress()
+    outcomes: list[check.Outcome] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # each operator that falls back would warn
         for outcome in check.check(rows, place, every=arguments.all):

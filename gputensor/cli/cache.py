@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
 from typing import Any
@@ -113,7 +114,8 @@ def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
             # Not by fork, which a process with a device does not survive.
             pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
             stack.callback(pool.shutdown, cancel_futures=True)
-            built = (task.result() for task in as_completed(pool.submit(_build, t) for t in tasks))
+            done = as_completed(pool.submit(_build, t) for t in tasks)
+            built: Iterator[str] = (task.result() for task in done)
         else:
             built = map(_build, tasks)
         for number, entry in enumerate(built, 1):

@@ -37,7 +37,8 @@ def is_available() -> bool:
 
 def unavailable_reason() -> str | None:
     """Why `is_available()` is False; None where it is True."""
-    return runtime.cuda().unavailable_reason()  # type: ignore[no-any-return]
+    reason: str | None = runtime.cuda().unavailable_reason()
+    return reason
 
 
 def is_emulated() -> bool:
@@ -77,7 +78,8 @@ def get_device_name(device: Any = None) -> str:
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
     """Compute capability, (major, minor)."""
-    return runtime.cuda().capability(_index(device, "get_device_capability"))  # type: ignore[no-any-return]
+    major, minor = runtime.cuda().capability(_index(device, "get_device_capability"))
+    return major, minor
 
 
 def synchronize(device: Any = None) -> None:
@@ -201,7 +203,8 @@ def set_memory_limit(nbytes: int | None, device: Any = None) -> None:
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """(free, total) bytes of the device."""
-    return runtime.cuda().mem_get_info(_index(device, "mem_get_info"))  # type: ignore[no-any-return]
+    free, total = runtime.cuda().mem_get_info(_index(device, "mem_get_info"))
+    return free, total
 
 
 # --- kernels of the user --------------------------------------------------------------------------

@@ -335,7 +335,7 @@ def _json_argument(given: Any, names: Mapping[str, int], random: np.random.Gener
     return random.uniform(-1, 1, shape).astype(element)
 
 
-_OPERATORS = {
+_OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.USub: operator.neg,
 }  # fmt: skip

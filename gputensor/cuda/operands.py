@@ -15,7 +15,6 @@ import numpy as np
 
 from ..core import dtype as dtypes
 from ..core import errors
-from ..core.device import CPU
 from ..dispatch.keys import LAZY
 from ..exchange import cuda_array_interface
 from ..tensor.base import bump_version
@@ -104,7 +103,7 @@ def _of_tensor(entry: str, arg: str, value: Tensor) -> Operand:
     geometry, place = value._geometry, value._device
     if place.type not in ("cuda", "cpu"):
         raise errors.must(entry, arg, "be on a CUDA device", value, kind=errors.DeviceError)
-    index = -1 if place is CPU else place.index
+    index = -1 if place.index is None else place.index
     made = Operand(
         TENSOR, value, value.data_ptr(), index, geometry.dtype, geometry.dtype.itemsize,
         geometry.sizes, geometry.stride_bytes,

@@ -152,14 +152,14 @@ def _number(entry: str, parameter: Parameter, value: Any) -> bytes:
         return np.asarray(value, kind.np).tobytes()
     if isinstance(value, float) and not value.is_integer():
         raise _wrong(entry, parameter, f"be an integer, as {parameter.text} says", value)
-    value = int(value)
+    number = int(value)
     if kind is dtypes.bool_:
-        return bytes([value != 0])
+        return bytes([number != 0])
     limits = np.iinfo(kind.np)
-    if not limits.min <= value <= limits.max:
+    if not limits.min <= number <= limits.max:
         rule = f"be in [{limits.min}, {limits.max}], as {parameter.text} says"
-        raise errors.must(entry, parameter.name, rule, value, kind=errors.ArgumentValueError)
-    return value.to_bytes(kind.itemsize, "little", signed=kind.is_signed)
+        raise errors.must(entry, parameter.name, rule, number, kind=errors.ArgumentValueError)
+    return number.to_bytes(kind.itemsize, "little", signed=kind.is_signed)
 
 
 def _wrong(entry: str, parameter: Parameter, rule: str, value: Any) -> Exception:

@@ -64,7 +64,7 @@ class Report:
 
     def __str__(self) -> str:
         head = ("arch", "registers", "spill B", "stack B", "shared B", "loads", "stores")
-        lines = [head]
+        lines: list[tuple[str, ...]] = [head]
         for r in self.rows:
             figures = (r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes)
             lines.append((r.arch, *map(str, figures), _widths(r.loads), _widths(r.stores)))

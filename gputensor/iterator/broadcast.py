@@ -31,13 +31,14 @@ def common_sizes(op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[A
     outputs: those that cannot be resized, so that inputs are broadcast to them.
     Raises: ShapeError naming the first two arguments that do not broadcast with each other.
     """
-    sizes: Sizes | None = ()
+    sizes: Sizes = ()
     for x in (*outputs, *inputs):
         if type(x) is tuple and sizes != x[0].sizes:
-            sizes = broadcast_sizes(sizes, x[0].sizes)
-            if sizes is None:
+            found = broadcast_sizes(sizes, x[0].sizes)
+            if found is None:
                 raise _mismatch(op, config, outputs, inputs)
-    return sizes  # type: ignore[return-value]
+            sizes = found
+    return sizes
 
 
 def _mismatch(

@@ -41,6 +41,9 @@ class Config:
 
     __slots__ = tuple(_DEFAULTS)
 
+    check_mem_overlap: bool
+    arg_names: tuple[str, ...]
+
     def __init__(self, **flags: Any) -> None:
         for name, value in _DEFAULTS.items():
             object.__setattr__(self, name, flags.pop(name, value))

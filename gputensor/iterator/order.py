@@ -6,8 +6,7 @@ allocate_or_resize_outputs. Checked against PyTorch by tests/oracle/test_iterato
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..core.geometry import Geometry
 from ..core.memory_format import contiguous_strides
 
 Sizes = tuple[int, ...]
@@ -65,7 +64,7 @@ def strides_in_order(shape: Sizes, order: list[int]) -> Sizes:
     return contiguous_strides(shape) if is_row_major else tuple(strides)
 
 
-def dense_strides_like(geometry: Any) -> Sizes:
+def dense_strides_like(geometry: Geometry) -> Sizes:
     """Strides of a fresh tensor that preserves the layout of `geometry`: empty_like, clone, to.
 
     A dense geometry keeps its strides exactly; another keeps the order of its dimensions.

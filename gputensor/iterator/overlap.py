@@ -18,7 +18,7 @@ NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
 
 # How long NumPy may search for a shared byte of two layouts with gaps, in candidate solutions.
-_MAX_WORK = 1000
+_MAX_WORK: Any = 1000  # NumPy's stubs know of 0 and -1 alone
 # Offsets within one storage stand for addresses there; NumPy takes 0 for no memory.
 _BASE = 1 << 12
 

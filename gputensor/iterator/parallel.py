@@ -88,4 +88,5 @@ def _part(x: Any, axis: int, first: int, last: int) -> Any:
     """`x[first:last]` along an axis counted from the end; all of it where it is broadcast there."""
     if type(x) is not np.ndarray or x.ndim < -axis or x.shape[axis] == 1:
         return x
-    return x[(..., slice(first, last), *[slice(None)] * (-axis - 1))]
+    where: tuple[Any, ...] = (..., slice(first, last), *[slice(None)] * (-axis - 1))
+    return x[where]

@@ -292,8 +292,8 @@ def _lay_out_strided(
             g = geometry(sizes, fresh, elements[i])
             seen.insert(i, g.stride_bytes)
         made.append(OutputPlan(g, action))
-    strides: list[Any]
-    plan.shape, strides = coalesce(sizes, seen, order)
+    plan.shape, found = coalesce(sizes, seen, order)
+    strides: list[tuple[int, ...] | None] = [*found]
     layouts = [o.geometry for o in made]
     for i, x in enumerate(inputs, len(outputs)):
         if type(x) is tuple:

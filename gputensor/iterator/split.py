@@ -55,12 +55,10 @@ class Piece:
         size = self.shape[dim]
         first = size // 2
         before, after = self.shape[:dim], self.shape[dim + 1 :]
-        moved = tuple(
-            [
-                None if o is None else o + first * s[dim]
-                for o, s in zip(self.offset_bytes, stride_bytes)
-            ]
-        )
+        moved = tuple([
+            None if o is None or s is None else o + first * s[dim]
+            for o, s in zip(self.offset_bytes, stride_bytes)
+        ])  # fmt: skip
         return (
             Piece(
                 (*before, first, *after),

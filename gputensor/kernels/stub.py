@@ -67,7 +67,8 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
     if device_type == "cuda":
         from .cuda import binding
 
-        return binding.bind(family, op, plan)  # type: ignore[no-any-return]
+        bound: Callable[..., Any] = binding.bind(family, op, plan)
+        return bound
     raise errors.no_stub(family, op, device_type)
 
 

@@ -164,12 +164,11 @@ def _forms(name: str) -> list[Callable[..., Any]]:
 
 
 def _main_form(name: str) -> Callable[..., Any]:
-    if hasattr(functions, name):
-        return getattr(functions, name)  # type: ignore[no-any-return]
-    found = getattr(GeneratedMethods, name, None)
-    if isinstance(found, property):
-        return lambda self, **options: found.fget(self)  # type: ignore[misc]
-    return found or getattr(ops.aten, name)
+    function: Callable[..., Any] | None = getattr(functions, name, None)
+    method = getattr(GeneratedMethods, name, None)
+    if isinstance(method, property):
+        return lambda self, **options: getattr(self, name)
+    return function or method or getattr(ops.aten, name)
 
 
 def _run(

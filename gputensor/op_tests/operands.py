@@ -98,9 +98,9 @@ def _any(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
         return random.integers(0, 2, count)
     if of.category == INTEGER:
         info = np.iinfo(of.np)
-        edges = [info.min, info.min + 1, info.max, info.max - 1, info.max // 2, 0, 1, 2, 3, 7, 100]
-        edges += [-1, -2, -7, -100] if of.is_signed else []
-        return np.array(edges, of.np)[random.integers(0, len(edges), count)]
+        few = [info.min, info.min + 1, info.max, info.max - 1, info.max // 2, 0, 1, 2, 3, 7, 100]
+        few += [-1, -2, -7, -100] if of.is_signed else []
+        return np.array(few, of.np)[random.integers(0, len(few), count)]
     if of.category == COMPLEX:
         # Products and quotients of infinite complex numbers differ between libraries.
         return _exact(random, count, of)
@@ -161,7 +161,8 @@ class Built:
         self.tensor, self.before = tensor, before
 
     def storage_now(self) -> np.ndarray:
-        return self.whole(self.tensor).cpu()._get_array()
+        array: np.ndarray = self.whole(self.tensor).cpu()._get_array()
+        return array
 
     def whole(self, tensor: Any) -> Any:
         return tensor.as_strided(self.before.shape, (1,), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dtypes
@@ -109,7 +110,7 @@ def _in(x: Any) -> Any:
     return _KINDS[kind](value)
 
 
-_KINDS = {
+_KINDS: dict[str, Callable[[Any], Any]] = {
     "fill": Fill,
     "complex": lambda parts: complex(*parts),
     "dtype": lambda name: getattr(dtypes, _python_name(name)),

@@ -36,8 +36,8 @@ is_emulated = False
 
 _runtime: Any = cupy.cuda.runtime
 _driver: Any = cupy.cuda.driver
-_get_device = _runtime.getDevice
-_set_device = _runtime.setDevice
+_get_device: Callable[[], int] = _runtime.getDevice
+_set_device: Callable[[int], None] = _runtime.setDevice
 _launch_kernel = _driver.launchKernel
 _cupy_stream = cupy.cuda.get_current_stream
 
@@ -457,7 +457,7 @@ class Event:
                 rule = "be events with enable_timing=True that have been passed"
                 raise errors.must("elapsed_time", "events", rule, errors.Got(got))
         ask = cupy.cuda.get_elapsed_time
-        return _reporting(self._device_index, "elapsed_time", ask, self.cupy, end.cupy)
+        return float(_reporting(self._device_index, "elapsed_time", ask, self.cupy, end.cupy))
 
 
 def default_stream(index: int) -> Stream:
@@ -483,7 +483,7 @@ def _of_cupy(index: int, of: Any) -> Stream:
 def _per_thread_stream(index: int) -> Stream:
     """This thread's default stream. All threads have one handle for it, so the key is our own."""
     try:
-        streams = _local.streams
+        streams: dict[int, Stream] = _local.streams
     except AttributeError:
         streams = _local.streams = {}
     if index not in streams:

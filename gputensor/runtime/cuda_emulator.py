@@ -137,7 +137,8 @@ def limits(index: int) -> Limits:
 
 
 def mem_get_info(index: int) -> tuple[int, int]:
-    return _allocators[_checked("mem_get_info", index)].backend.mem_get_info()
+    free, total = _allocators[_checked("mem_get_info", index)].backend.mem_get_info()
+    return free, total
 
 
 def can_access_peer(device_index: int, peer_index: int) -> bool:
@@ -322,12 +323,14 @@ class Event:
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds between two points; of the emulator, which says nothing about a GPU."""
+        times = []
         for event in (self, end):
             if not event.enable_timing or event._mark is None or not event._mark.done:
                 got = "no timing" if not event.enable_timing else "not passed yet"
                 rule = "be events with enable_timing=True that have been passed"
                 raise errors.must("elapsed_time", "events", rule, errors.Got(got))
-        return (end._mark.time_s - self._mark.time_s) * 1e3  # type: ignore[union-attr]
+            times.append(event._mark.time_s)
+        return (times[1] - times[0]) * 1e3
 
 
 def default_stream(index: int) -> Stream:

@@ -44,8 +44,8 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         old = None
     if old is not None and not stat.S_ISREG(old.st_mode):  # /dev/stdout, a pipe; a folder raises
-        with open(given, "wb") as file:
-            yield file
+        with open(given, "wb") as own:
+            yield own
         return
     target = os.path.realpath(given)
     if old is not None:

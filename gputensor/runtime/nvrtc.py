@@ -94,7 +94,7 @@ def _build(
             log = binding.getProgramLog(program) or str(error)
             raise errors.kernel_not_compiled(title, dict(defines), log) from None
         is_ptx = any(option.startswith("-arch=compute_") for option in options)
-        image = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
+        image: bytes = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
         return image + b"\0"  # CuPy strips the last byte
     finally:
         binding.destroyProgram(program)

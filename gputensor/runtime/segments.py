@@ -144,8 +144,10 @@ class Pools:
 
     def rebuild(self) -> None:
         """Make bins and pools anew from what the blocks say of themselves."""
-        for blocks in (*self.bins.values(), self.odd, self.small, self.large):
+        for blocks in (*self.bins.values(), self.odd):
             blocks.clear()
+        self.small.clear()
+        self.large.clear()
         for first in self.segments:
             for block in list(first.walk()):
                 if block.state in (BINNED, POOLED):

@@ -6,7 +6,7 @@ asks of an object and what other libraries do. What makes tensors is in make.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +30,35 @@ from .differentiable import Differentiable
 from .storage import Storage, storage_of_array
 
 
-class Tensor(Differentiable, GeneratedMethods):
+def _convert_to(name: str, target: dtypes.dtype) -> Callable[..., Tensor]:
+    def convert(self: Tensor, memory_format: memory_format = formats.preserve_format) -> Tensor:
+        return calls.to_dtype(self, target, False, False, memory_format)
+
+    convert.__name__ = name
+    convert.__doc__ = f"`self.to({target!r})`."
+    return convert
+
+
+class Conversions:
+    """`self.to(dtype)` by PyTorch's names of the dtypes."""
+
+    __slots__ = ()
+
+    bool = _convert_to("bool", dtypes.bool_)
+    byte = _convert_to("byte", dtypes.uint8)
+    char = _convert_to("char", dtypes.int8)
+    short = _convert_to("short", dtypes.int16)
+    int = _convert_to("int", dtypes.int32)
+    long = _convert_to("long", dtypes.int64)
+    half = _convert_to("half", dtypes.float16)
+    bfloat16 = _convert_to("bfloat16", dtypes.bfloat16)
+    float = _convert_to("float", dtypes.float32)
+    double = _convert_to("double", dtypes.float64)
+    cfloat = _convert_to("cfloat", dtypes.complex64)
+    cdouble = _convert_to("cdouble", dtypes.complex128)
+
+
+class Tensor(Differentiable, GeneratedMethods, Conversions):
     """A strided array on one device, whose operators go through the dispatcher."""
 
     __slots__ = ()
@@ -276,24 +304,4 @@ def _plain(result: Any) -> Any:
     return result
 
 
-def _convert_to(name: str, target: dtypes.dtype) -> Any:
-    def convert(self: Tensor, memory_format: memory_format = formats.preserve_format) -> Tensor:
-        return calls.to_dtype(self, target, False, False, memory_format)
-
-    convert.__name__ = name
-    convert.__doc__ = f"`self.to({target!r})`."
-    return convert
-
-
-def _add_conversions() -> None:
-    d = dtypes
-    for name, target in {
-        "bool": d.bool_, "byte": d.uint8, "char": d.int8, "short": d.int16, "int": d.int32,
-        "long": d.int64, "half": d.float16, "bfloat16": d.bfloat16, "float": d.float32,
-        "double": d.float64, "cfloat": d.complex64, "cdouble": d.complex128,
-    }.items():  # fmt: skip
-        setattr(Tensor, name, _convert_to(name, target))
-
-
 TensorBase._kind = Tensor
-_add_conversions()

@@ -94,7 +94,7 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     divide = partial(ufunc, signature=signature, casting="unsafe")
 
     # what is left after taking off C's remainder divides exactly, so floor is truncation
-    def loop(a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+    def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
     return _checked(op, loop, inputs, common)
@@ -122,7 +122,7 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
     A number counts as what it wraps to.
     """
 
-    def checked(a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+    def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
             if np.count_nonzero(b) != b.size and np.size(a):
                 raise errors.division_by_zero("div")
@@ -156,7 +156,7 @@ def _threshold(
     return loop
 
 
-def _entered(x: Any, common: dtype, compute: dtype) -> np.ndarray:
+def _entered(x: Any, common: dtype, compute: dtype) -> Any:
     """An operand in the common dtype; wide integers reach 16-bit floats through f32."""
     if not isinstance(x, np.ndarray):
         return cast.number(x, common.np)

@@ -16,10 +16,10 @@ _FITS = 65000
 
 def fill(dst: np.ndarray, number: complex) -> None:
     """Set every element of `dst`. Silences itself: call it without `quiet`."""
-    kind, is_complex = dst.dtype.kind, type(number) is complex
-    if kind == "f" and not is_complex and -_FITS < number < _FITS:
+    kind = dst.dtype.kind
+    if kind == "f" and not isinstance(number, complex) and -_FITS < number < _FITS:
         dst.fill(number)
-    elif kind == "c" or (kind == "f" and not is_complex):
+    elif kind == "c" or (kind == "f" and not isinstance(number, complex)):
         quiet.run(dst.fill, number)
     else:
         dst.fill(quiet.run(cast.number, number, dst.dtype))

@@ -142,7 +142,7 @@ def _walk_boxes(how: Plan, box: list[int], words: str, dst: np.ndarray, src: np.
             for n, part in zip(counts, box):
                 index, position = divmod(index, n)
                 at.append(slice(position * part, position * part + part))
-            where = (*at, ...)  # the dots keep a 0-d result an array
+            where: tuple[Any, ...] = (*at, ...)  # the dots keep a 0-d result an array
             step(dst[where], src[where])
 
         return piece

@@ -52,10 +52,10 @@ def _pixels_alike(dst: np.ndarray, src: np.ndarray) -> tuple[np.ndarray, np.ndar
         if x.strides[1] != x.itemsize or x.strides[last] != x.itemsize * x.shape[1]:
             return None
     order = [0, *range(2, last + 1), 1]
-    sides = [x.transpose(order) for x in (dst, src)]
     wide = dst.shape[1] * dst.shape[last]
     try:
-        return tuple(x.reshape(-1, wide, copy=False) for x in sides)  # type: ignore[return-value]
+        to, source = [x.transpose(order).reshape(-1, wide, copy=False) for x in (dst, src)]
+        return to, source
     except ValueError:  # rows that no single stride reaches
         return None
 
@@ -199,10 +199,11 @@ def _tables(
     if source != _uint8 or of.itemsize != 2 or of.kind in "iu":
         return None
     values = quiet.run(_scaled, np.arange(256).astype(scale.dtype), scale[:, None], bias[:, None])
-    return quiet.run(cast.convert, values, of)
+    found: np.ndarray = quiet.run(cast.convert, values, of)
+    return found
 
 
-def _scaled(x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def _scaled(x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> Any:
     return x * scale + bias
 
 

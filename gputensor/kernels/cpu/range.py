@@ -8,6 +8,8 @@ Types    integers exactly, modulo their width; floating types in f64, rounded on
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from . import cast
@@ -20,10 +22,10 @@ def arange(dst: np.ndarray, start: complex, step: complex) -> None:
     """dst[i] = start + i * step, for a 1-d `dst`."""
     kind = dst.dtype.kind
     if kind in "iu" and not isinstance(start, float) and not isinstance(step, float):
-        first = np.int64(cast.wrap(start, np.dtype(np.int64)))
-        width = np.int64(cast.wrap(step, np.dtype(np.int64)))
+        first: Any = np.int64(cast.wrap(start, np.dtype(np.int64)))
+        width: Any = np.int64(cast.wrap(step, np.dtype(np.int64)))
     else:
-        accumulate = np.complex128 if kind == "c" else np.float64
+        accumulate: type[Any] = np.complex128 if kind == "c" else np.float64
         first, width = accumulate(start), accumulate(step)
     for begin in range(0, dst.size, _BLOCK):
         part = dst[begin : begin + _BLOCK]
@@ -33,7 +35,7 @@ def arange(dst: np.ndarray, start: complex, step: complex) -> None:
 
 def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
     """`steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
-    accumulate = np.complex128 if dst.dtype.kind == "c" else np.float64
+    accumulate: type[Any] = np.complex128 if dst.dtype.kind == "c" else np.float64
     first, last = accumulate(start), accumulate(end)
     width = (last - first) / max(steps - 1, 1)
     middle = steps // 2

@@ -24,6 +24,8 @@ Loop = Callable[..., Any]
 _CHAIN = 256
 # Elements that NumPy casts at a time, and within which it sums pairwise (np.getbufsize()).
 _BUFFER = 8192
+# NumPy's stubs know the arguments behind the array by name alone, which costs a dict a call.
+_add: Callable[..., Any] = np.add.reduce
 
 LOOPS = {
     "all": np.logical_and.reduce,
@@ -84,7 +86,7 @@ def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, kee
     if compute.kind in "fc":
         while array.size > _CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
             array = _sums_of_runs(array, axis, compute)
-    return np.add.reduce(array, axes, compute, out, keepdims)
+    return _add(array, axes, compute, out, keepdims)
 
 
 def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None:
@@ -94,7 +96,9 @@ def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None
     if len(reduced) == array.ndim and not cast and array.flags.forc:
         return None  # one contiguous run, summed pairwise
     shape, strides = array.shape, array.strides
-    axis = max(reduced, key=lambda d: abs(strides[d]) if shape[d] > 1 else -1, default=None)
+    axis: int | None = max(
+        reduced, key=lambda d: abs(strides[d]) if shape[d] > 1 else -1, default=None
+    )
     if axis is None or shape[axis] <= _CHAIN:
         return None
     innermost = min((d for d in range(array.ndim) if shape[d] > 1), key=lambda d: abs(strides[d]))
@@ -110,8 +114,8 @@ def _sums_of_runs(array: np.ndarray, axis: int, compute: np.dtype) -> np.ndarray
     lead = (slice(None),) * axis
     sums = np.empty((*before, whole + bool(rest), *after), compute)
     runs = array[(*lead, slice(whole * _CHAIN))].reshape(*before, whole, _CHAIN, *after)
-    np.add.reduce(runs, axis + 1, compute, sums[(*lead, slice(whole))])
+    _add(runs, axis + 1, compute, sums[(*lead, slice(whole))])
     if rest:
         tail = array[(*lead, slice(whole * _CHAIN, None))]
-        np.add.reduce(tail, axis, compute, sums[(*lead, slice(whole, None))], True)
+        _add(tail, axis, compute, sums[(*lead, slice(whole, None))], True)
     return sums

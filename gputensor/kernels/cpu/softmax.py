@@ -9,6 +9,8 @@ Order    of sums as in reduce.py: fixed by the layout.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .reduce import sum_in_blocks
@@ -52,11 +54,11 @@ def _wide(x: np.ndarray) -> np.ndarray:
     return np.atleast_1d(x.astype(compute, copy=False))
 
 
-def _less_max(x: np.ndarray, axis: int) -> np.ndarray:
+def _less_max(x: np.ndarray, axis: int) -> Any:
     return np.subtract(x, np.maximum.reduce(x, axis, keepdims=True))
 
 
-def _sum(x: np.ndarray, axis: int) -> np.ndarray:
+def _sum(x: np.ndarray, axis: int) -> Any:
     return sum_in_blocks(x, (axis,), x.dtype, None, True)
 
 

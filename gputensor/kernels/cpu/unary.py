@@ -6,6 +6,7 @@ Types    computes in the common dtype; f16 and bf16 in f32, rounded once. abs of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def _around_stride_fault(negative: Loop) -> Loop:
     to an `out` that is strided too. A result of NumPy's own is dense where the loop runs.
     """
 
-    def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    def loop(x: np.ndarray, out: np.ndarray | None = None) -> Any:
         if out is None or x.itemsize * x.itemsize not in x.strides:
             return negative(x, out)
         out[...] = negative(x)

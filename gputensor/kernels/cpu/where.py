@@ -24,7 +24,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         return _where
     to = common.np
 
-    def loop(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+    def loop(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if not isinstance(condition, np.ndarray) or condition.dtype != bool_.np:
             condition = np.not_equal(condition, 0)
         return _where(condition, _operand(a, to), _operand(b, to), out)
@@ -48,7 +48,7 @@ def _operand(value: Any, to: np.dtype) -> Any:
     return cast.convert(value, to) if isinstance(value, np.ndarray) else cast.number(value, to)
 
 
-def _where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> np.ndarray:
+def _where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
     if out is None:
         return np.where(condition, a, b)
     if any(np.may_share_memory(out, x) for x in (condition, a)):

@@ -22,7 +22,8 @@ _PARAMS = Struct("<3Qq8I4I").pack
 def bind(family: str, op: str, layout: Any) -> Any:
     """callable(device_index, (out, in) pointers) over the plan of a reduction of one dimension."""
     n = layout.n_reduced
-    out_strides, in_strides = [s or () for s in layout.stride_bytes]
+    strides: list[tuple[int, ...]] = [s or () for s in layout.stride_bytes]
+    out_strides, in_strides = strides
     count = launch.product(layout.shape[:n])
     kept = layout.shape[n:]
     if launch.product(kept) == 0:

@@ -7,10 +7,18 @@ A family's launch arithmetic is imported when it is first bound.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from ...core import errors
+
+_LAUNCHES = {
+    **dict.fromkeys(("unary", "binary", "comparison", "where", "fill"), "pointwise_launch"),
+    **dict.fromkeys(("range", "random"), "generator_launch"),
+    **{family: f"{family}_launch" for family in ("copy", "reduce", "argreduce", "softmax", "loss")},
+}
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -25,23 +33,15 @@ def bind(family: str, op: str, layout: Any) -> Any:
     range and random count a layout's elements with dimension 0 fastest, so theirs must not have
     been reordered: for `eye` dimension 0 is the column.
     """
-    if family == "copy":
-        from . import copy_launch as binder
-    elif family in ("unary", "binary", "comparison", "where", "fill"):
-        from . import pointwise_launch as binder
-    elif family in ("range", "random"):
-        from . import generator_launch as binder
-    elif family == "reduce":
-        from . import reduce_launch as binder
-    elif family == "argreduce":
-        from . import argreduce_launch as binder
-    elif family == "softmax":
-        from . import softmax_launch as binder
-    elif family == "loss":
-        from . import loss_launch as binder
-    else:
+    if family not in _LAUNCHES:
         raise errors.no_stub(family, op, "cuda")
-    return binder.bind(family, op, layout)
+    return _binder(_LAUNCHES[family])(family, op, layout)
+
+
+@cache
+def _binder(name: str) -> Callable[[str, str, Any], Any]:
+    found: Callable[[str, str, Any], Any] = import_module(f"{__package__}.{name}").bind
+    return found
 
 
 @cache

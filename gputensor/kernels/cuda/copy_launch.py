@@ -7,6 +7,7 @@ their one launch.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any
 
@@ -130,7 +131,7 @@ class CopyLaunch:
     )  # fmt: skip
 
     def __init__(
-        self, walk: Walk, plan: Any, text: str, entry: str, defines: dict[str, object],
+        self, walk: Walk, plan: Any, text: str, entry: str, defines: Mapping[str, object],
         blocks: int, threads: int, tail: bytes, shared_bytes: int = 0,
         counted_shared_bytes: int = 0,
     ) -> None:  # fmt: skip
@@ -147,7 +148,7 @@ class CopyLaunch:
     def __call__(
         self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
     ) -> None:
-        cuda = launch.chosen()
+        cuda = runtime.cuda()
         function = self.functions.get(device_index) or self.load(device_index)
         stream = cuda.current_stream(device_index)
         cuda.launch(function, self.grid, self.block, self.shared_bytes, stream, self.pack(operands))
@@ -190,7 +191,7 @@ def launch_of(
     walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...], gpu: Limits
 ) -> CopyLaunch:
     """The launch of a plan. dtypes: of dst and src, for casts. gpu: what it was made for."""
-    return _MAKERS[type(plan)](walk, plan, dtypes, gpu)  # type: ignore[operator]
+    return _MAKERS[type(plan)](walk, plan, dtypes, gpu)
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
@@ -395,4 +396,6 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
     return made
 
 
-_MAKERS = {Elem: _elem, Row: _row, Tile: _tile, Skinny: _skinny, Pack: _pack}
+_MAKERS: dict[type, Callable[..., CopyLaunch]] = {
+    Elem: _elem, Row: _row, Tile: _tile, Skinny: _skinny, Pack: _pack,
+}  # fmt: skip

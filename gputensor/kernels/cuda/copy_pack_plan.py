@@ -6,6 +6,7 @@ to a chunk. The tile is the box of both. Paddings are tried on a model of the ba
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import ceil
 
 from ...runtime.limits import Limits
@@ -54,9 +55,9 @@ class Pack:
         return size_of(self.chunks, range(len(self.chunks)))
 
 
-def size_of(chunks: list[int], dims: object) -> int:
+def size_of(chunks: list[int], dims: Iterable[int]) -> int:
     result = 1
-    for d in dims:  # type: ignore[attr-defined]
+    for d in dims:
         result *= chunks[d]
     return result
 
@@ -114,7 +115,8 @@ def _useful(walk: Walk) -> float:
 
 def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
     """The dimensions that one run of a side could go over, the fastest first."""
-    run, dims = itemsize, []
+    run = itemsize
+    dims: list[int] = []
     for s, d in sorted((s, d) for d, s in enumerate(strides) if s > 0):
         if s != run or len(dims) == INNER_DIMS:
             break
@@ -310,7 +312,7 @@ def blocks_of(count: int, slots: int, issue: float, least_busy: float) -> tuple[
         waves = ceil(count / share) / slots
         last = waves % 1 and max(waves % 1, least_busy)
         instructions = issue * (share + score.PACK_OFFSETS)
-        block = (share**score.OVERLAP + instructions**score.OVERLAP) ** (1 / score.OVERLAP)
+        block: float = (share**score.OVERLAP + instructions**score.OVERLAP) ** (1 / score.OVERLAP)
         return (waves // 1 + last + score.PACK_SPREAD) * block
 
     least, most = [min(bound, ceil(count / slots)) for bound in score.PACK_TILES_PER_BLOCK]

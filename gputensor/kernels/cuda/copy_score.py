@@ -168,4 +168,5 @@ def score(
     fill: the share of threads with work. issue: see `issue_time`.
     """
     bound = min(1.0, 1 / issue)
-    return useful * waves * bound * fill**WASTE_EXPONENT * NARROW_SIDE[itemsize] ** narrow_sides
+    narrow: float = NARROW_SIDE[itemsize] ** narrow_sides
+    return useful * waves * bound * float(fill**WASTE_EXPONENT) * narrow

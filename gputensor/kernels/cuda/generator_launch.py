@@ -47,7 +47,8 @@ class Range:
         self, op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> None:
         self.op, self.layout, self.shape, self.strides = op, layout, shape, strides
-        self.whole, self.floating = self._bind(has_floats=False), None
+        self.whole = self._bind(has_floats=False)
+        self.floating: Any = None
 
     def __call__(
         self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()

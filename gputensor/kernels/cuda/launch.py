@@ -47,8 +47,9 @@ class Launch:
     ) -> None:  # fmt: skip
         self.family, self.entry, self.defines = family, entry, defines
         self.grid, self.block, self.shared_bytes = (blocks, 1, 1), (threads, 1, 1), 0
-        self.head = _pointers(n_pointers)
-        self.values, self.packers, self.single = values, packers, None
+        self.head: Callable[..., bytes] = _pointers(n_pointers)
+        self.values, self.packers = values, packers
+        self.single: tuple[int, Callable[[Any], bytes], bytes, bytes] | None = None
         self.tail = tail if packers else b"".join(values) + tail
         if len(packers) == 1:
             slot, source, packer = packers[0]
@@ -70,8 +71,8 @@ class Launch:
             source, packer, before, after = self.single
             if source < 0:
                 return self.head(*operands) + before + packer(scalars[~source]) + after
-            pointers = (*operands[:source], 0, *operands[source + 1 :])
-            return self.head(*pointers) + before + packer(operands[source]) + after
+            without = (*operands[:source], 0, *operands[source + 1 :])
+            return self.head(*without) + before + packer(operands[source]) + after
         pointers, values = list(operands), self.values.copy()
         for slot, source, packer in self.packers:
             if source < 0:

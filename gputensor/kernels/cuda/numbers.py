@@ -9,13 +9,14 @@ import math
 import struct
 from collections.abc import Callable
 from sys import float_info
+from typing import Any
 
 from ...core import errors
 from ...core.dtype import dtype
 from ...core.number_range import in_64_bits, integer_range
 from ..cpu import cast
 
-Packer = Callable[[complex], bytes]
+Packer = Callable[[Any], bytes]  # of a Python number
 EMPTY = bytes(16)
 
 _SIGNED, _UNSIGNED = struct.Struct("<q8x").pack, struct.Struct("<Q8x").pack

@@ -163,13 +163,14 @@ def _rows(
     elements, across = walk.shape[0], plan.across
     per_row = launch.blocks_for(elements, plan.unit)
     inner = [s[0] for s in strides]
+    taken: tuple[int, ...] = (0,) if across is None else (0, across)
     if across is None:
         pieces = launch.blocks_for(per_row, launch.THREADS * plan.unroll)
-        taken, rows, row, steps = (0,), 1, [0] * len(strides), 1
+        rows, row, steps = 1, [0] * len(strides), 1
         step = [s * launch.THREADS * plan.unit for s in inner]
         units = pieces
     else:
-        taken, rows = (0, across), walk.shape[across]
+        rows = walk.shape[across]
         steps = launch.blocks_for(rows, plan.unroll)
         row = [s[across] for s in strides]
         step = [s * steps for s in row]

@@ -73,7 +73,8 @@ class Stage:
         elif layout == "COLUMNS":
             run, out_step = kept[0], walks[0][0]
             kept = (launch.blocks_for(run, pack), *kept[1:])
-            walks = tuple([(w[0] * pack, *w[1:]) for w in walks])  # type: ignore[assignment]
+            (into, of) = walks
+            walks = (into[0] * pack, *into[1:]), (of[0] * pack, *of[1:])
         outputs, units = product(kept), product(reduced)
         self.lane_bits, self.slot_bits = _shape(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
@@ -150,7 +151,8 @@ class Reduce:
         count, outputs = product(reduced), product(kept)
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
-        self.op, self.functions = op, {}
+        self.op = op
+        self.functions: dict[int, Any] = {}
         # (bytes into the input, bytes into the workspace, stage)
         self.stages: list[tuple[int, int, Stage]] = []
         rows = 0

@@ -51,6 +51,10 @@ class Found(ctypes.Structure):
         ("device", ctypes.c_int),
         ("state", ctypes.c_int),
     )
+    begin: int  # None for 0, as ctypes reads a pointer
+    nbytes: int
+    device: int
+    state: int
 
     def __str__(self) -> str:
         where = f"device {self.device}" if self.device >= 0 else "pinned host memory"
@@ -139,9 +143,10 @@ def _access(
             return f"{did}{amount} far from {wrapped[0]}", wrapped[1:]
         if is_clear or (len(meant) == 1 and meant[0].distance <= _GAP // 2):
             one = meant[0]
-            return f"{did}{amount} {one.side} '{one.name}'", [f"index {one.index} of {one.count}"]
+            where = f"index {one.element} of {one.elements}"
+            return f"{did}{amount} {one.side} '{one.name}'", [where]
         if meant:
-            indices = [f"index {m.index} of {m.count} of '{m.name}'" for m in meant[:3]]
+            indices = [f"index {m.element} of {m.elements} of '{m.name}'" for m in meant[:3]]
             return f"{did}{amount} outside of its arguments", [" or ".join(indices)]
     if is_signal:
         return what, []
@@ -160,8 +165,8 @@ class _Meant(NamedTuple):
     distance: int  # bytes from its memory
     name: str
     side: str
-    index: int
-    count: int
+    element: int
+    elements: int
 
 
 def _meant(

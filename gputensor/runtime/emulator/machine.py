@@ -170,7 +170,7 @@ class Machine:
     def allocate(self, nbytes: int, device_index: int) -> int:
         """Address of new memory, filled with 0xff; device -1 is pinned host memory."""
         with self.lock:
-            address = self._engine.engine_allocate(nbytes, device_index)
+            address: int = self._engine.engine_allocate(nbytes, device_index)
         if not address:
             raise MemoryError
         return address

@@ -6,7 +6,7 @@ made change no result; whatever else is refused, since a kernel without it might
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputensor.core import errors
@@ -59,11 +59,11 @@ def parse(given: Sequence[str]) -> Options:
     return Options(tuple(folders), macros, standard, tuple(others))
 
 
-def _split(item: str, following: object) -> tuple[str | None, str]:
+def _split(item: str, following: Iterator[str]) -> tuple[str | None, str]:
     text = item.strip()
     for spelt, kind in _SPELT.items():
         if text == spelt:
-            return kind, str(next(following, "")).strip()  # type: ignore[call-overload]
+            return kind, str(next(following, "")).strip()
         if text.startswith((f"{spelt}=", f"{spelt} ")):
             return kind, text[len(spelt) + 1 :].strip()
         if len(spelt) == 2 and text.startswith(spelt):
