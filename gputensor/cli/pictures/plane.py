@@ -91,7 +91,7 @@ class Plane:
 
     def number(self, place: Place) -> int:
         """Of an element, counted in dst's order."""
-        return place[0] + place[1] * prod(self.sizes[: self.y])
+        return place[0] + place[1] * int(prod(self.sizes[: self.y]))
 
     def place(self, side: Side, column: int, row: int) -> Place:
         return (column, row) if side.along == self.x else (row, column)
