@@ -5,7 +5,7 @@
     <!-- /bench:layout-cpu -->
 
 `python -m bench report bench/results/layout-cpu.json --readme README.md` writes what is between
-them; nobody types it. Where there is no record, it says so.
+them; nobody types it. `bench:layout-cpu#14` is case 14 alone. Where there is no record, it says so.
 """
 
 from __future__ import annotations
@@ -22,28 +22,33 @@ from . import record as records
 from . import tables
 
 RESULTS = Path(__file__).parent / "results"
-_BLOCK = re.compile(r"(<!-- bench:([\w-]+) -->\n)(.*?)(<!-- /bench:\2 -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- bench:([\w-]+(?:#\d+)?) -->\n)(.*?)(<!-- /bench:\2 -->)", re.DOTALL)
 
 
 def names(page: str) -> list[str]:
     """Of the records that a page has blocks for."""
-    return [match[2] for match in _BLOCK.finditer(page)]
+    return [match[2].partition("#")[0] for match in _BLOCK.finditer(page)]
 
 
 def block(name: str, folder: Path, page: Path) -> str:
-    """What a page at `page` shows of the record `name` in `folder`; ends in a newline."""
+    """What a page at `page` shows of the record `name` in `folder`, or of its case, with `#` and
+    its number; ends in a newline."""
+    name, _, number = name.partition("#")
     path = folder / f"{name}.json"
     if not path.exists():
         benchmark, _, device = name.rpartition("-")
         return f"*No record yet; `{_command(benchmark, device)}` makes one.*\n"
     data = records.read(path)
+    of = origin(data, os.path.relpath(path, page.parent))
+    if number:
+        return f"{tables.one(data, int(number))}\n\n{of}\n"
     module = importlib.import_module(f"bench.{data['benchmark']}")
     parts = [getattr(module, "brief", module.report)(data)]
     for kind in ("ratio", "memcpy"):
         plot = folder / f"{name}-{kind}.png"
         if plot.exists():
             parts.append(f"![{_ALT[kind]}]({os.path.relpath(plot, page.parent)})")
-    return "\n\n".join([*parts, origin(data, os.path.relpath(path, page.parent))]) + "\n"
+    return "\n\n".join([*parts, of]) + "\n"
 
 
 _ALT = {
@@ -92,7 +97,7 @@ def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool
         raise LookupError(f"{page.name} has no block <!-- bench:{only} -->")
 
     def fresh(match: re.Match[str]) -> str:
-        if only not in (None, match[2]):
+        if only not in (None, match[2].partition("#")[0]):
             return match[0]
         return match[1] + block(match[2], folder, page) + match[4]
 

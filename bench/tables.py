@@ -61,6 +61,17 @@ def brief(data: dict[str, Any]) -> str:
     return f"{table(head, rows, left=1)}\n\n{_worst_cases(data, shown)}"
 
 
+def one(data: dict[str, Any], number: int) -> str:
+    """One case: milliseconds of every library that took part, and how many times ours."""
+    case = next(c for c in data["cases"] if c["number"] == number)
+    names = ["gputensor", *[p for p in data["peers"] if p in case["ratio"]]]
+    memcpy = min(ns for name, ns in case["ns"].items() if name.startswith("memcpy"))
+    times = [f"{ns / 1e6:.1f}" for ns in (*(case["ns"][n] for n in names), memcpy)]
+    ratios = ["1", *(f"{case['ratio'][n]:.2f}" for n in names[1:]), f"{case[_PLAIN]:.2f}"]
+    head = [label(case), *(NAMES.get(n, n) for n in names), "memcpy of as many bytes"]
+    return table(head, [["milliseconds", *times], ["times as long", *ratios]], left=1)
+
+
 def is_gpu(data: dict[str, Any]) -> bool:
     """Whether figures adjusted by a GPU's memory sectors say anything."""
     return bool(data["device"] != "cpu")

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 def device_of(name: str) -> Any:
     """The device a command was given by name or by its package's folder, its package loaded."""
     try:
-        if "/" in name:
+        if "/" in name or name in (".", ".."):
             name = _bring_up_from(Path(name))
         kind = name.partition(":")[0]
         place = (

@@ -1,19 +1,27 @@
-"""Code blocks in README and docs run.
+"""Code blocks in README and docs run, as a reader would type them.
 
-```python blocks of a page run in order in one namespace, as a reader would type them (with `>>>`,
-as a doctest). ```sh blocks: each `gputensor …` line runs and must succeed; `make`, `docker`, `pip`
-and the like are only checked to name targets and modules that exist.
+```python blocks of a page run in order in one namespace; what follows `# → ` is what they print
+(with `>>>`, a block is a doctest). ```sh and ```console blocks run in bash, in one folder for a
+page; in a console block the lines after `$ ` are its output, where `…` stands for anything and
+lines may be broken anywhere. A benchmark runs one small case.
+
+What cannot run here says so in a comment above the block, `<!-- not run: REASON -->`, and is
+counted in NOT_RUN; that it names targets and modules that exist is checked all the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -25,42 +33,83 @@ PAGES = [
     *sorted((ROOT / "docker").glob("*.md")),
 ]
 NAMES = [str(p.relative_to(ROOT)) for p in PAGES]
+RUN = {"python", "sh", "console"}
 # Languages of blocks that are shown and not run.
 SHOWN = {"text", "yaml", "toml", "diff", "c++", "dockerfile"}
 
 # Pages whose blocks launch kernels: skipped where neither a GPU nor the emulator is there.
-NEEDS_CUDA = {"kernels_without_a_gpu.md"}
+NEEDS_CUDA = {"README.md", "benchmarks.md", "kernels_without_a_gpu.md"}
+NOT_RUN = {
+    "README.md": ["sets up a virtual environment", "installs packages"],
+    "CONTRIBUTING.md": ["sets up a virtual environment"],
+    "docs/benchmarks.md": ["needs a GPU", "needs a GPU", "writes the committed records"],
+    "docs/kernels_without_a_gpu.md": ["needs gdb"],
+    "docker/README.md": ["needs Docker"] * 3,
+}
 
-BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?:^<!-- not run: (.*?) -->\n)?^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+# `python` of a page: a benchmark runs one small case for one round, of which no figure is one, so
+# that none can be too good either.
+PYTHON = f"""#!{sys.executable}
+import os, sys
+if sys.argv[1:3] != ["-m", "bench"]:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+from bench import __main__, copies, plots
+copies.ROOFLINE = dict.fromkeys(copies.ROOFLINE, 1e9)
+if sys.argv[3] != "report":  # which draws what all of them draw
+    plots.draw = lambda data, folder: []
+small = "--scale 64 --rounds 1 --cases 1 --peers numpy".split()
+sys.exit(__main__.main(sys.argv[3:] + (small if sys.argv[3] == "run" else [])))
+"""
 
 
-def blocks(page: Path) -> list[tuple[int, str, str]]:
-    """(line, language, text) of every fenced block."""
+class Block(NamedTuple):
+    """line: where it begins. not_run: why it is not run, None where it is."""
+
+    line: int
+    language: str
+    text: str
+    not_run: str | None
+
+
+def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [(text[: m.start()].count("\n") + 1, m[1], m[2]) for m in BLOCK.finditer(text)]
+    return [
+        Block(text[: m.start()].count("\n") + 1 + (m[1] is not None), m[2], m[3], m[1])
+        for m in BLOCK.finditer(text)
+    ]
 
 
-def shell_lines(page: Path) -> list[tuple[int, str]]:
-    found = []
-    for line, language, text in blocks(page):
-        if language == "sh":
-            joined = text.replace("\\\n", " ")
-            found += [
-                (line, part.split(" #")[0].strip()) for part in joined.splitlines() if part.strip()
-            ]
-    return found
+def shell_lines(block: Block) -> list[str]:
+    """The commands of a block, without prompt and comment."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    if block.language == "console":
+        lines = [line[2:] for line in lines if line.startswith("$ ")]
+    return [line.split(" #")[0].strip() for line in lines if line.strip()]
 
 
 def test_the_readme_has_code_and_commands() -> None:
-    languages = [language for _, language, _ in blocks(ROOT / "README.md")]
-    assert "python" in languages and "sh" in languages
-    first = shell_lines(ROOT / "README.md")[:2]
-    assert [command for _, command in first] == ["make demo", "make test"]
+    found = blocks(ROOT / "README.md")
+    assert {block.language for block in found} >= {"python", "sh", "console"}
+    assert shell_lines(found[0]) == ["make demo", "make test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_every_block_names_a_language_that_is_checked(page: Path) -> None:
-    assert {language for _, language, _ in blocks(page)} <= {"python", "sh", *SHOWN}
+def test_every_block_is_run_or_says_why_not(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = blocks(page)
+    assert len(found) * 2 == len(re.findall(r"^ *(?:```|~~~)", text, re.MULTILINE))
+    assert {block.language for block in found} <= RUN | SHOWN
+    reasons = [block.not_run for block in found if block.not_run is not None]
+    assert reasons == NOT_RUN.get(str(page.relative_to(ROOT)), [])
+    assert text.count("<!-- not run") == len(reasons)
+    for block in found:
+        if block.language == "text":  # a session with its output is a console
+            assert not block.text.startswith("$ "), f"{page.name}:{block.line}"
+        if block.language == "toml":
+            tomllib.loads(block.text)
 
 
 def _skip_without_cuda(page: Path) -> None:
@@ -74,50 +123,114 @@ def _skip_without_cuda(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPUTENSOR_CUDA", os.environ.get("GPUTENSOR_CUDA", "auto"))
     _skip_without_cuda(page)
     names: dict[str, object] = {"__name__": "__docs__"}
-    for line, language, text in blocks(page):
-        if language != "python":
+    for block in blocks(page):
+        if block.language != "python" or block.not_run is not None:
             continue
-        where = f"{page.name}:{line}"
-        if ">>>" in text:
-            test = doctest.DocTestParser().get_doctest(text, names, where, str(page), line)
+        where = f"{page.name}:{block.line}"
+        if ">>>" in block.text:
+            test = doctest.DocTestParser().get_doctest(
+                block.text, names, where, str(page), block.line
+            )
             failed, _ = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
                 test, clear_globs=False
             )
             names.update(test.globs)
             assert not failed, where
         else:
-            exec(compile("\n" * line + text, str(page), "exec"), names)
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+            assert printed.getvalue().splitlines() == re.findall("# → (.*)", block.text), where
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_shell_lines_run_or_name_what_exists(page: Path, tmp_path: Path) -> None:
+def test_shell_blocks_run(page: Path, tmp_path: Path) -> None:
+    found = [b for b in blocks(page) if b.language in ("sh", "console") and b.not_run is None]
+    if not found:
+        return
     _skip_without_cuda(page)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for line, command in shell_lines(page):
-        words = [w for w in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", w)]
-        settings = dict(
-            w.split("=", 1) for w in shlex.split(command) if re.fullmatch(r"[A-Z_]+=.*", w)
-        )
-        where = f"{page.name}:{line}: {command}"
-        if words[0] == "make":
-            assert set(words[1:]) <= set(targets), where
-        elif words[:2] == ["python", "-m"]:
-            assert (ROOT / words[2]).is_dir() or words[2] in ("pip", "pytest"), where
-        elif words[0] == "gputensor":
-            environment = os.environ | settings | {"PYTHONPATH": str(ROOT)}
+    programs = tmp_path / ".programs"
+    programs.mkdir()
+    for name in ("gputensor", "pytest", "python"):
+        module = f'#!/bin/sh\nexec "{sys.executable}" -m {name} "$@"\n'
+        (programs / name).write_text(PYTHON if name == "python" else module)
+        (programs / name).chmod(0o755)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT), "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTEST_ADDOPTS": "--ignore=examples",
+    }  # fmt: skip
+    tests = _tests_of(page)
+    if tests:
+        (tmp_path / "test_page.py").write_text(tests)
+    for block in found:
+        for command, shown in _commands(block):
+            where = f"{page.name}:{block.line}: {command}"
             done = subprocess.run(
-                [sys.executable, "-m", *words],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True,
                 text=True,
-            )
-            assert done.returncode == 0, where + "\n" + done.stderr
-        else:
-            assert words[0] in ("pip", "docker", "git", "cd", "pytest", "bench/gpu_check.sh"), where
+            )  # fmt: skip
+            status = 1 if shown.startswith("FAILED ") else 0
+            assert done.returncode == status, f"{where}\n{done.stdout}\n{done.stderr}"
+            if shown:
+                pattern = ".*".join(re.escape(_in_one(part)) for part in shown.split("…"))
+                assert re.fullmatch(pattern, _in_one(done.stdout)), f"{where}\n{done.stdout}"
+
+
+def test_the_readme_is_a_program_that_switches_the_emulator_on(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    _skip_without_cuda(page)
+    text = "\n".join(block.text for block in blocks(page) if block.language == "python")
+    (tmp_path / "readme.py").write_text(text)
+    environment = {n: v for n, v in os.environ.items() if n != "GPUTENSOR_CUDA"}
+    done = subprocess.run(
+        [sys.executable, "readme.py"], cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall("# → (.*)", text)
+
+
+def _tests_of(page: Path) -> str:
+    """The page's Python up to its test, for the lines that call pytest; empty where it has none."""
+    texts = [block.text for block in blocks(page) if block.language == "python"]
+    last = max((n for n, text in enumerate(texts) if "def test_" in text), default=-1)
+    return "\n".join(texts[: last + 1])
+
+
+def _commands(block: Block) -> list[tuple[str, str]]:
+    """(command, the output that is shown, nothing where none is) of a block."""
+    if block.language == "sh":
+        return [(line, "") for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
+    parts = re.split(r"^\$ (.*)\n", block.text, flags=re.MULTILINE)
+    assert not parts[0], "a console block begins with `$ `"
+    return list(zip(parts[1::2], parts[2::2]))
+
+
+def _in_one(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_what_is_not_run_names_what_exists(page: Path) -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for block in blocks(page):
+        if block.not_run is None:
+            continue
+        for command in shell_lines(block):
+            words = [w for w in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", w)]
+            where = f"{page.name}:{block.line}: {command}"
+            if words[0] == "make":
+                assert set(words[1:]) <= set(targets), where
+            elif words[:2] == ["python", "-m"]:
+                assert (ROOT / words[2]).is_dir(), where
+            elif "/" in words[0]:
+                assert (ROOT / words[0]).exists(), where
+            else:
+                assert words[0] in ("pip", "docker", "gdb"), where
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

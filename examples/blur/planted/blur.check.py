@@ -1,0 +1,1 @@
+../blur.check.py

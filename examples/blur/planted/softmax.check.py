@@ -1,0 +1,1 @@
+../softmax.check.py

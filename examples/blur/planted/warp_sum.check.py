@@ -1,0 +1,1 @@
+../warp_sum.check.py
