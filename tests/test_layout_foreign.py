@@ -12,7 +12,7 @@ import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.exchange import foreign
-from gputensor.exchange import foreign_copy
+from gputensor.layout import copying
 
 
 def numpy_(array):
@@ -330,7 +330,7 @@ def test_work_runs_on_the_callers_stream(monkeypatch):
     x = gt.from_numpy(values((30, 40))).to("cuda")
     theirs.wait_stream(cuda.current_stream(0))
     seen_streams = []
-    real = foreign_copy.foreign.seen
+    real = copying.foreign.seen
 
     def seen(op, arg, given):
         found = real(op, arg, given)
@@ -343,7 +343,7 @@ def test_work_runs_on_the_callers_stream(monkeypatch):
         seen_streams.append(stream.ptr)
         launch(function, grid, block, shared_bytes, stream, params)
 
-    monkeypatch.setattr(foreign_copy.foreign, "seen", seen)
+    monkeypatch.setattr(copying.foreign, "seen", seen)
     monkeypatch.setattr(cuda, "launch", noted)
     before = cuda.current_stream(0)
     made = gt.layout.contiguous(x.t())
@@ -372,7 +372,7 @@ def test_two_libraries_two_streams_are_ordered(monkeypatch):
     x, to = gt.from_numpy(values((30, 40))).to("cuda"), gt.zeros(40, 30, device="cuda")
     source, target = foreign.seen("t", "src", x.t()), foreign.seen("t", "dst", to)
     source.stream = theirs.ptr
-    foreign_copy._move("t", target, source)
+    copying.move("t", target, source)
     ours = cuda.current_stream(0).ptr
     assert waits == [(ours, theirs.ptr), (theirs.ptr, ours)]
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .operands import Operand
+from ..exchange.foreign import ForeignArray
 
 
 class _Region:
@@ -23,7 +23,7 @@ class _Region:
 
 
 def to_device(
-    cuda: Any, device_index: int, stream: Any, found: Mapping[int, Operand],
+    cuda: Any, device_index: int, stream: Any, found: Mapping[int, ForeignArray],
     written: frozenset[int], pointers: dict[int, int],
 ) -> list[_Region]:  # fmt: skip
     """Copy what lies on the host, and put its device address into `pointers`."""
@@ -34,7 +34,7 @@ def to_device(
         region.memory = cuda.allocate(nbytes, device_index)
         cuda.copy_async(region.memory.ptr, device_index, region.begin, -1, nbytes, stream)
         for number in region.numbers:
-            pointers[number] = region.memory.ptr + found[number].ptr - region.begin
+            pointers[number] = region.memory.ptr + found[number].address - region.begin
     return regions
 
 
@@ -46,8 +46,8 @@ def to_host(cuda: Any, device_index: int, stream: Any, regions: list[_Region]) -
             cuda.copy_async(region.begin, -1, region.memory.ptr, device_index, nbytes, stream)
 
 
-def _regions(found: Mapping[int, Operand], written: frozenset[int]) -> list[_Region]:
-    spans = sorted((o.ptr, o.ptr + o.extent, n) for n, o in found.items())
+def _regions(found: Mapping[int, ForeignArray], written: frozenset[int]) -> list[_Region]:
+    spans = sorted((*o.span(), n) for n, o in found.items())
     regions: list[_Region] = []
     for begin, end, number in spans:
         last = regions[-1] if regions else None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import runtime
 from ..core import errors
 from ..dispatch.refusal import declares
+from ..exchange.foreign import ForeignArray
 from ..runtime.current import stream_given
 from ..runtime.emulator import nvrtc_options, settings
 from . import declaration, host_memory, operands, packing, text
@@ -114,7 +115,7 @@ class Kernel:
         function = self._function(cuda, device_index)
         own = cuda.current_stream(device_index)
         stream, others = self._streams(cuda, device_index, found, own, stream)
-        pointers = {number: operand.ptr for number, operand in found.items()}
+        pointers = {number: operand.address for number, operand in found.items()}
         regions = host_memory.to_device(
             cuda, device_index, stream, found, self.declaration.written, pointers
         )
@@ -133,7 +134,7 @@ class Kernel:
 
         return Over(self, iterator, block, per_thread)
 
-    def _operands(self, cuda: Any, args: Sequence[Any]) -> tuple[int, dict[int, operands.Operand]]:
+    def _operands(self, cuda: Any, args: Sequence[Any]) -> tuple[int, dict[int, ForeignArray]]:
         """The device, and the arrays among the arguments by their parameter's number."""
         entry, declared = self.entry, self.declaration
         if len(args) != len(declared.taken):
@@ -141,7 +142,7 @@ class Kernel:
             raise errors.cannot_launch(
                 entry, "args", f"be {len(declared.taken)}: {names}", f"{len(args)}"
             )
-        found: dict[int, operands.Operand] = {}
+        found: dict[int, ForeignArray] = {}
         at = 0
         for number, parameter in enumerate(declared.parameters):
             if parameter.kind == LAYOUT:
@@ -153,7 +154,7 @@ class Kernel:
                 packing.check_pointer(entry, parameter, operand, number in declared.bound)
         return self._device_of(cuda, found), found
 
-    def _device_of(self, cuda: Any, found: Mapping[int, operands.Operand]) -> int:
+    def _device_of(self, cuda: Any, found: Mapping[int, ForeignArray]) -> int:
         if not cuda.is_available():
             raise errors.no_device_for_kernel(self.entry, str(cuda.unavailable_reason()))
         parameters = self.declaration.parameters
@@ -167,7 +168,7 @@ class Kernel:
                         kind=errors.DeviceError, remedy="copy it there first",
                     )  # fmt: skip
                 continue
-            if cuda.is_emulated and operand.library != operands.TENSOR:
+            if cuda.is_emulated and operand.library != "gputensor":
                 raise errors.must(
                     self.entry, name, "be of gputensor, or in host memory, where CUDA is emulated",
                     errors.Got(str(operand)), kind=errors.DeviceError,
@@ -186,7 +187,7 @@ class Kernel:
         self,
         cuda: Any,
         device_index: int,
-        found: Mapping[int, operands.Operand],
+        found: Mapping[int, ForeignArray],
         own: Any,
         given: Any,
     ) -> tuple[Any, list[Any]]:
@@ -198,7 +199,7 @@ class Kernel:
     def _pack(
         self,
         args: Sequence[Any],
-        found: Mapping[int, operands.Operand],
+        found: Mapping[int, ForeignArray],
         pointers: Mapping[int, int],
     ) -> bytes:
         parameters = self.declaration.parameters
@@ -225,15 +226,15 @@ class Kernel:
         return b"".join(parts)
 
     def _note_writes(
-        self, cuda: Any, found: Mapping[int, operands.Operand], stream: Any, own: Any
+        self, cuda: Any, found: Mapping[int, ForeignArray], stream: Any, own: Any
     ) -> None:
         for number in self.declaration.written:
             if number in found:
                 operands.note_write(found[number])
         if own.key != stream.key:
             for operand in found.values():
-                if operand.library == operands.TENSOR and operand.device_index >= 0:
-                    cuda.record_stream(operand.keep._get_storage().data, stream)
+                if operand.library == "gputensor" and operand.device_index >= 0:
+                    cuda.record_stream(operand.owner._get_storage().data, stream)
 
     # --- compiling ------------------------------------------------------------------------------
 

@@ -15,37 +15,39 @@ from ..core import errors
 from ..iterator.coalesce import coalesce
 from ..iterator.order import dimension_order
 from .declaration import LAYOUT_DIMS, NUMBER, VECTOR, Parameter
-from .operands import Operand
+from ..exchange.foreign import ForeignArray
 
 _LAYOUT = Struct(f"<iI{2 * LAYOUT_DIMS}q")
 # One element of a pointer's type may hold several of an array's: float2 is a complex64.
 _PAIRS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
-def check_pointer(entry: str, parameter: Parameter, operand: Operand, has_layout: bool) -> None:
+def check_pointer(
+    entry: str, parameter: Parameter, operand: ForeignArray, has_layout: bool
+) -> None:
     """Raises unless the array can stand for the pointer."""
     element = parameter.element
     assert element is not None
     if element.dtype is not None and element.name != "a pointer":
         _check_dtype(entry, parameter, operand)
-    if not parameter.is_const and not operand.is_writable:
+    if not parameter.is_const and operand.is_readonly:
         raise errors.must(
             entry, parameter.name, f"be writable, as {parameter.text} is",
             errors.Got(f"{operand}, read-only"), kind=errors.ArgumentValueError,
         )  # fmt: skip
     if element.lanes > 1:
         own = element.size
-        if operand.ptr % element.alignment or operand.numel * operand.itemsize % own:
+        if operand.address % element.alignment or operand.numel * operand.itemsize % own:
             rule = f"be aligned to {element.alignment} bytes and a multiple of {own} bytes long"
             rule += f", as {parameter.text} needs"
             raise errors.must(
                 entry,
                 parameter.name,
                 rule,
-                errors.Got(f"{operand} at {operand.ptr:#x}"),
+                errors.Got(f"{operand} at {operand.address:#x}"),
                 kind=errors.ArgumentValueError,
             )
-    if any(s < 0 for s, n in zip(operand.stride_bytes, operand.shape) if n > 1):
+    if any(s < 0 for s, n in zip(operand.stride_bytes, operand.sizes) if n > 1):
         raise errors.must(
             entry,
             parameter.name,
@@ -62,7 +64,7 @@ def check_pointer(entry: str, parameter: Parameter, operand: Operand, has_layout
         )  # fmt: skip
 
 
-def _check_dtype(entry: str, parameter: Parameter, operand: Operand) -> None:
+def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> None:
     element, given = parameter.element, operand.dtype
     assert element is not None
     allowed = {element.dtype}
@@ -169,11 +171,11 @@ def _wrong(entry: str, parameter: Parameter, rule: str, value: Any) -> Exception
 # --- layouts ------------------------------------------------------------------------------------
 
 
-def layouts(entry: str, pointers: dict[int, tuple[Parameter, Operand]]) -> dict[int, bytes]:
+def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> dict[int, bytes]:
     """The Layout of each of these pointers, over the shape that all are broadcast to."""
     shape = _broadcast(entry, [(p, o) for p, o in pointers.values()])
     for parameter, operand in pointers.values():
-        if not parameter.is_const and operand.shape != shape:
+        if not parameter.is_const and operand.sizes != shape:
             raise errors.must(
                 entry, parameter.name, f"have the broadcast shape {list(shape)}",
                 errors.Got(str(operand)), kind=errors.ShapeError,
@@ -195,9 +197,9 @@ def pack_layout(shape: tuple[int, ...], stride_bytes: tuple[int, ...]) -> bytes:
     return _LAYOUT.pack(len(shape), 0, *shape, *pad, *stride_bytes, *pad)
 
 
-def _broadcast(entry: str, given: list[tuple[Parameter, Operand]]) -> tuple[int, ...]:
+def _broadcast(entry: str, given: list[tuple[Parameter, ForeignArray]]) -> tuple[int, ...]:
     try:
-        return np.broadcast_shapes(*(operand.shape for _, operand in given))
+        return np.broadcast_shapes(*(operand.sizes for _, operand in given))
     except ValueError:
         shapes = ", ".join(f"{p.name}={o}" for p, o in given)
         raise errors.must(
@@ -206,7 +208,7 @@ def _broadcast(entry: str, given: list[tuple[Parameter, Operand]]) -> tuple[int,
         ) from None  # fmt: skip
 
 
-def _broadcast_strides(operand: Operand, shape: tuple[int, ...]) -> tuple[int, ...]:
-    missing = len(shape) - len(operand.shape)
-    own = [0 if n == 1 else s for n, s in zip(operand.shape, operand.stride_bytes)]
+def _broadcast_strides(operand: ForeignArray, shape: tuple[int, ...]) -> tuple[int, ...]:
+    missing = len(shape) - len(operand.sizes)
+    own = [0 if n == 1 else s for n, s in zip(operand.sizes, operand.stride_bytes)]
     return (*(0,) * missing, *own)

@@ -1,12 +1,14 @@
-"""Arrays of other libraries as kernels see them, new arrays of the same library, and its stream.
+"""Arrays of other libraries: one description of them, and work on their streams.
 
-`seen` describes an array of PyTorch, CuPy, JAX, NumPy or of any library with DLPack or the CUDA
-array interface; nothing is copied and the host waits for nothing. A library is known by what it
-has already loaded, so nothing is imported here. It copies no elements: `foreign_copy.py` does.
+`described` says of an array of PyTorch, CuPy, NumPy, or of any library with the CUDA array
+interface, where its elements are; `seen` also takes what speaks DLPack, and refuses what no plan
+can be made for. Nothing is copied and the host waits for nothing. A library is known by what it has
+already loaded, so nothing is imported here.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,48 +16,57 @@ from typing import Any
 
 import numpy as np
 
+from . import cuda_array_interface
 from .. import runtime
 from ..core import dtype as dtypes
 from ..core import errors
-from ..core import memory_format as formats
 from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
-from ..core.memory_format import memory_format
 from ..dispatch.keys import LAZY
-from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from . import cuda_array_interface, dlpack
+from .dlpack import from_dlpack
 from .numpy_bridge import array_of
 
 
-class Seen:
+class ForeignArray:
     """An array of some library: where its elements are.
 
-    address: of the first element. strides: in bytes, negative ones too. array: the ndarray of CPU
-    memory, None elsewhere. stream: the library's current stream as an address, None where it is
-    ours. keeper: what keeps the memory alive and readable. is_readonly: its library says so.
+    dtype: None for what tensors do not have, as a NumPy structure. address: of the first element.
+    stride_bytes: negative ones too. stream: the address of the stream that its library works on,
+    None where it is ours; stream_owner: what keeps that one alive, where it is known. keeper: what
+    keeps the memory alive and readable. is_readonly: its library says so.
     """
 
     __slots__ = (
-        "library", "owner", "place", "dtype", "sizes", "stride_bytes", "address", "array", "stream",
-        "keeper", "is_readonly",
+        "library", "owner", "keeper", "place", "dtype", "itemsize", "sizes", "stride_bytes",
+        "address", "is_readonly", "stream", "stream_owner", "_array", "_dense",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.is_readonly = False
+    def __init__(
+        self, library: str, owner: Any, place: device, element: dtype | None, itemsize: int,
+        sizes: tuple[int, ...], stride_bytes: tuple[int, ...], address: int,
+    ) -> None:  # fmt: skip
+        self.library, self.place = library, place
+        self.owner = self.keeper = owner
+        self.dtype: Any = element
+        self.itemsize, self.sizes, self.stride_bytes = itemsize, sizes, stride_bytes
+        self.address, self.is_readonly = address, False
+        self.stream: int | None = None
+        self.stream_owner: Any = None
+        self._array: Any = None
+        self._dense: bool | None = None
 
-    library: str
-    owner: Any
-    place: device
-    dtype: dtype
-    sizes: tuple[int, ...]
-    stride_bytes: tuple[int, ...]
-    address: int
-    array: Any
-    stream: int | None
-    keeper: Any
-    is_readonly: bool
+    @property
+    def array(self) -> Any:
+        """The ndarray of CPU memory; None elsewhere."""
+        if self._array is None and self.place is CPU:
+            self._array = np.asarray(_Bytes(self)).view(self.dtype.np)
+        return self._array
+
+    @array.setter
+    def array(self, array: Any) -> None:
+        self._array = array
 
     @property
     def _geometry(self) -> Geometry:
@@ -69,8 +80,61 @@ class Seen:
     @property
     def geometry(self) -> Geometry:
         """For plans and flags; strides may be negative."""
-        size = self.dtype.itemsize
+        size = self.itemsize
         return geometry(self.sizes, tuple([s // size for s in self.stride_bytes]), self.dtype)
+
+    @property
+    def device_index(self) -> int:
+        """-1 for host memory."""
+        return -1 if self.place is CPU else self.place.index or 0
+
+    @property
+    def numel(self) -> int:
+        numel = 1
+        for size in self.sizes:
+            numel *= size
+        return numel
+
+    @property
+    def is_contiguous(self) -> bool:
+        if self._dense is None:
+            self._dense = self._walk_is_dense()
+        return self._dense
+
+    def _walk_is_dense(self) -> bool:
+        expected = self.itemsize
+        for size, stride in zip(reversed(self.sizes), reversed(self.stride_bytes)):
+            if size != 1 and stride != expected:
+                return self.numel == 0
+            expected *= size
+        return True
+
+    def span(self) -> tuple[int, int]:
+        """(address of the first byte, address behind the last one)."""
+        if 0 in self.sizes:
+            return self.address, self.address
+        ends = [(n - 1) * s for n, s in zip(self.sizes, self.stride_bytes)]
+        low = self.address + sum([e for e in ends if e < 0])
+        return low, self.address + sum([e for e in ends if e > 0]) + self.itemsize
+
+    def __str__(self) -> str:
+        kind = self.dtype.short if self.dtype is not None else f"{self.itemsize}-byte elements"
+        place = "host" if self.place is CPU else f"cuda:{self.device_index}"
+        strides = "" if self.is_contiguous else f" with strides {self.stride_bytes} bytes"
+        return f"{kind}[{','.join(map(str, self.sizes))}] {place}{strides}"
+
+
+class _Bytes:
+    """Memory of an array as NumPy takes it; np.asarray keeps the owner alive."""
+
+    __slots__ = ("__array_interface__", "keeper")
+
+    def __init__(self, of: ForeignArray) -> None:
+        self.keeper = of.keeper
+        self.__array_interface__ = {
+            "data": (of.address, of.is_readonly), "shape": of.sizes, "strides": of.stride_bytes,
+            "typestr": of.dtype.np.str, "version": 3,
+        }  # fmt: skip
 
 
 def library_of(x: Any) -> str:
@@ -87,116 +151,138 @@ def library_of(x: Any) -> str:
     return "pil" if images is not None and isinstance(x, images.Image) else ""
 
 
-def seen(op: str, arg: str, x: Any) -> Seen:
+def described(op: str, arg: str, x: Any) -> ForeignArray | None:
+    """The array `x` by its own attributes; None for one that has none of those known here.
+
+    Raises: house errors for a tensor whose memory does not hold its elements, and for a CUDA array
+    interface that says too little.
+    """
+    return _described(op, arg, x, library_of(x))
+
+
+def _described(op: str, arg: str, x: Any, library: str) -> ForeignArray | None:
+    if library == "gputensor":
+        return _of_tensor(op, arg, x, x)
+    if library == "numpy":
+        return _of_numpy(x)
+    if library == "torch":
+        return _of_torch(op, arg, x)
+    if hasattr(x, "__cuda_array_interface__"):
+        return _of_interface(op, arg, x, library)
+    return None
+
+
+def seen(op: str, arg: str, x: Any) -> ForeignArray:
     """The array `x`. Raises: house errors for what has no strided memory here."""
     library = library_of(x)
-    if library == "numpy":
-        return _of_numpy(op, arg, x)
-    if library == "gputensor":
-        return _of_tensor(op, arg, x, x, library)
-    if library == "torch" and type(x) is sys.modules["torch"].Tensor:
-        found = _of_torch(op, arg, x)
-        if found is not None:
-            return found
     if library == "pil":
         return _of_image(op, arg, x)
-    if library == "cupy" or not hasattr(x, "__dlpack__"):
-        if hasattr(x, "__cuda_array_interface__"):
-            return _of_cuda(op, arg, x, library)
-    if not hasattr(x, "__dlpack__"):
-        raise errors.must(
-            op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
-            errors.Got(type(x).__name__), kind=errors.ArgumentTypeError,
-        )  # fmt: skip
-    stream = _stream_of(library, x)
-    if stream is None:
-        return _of_tensor(op, arg, x, dlpack.from_dlpack(x), library)
-    with on_stream(*stream):  # so that the producer sees its own stream and orders nothing
-        found = _of_tensor(op, arg, x, dlpack.from_dlpack(x), library)
-    found.stream = stream[1]
+    speaks = hasattr(x, "__dlpack__")
+    found: ForeignArray | None = None
+    if library in ("gputensor", "numpy", "cupy") or not speaks:
+        found = _described(op, arg, x, library)
+    elif library == "torch" and _is_plain(x):
+        found = _of_torch(op, arg, x)
+    if found is None:
+        if not speaks:
+            raise errors.must(
+                op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
+                errors.Got(type(x).__name__), kind=errors.ArgumentTypeError,
+            )  # fmt: skip
+        found = _of_capsule(op, arg, x, library)
+    _check(op, arg, found)
     return found
 
 
-def _of_numpy(op: str, arg: str, x: np.ndarray) -> Seen:
-    found = Seen()
-    element = dtypes.from_numpy(x.dtype)
+def _check(op: str, arg: str, found: ForeignArray) -> None:
+    """Raise unless plans and copies can be made for it."""
+    element = found.dtype
     if element is None:
+        if found.library == "numpy":
+            name = f"numpy dtype {found.owner.dtype.str}"
+        else:
+            name = cuda_array_interface.read(op, arg, found.owner).dtype.str
         raise errors.must(
-            op, arg, "have a dtype that tensors have", errors.Got(f"numpy dtype {x.dtype.str}"),
+            op, arg, "have a dtype that tensors have", errors.Got(name),
             kind=errors.ArgumentTypeError,
         )  # fmt: skip
-    found.library, found.owner, found.keeper, found.array = "numpy", x, x, x
-    found.place, found.dtype, found.stream = CPU, element, None
-    found.sizes, found.stride_bytes = x.shape, x.strides
-    found.address = x.__array_interface__["data"][0]
+    if found.library == "gputensor":
+        if found.owner.requires_grad:
+            raise errors.must(op, arg, "not require grad", found.owner, remedy="use .detach()")
+        if found.owner.is_meta:
+            raise errors.no_storage(op, found.owner)
+    elif found.place.type == "cuda" and not _is_our_cuda():
+        rule, got = "be on a device of this process", errors.Got("CUDA memory")
+        raise errors.must(op, arg, rule, got, kind=errors.DeviceError)
+    moved = [s for s, n in zip(found.stride_bytes, found.sizes) if n > 1]
+    odd = found.place is not CPU and 0 not in found.sizes
+    if odd and any([by % element.itemsize for by in (found.address, *moved)]):
+        raise errors.must(
+            op, arg, f"have every element at a multiple of {element.itemsize} bytes",
+            errors.Got(f"address {found.address:#x}, strides of {found.stride_bytes} bytes"),
+            remedy="copy it in its library first",
+        )  # fmt: skip
+
+
+def _of_tensor(op: str, arg: str, tensor: Tensor, owner: Any) -> ForeignArray:
+    if tensor._keys & LAZY:
+        raise errors.not_in_memory(op, tensor)
+    shape = tensor._geometry
+    library = "gputensor" if owner is tensor else library_of(owner)
+    found = ForeignArray(
+        library, owner, tensor._device, shape.dtype, shape.dtype.itemsize, shape.sizes,
+        shape.stride_bytes, tensor.data_ptr(),
+    )  # fmt: skip
+    found.keeper, found._dense = tensor, shape.is_contiguous
+    found._array = tensor._get_array() if found.place is CPU else None
     return found
 
 
-def _of_image(op: str, arg: str, x: Any) -> Seen:
+def _of_numpy(x: np.ndarray[Any, Any]) -> ForeignArray:
+    found = ForeignArray(
+        "numpy", x, CPU, dtypes.from_numpy(x.dtype), x.itemsize, x.shape, x.strides,
+        x.__array_interface__["data"][0],
+    )  # fmt: skip
+    found._array, found.is_readonly = x, not x.flags.writeable
+    return found
+
+
+def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
     """A copy of PIL's pixels, as (C, H, W), which is torchvision's order too."""
     pixels = array_of(op, arg, x)
-    found = _of_numpy(op, arg, pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None])
+    found = _of_numpy(pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None])
+    _check(op, arg, found)
     found.library, found.owner, found.is_readonly = "pil", x, True
     return found
 
 
-def _of_tensor(op: str, arg: str, owner: Any, tensor: Tensor, library: str) -> Seen:
-    if tensor.requires_grad:
-        raise errors.must(op, arg, "not require grad", tensor, remedy="use .detach()")
-    if tensor._keys & LAZY:
-        raise errors.not_in_memory(op, tensor)
-    if tensor.is_meta:
-        raise errors.no_storage(op, tensor)
-    found, shape = Seen(), tensor._geometry
-    found.library, found.owner, found.keeper = library, owner, tensor
-    found.place, found.dtype, found.stream = tensor._device, shape.dtype, None
-    found.sizes, found.stride_bytes = shape.sizes, shape.stride_bytes
-    found.array = tensor._get_array() if found.place is CPU else None
-    found.address, found.is_readonly = tensor.data_ptr(), library == "jax"
-    return found
+def _is_plain(x: Any) -> bool:
+    """Whether a torch tensor's attributes say all: a fifth of what a DLPack capsule costs.
 
-
-class _Bytes:
-    """Memory of `owner` as NumPy takes it; np.asarray keeps the owner alive."""
-
-    __slots__ = ("__array_interface__", "owner")
-
-    def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
-        self.owner, self.__array_interface__ = owner, interface
-
-
-def _of_torch(op: str, arg: str, x: Any) -> Seen | None:
-    """A plain strided tensor from its attributes: a fifth of what a DLPack capsule costs.
-
-    None for what has to go through DLPack, which knows what to refuse: subclasses, other devices
-    and layouts, conjugated and negated views, tensors that require grad.
+    DLPack knows what to refuse of the others: subclasses, other devices and layouts, conjugated and
+    negated views, tensors that require grad.
     """
     torch = sys.modules["torch"]
-    is_cuda = x.is_cuda
-    plain = (is_cuda or x.is_cpu) and x.layout is torch.strided
-    if not plain or x.requires_grad or x.is_conj() or x.is_neg():
-        return None
+    known = type(x) is torch.Tensor and (x.is_cuda or x.is_cpu) and x.layout is torch.strided
+    return known and not (x.requires_grad or x.is_conj() or x.is_neg() or not x.data_ptr())
+
+
+def _of_torch(op: str, arg: str, x: Any) -> ForeignArray | None:
+    torch = sys.modules["torch"]
+    kind = x.device.type
     element = _of_torch_dtypes(torch).get(x.dtype)
-    address = x.data_ptr()
-    if element is None or not address or is_cuda and not _is_our_cuda():
+    if kind not in ("cuda", "cpu"):
         return None
-    found = Seen()
-    size = element.itemsize
-    found.library, found.owner, found.keeper = "torch", x, x
-    found.dtype, found.address, found.sizes = element, address, tuple(x.shape)
-    found.stride_bytes = tuple([s * size for s in x.stride()])
-    if is_cuda:
-        index = x.device.index
-        found.place, found.array = device("cuda", index), None
-        found.stream = torch.cuda.current_stream(index).cuda_stream
-        return found
-    found.place, found.stream = CPU, None
-    interface = {
-        "data": (address, False), "shape": found.sizes, "strides": found.stride_bytes,
-        "typestr": element.np.str, "version": 3,
-    }  # fmt: skip
-    array = np.asarray(_Bytes(x, interface))
-    found.array = array if array.dtype == element.np else array.view(element.np)
+    if x.is_conj() or x.is_neg():
+        rule, got = "have its elements in memory as they are", errors.Got("a lazy torch view")
+        raise errors.must(op, arg, rule, got, remedy="use .clone()")
+    size = x.element_size()
+    place = CPU if kind == "cpu" else device("cuda", x.device.index)
+    strides = tuple([s * size for s in x.stride()])
+    found = ForeignArray("torch", x, place, element, size, tuple(x.shape), strides, x.data_ptr())
+    if place is not CPU:
+        found.stream_owner = torch.cuda.current_stream(place.index)
+        found.stream = int(found.stream_owner.cuda_stream)
     return found
 
 
@@ -216,38 +302,40 @@ def _is_our_cuda() -> bool:
     return cuda.is_available() and not cuda.is_emulated
 
 
-def _of_cuda(op: str, arg: str, x: Any, library: str) -> Seen:
+def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
     """From the CUDA array interface, which has negative strides and no device index."""
-    cuda = runtime.cuda()
-    if not _is_our_cuda():
-        raise errors.must(
-            op,
-            arg,
-            "be on a device of this process",
-            errors.Got("CUDA memory"),
-            kind=errors.DeviceError,
-        )
-    found, given = Seen(), cuda_array_interface.read(op, arg, x)
+    given = cuda_array_interface.read(op, arg, x)
     element = dtypes.from_numpy(given.dtype)
-    if element is None:
-        raise errors.must(
-            op, arg, "have a dtype that tensors have", errors.Got(given.dtype.str),
-            kind=errors.ArgumentTypeError,
-        )  # fmt: skip
-    found.address, found.is_readonly = given.address, given.is_readonly
-    # The interface has no device; the driver knows whose memory it is.
-    index = x.device.id if library == "cupy" else cuda.device_of(found.address)
-    found.library, found.owner, found.keeper, found.array = library, x, x, None
-    found.place, found.dtype = device("cuda", index), element
-    found.sizes, found.stride_bytes = given.sizes, given.stride_bytes
-    moved = [s for s, n in zip(given.stride_bytes, found.sizes) if n > 1]
-    if 0 not in found.sizes and any(by % element.itemsize for by in (found.address, *moved)):
-        raise errors.must(
-            op, arg, f"have every element at a multiple of {element.itemsize} bytes",
-            errors.Got(f"address {found.address:#x}, strides of {given.stride_bytes} bytes"),
-            remedy="copy it in its library first",
-        )  # fmt: skip
-    found.stream = given.stream
+    found = ForeignArray(
+        library, x, device("cuda", _index_of(op, arg, x, given.address)), element,
+        given.dtype.itemsize, given.sizes, given.stride_bytes, given.address,
+    )  # fmt: skip
+    found.is_readonly, found.stream = given.is_readonly, given.stream
+    return found
+
+
+def _index_of(op: str, arg: str, x: Any, address: int) -> int:
+    """The device of CUDA memory: what the array says, else what the driver does."""
+    place = getattr(x, "device", None)
+    index = getattr(place, "id", getattr(place, "index", None))
+    if index is None:
+        return runtime.cuda().device_of(address) if _is_our_cuda() else 0
+    try:
+        return operator.index(index)
+    except TypeError:
+        rule, kind = "have a device with an int for its id", errors.ArgumentTypeError
+        raise errors.must(op, arg, rule, index, kind=kind) from None
+
+
+def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
+    stream = _stream_of(library, x)
+    if stream is None:
+        found = _of_tensor(op, arg, from_dlpack(x), x)
+    else:
+        with on_stream(*stream):  # so that the producer sees its own stream and orders nothing
+            found = _of_tensor(op, arg, from_dlpack(x), x)
+        found.stream = stream[1]
+    found.is_readonly = library == "jax"
     return found
 
 
@@ -271,85 +359,3 @@ def on_stream(index: int, address: int | None) -> Iterator[None]:
         yield
     finally:
         cuda.set_stream(previous)
-
-
-# --- new arrays ---------------------------------------------------------------------------------
-
-
-def empty(like: Seen, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
-    """An uninitialised array of the same library and device, dense in a memory format.
-
-    A library that offers no way to make one, or whose arrays do not change, gets a tensor, as an
-    image does; `given` turns it into theirs when it is written.
-    """
-    order = range(len(sizes)) if form.order is None else form.order[::-1]
-    strides = formats.strides_for("empty", sizes, form)
-    if like.library == "numpy":
-        return _permuted(np.empty([sizes[d] for d in order], element.np), order)
-    if like.library == "torch":
-        torch = sys.modules["torch"]
-        given = getattr(torch, element.name)
-        return torch.empty_strided(sizes, strides, dtype=given, device=like.owner.device)
-    if like.library == "cupy":
-        with like.owner.device:
-            made = sys.modules["cupy"].empty([sizes[d] for d in order], element.np)
-        return _permuted(made, order)
-    return allocate(geometry(sizes, strides, element), like.place)
-
-
-def _permuted(dense: Any, order: Any) -> Any:
-    """The dense array with its dimensions back in the order that they are counted in."""
-    order = list(order)
-    if order == sorted(order):
-        return dense
-    return dense.transpose([order.index(d) for d in range(len(order))])
-
-
-def given(like: Seen, made: Any) -> Any:
-    """What `empty` made, as an array of the library that `like` is of, once it is written."""
-    if like.library != "jax":
-        return made
-    return sys.modules["jax"].dlpack.from_dlpack(made)
-
-
-# --- names of other libraries ---------------------------------------------------------------------
-
-
-def as_dtype(op: str, value: Any) -> dtype:
-    """Our dtype for one of any library: its own, NumPy's, PyTorch's, or a name."""
-    if isinstance(value, dtype):
-        return value
-    name = str(value).rpartition(".")[2] if type(value).__module__ == "torch" else value
-    found = dtypes.ALIASES.get(name) if isinstance(name, str) else None
-    if found is None:
-        try:
-            found = next((d for d in dtypes.ALL if d.name == name), None) or dtypes.from_numpy(
-                np.dtype(name)
-            )
-        except Exception:  # NumPy's, of whatever was given
-            found = None
-    if found is None or found.np is None:
-        raise errors.must(
-            op, "dtype", "be a dtype that tensors have", value, kind=errors.ArgumentTypeError
-        )
-    return found
-
-
-def as_format(op: str, value: Any) -> memory_format:
-    """Our memory format for ours, PyTorch's, or a name."""
-    if isinstance(value, memory_format):
-        return value
-    name = (
-        value
-        if isinstance(value, str)
-        else repr(value)
-        if type(value).__module__ == "torch"
-        else ""
-    )
-    name = name.rpartition(".")[2]
-    for form in formats.ALL:
-        if form.name == name:
-            return form
-    raise errors.must(
-        op, "memory_format", "be a memory format", value, kind=errors.ArgumentTypeError
-    )

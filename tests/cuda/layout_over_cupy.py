@@ -18,7 +18,7 @@ from bench import layout as layout_bench
 from bench import memcpy, operators, pack, peers
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.exchange import foreign_copy
+from gputensor.layout import copying
 
 
 class Theirs:
@@ -90,7 +90,7 @@ def events(monkeypatch):
         patch.setattr(cuda.Stream, "wait_stream", waited)
         patch.setattr(cuda.Stream, "synchronize", never)
         patch.setattr(cuda.Event, "synchronize", never)
-        patch.setattr(foreign_copy, "_launches", {})
+        patch.setattr(copying, "launches", {})
         yield seen, patch.undo
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
+from gputensor.exchange import foreign
 from gputensor import runtime
 from gputensor.runtime import allocator
 from gputensor.runtime import cuda_emulator as emulator
@@ -81,10 +82,13 @@ class Theirs:
         return pinned
 
 
+class TorchTensor:
+    pass
+
+
 def torch_tensor(x: gt.Tensor) -> Any:
     """What `Kernel` asks of a torch tensor."""
-    kind = type("Tensor", (), {"__module__": "torch"})
-    made = kind()
+    made = TorchTensor()
     made.x, made.shape, made.dtype = x, tuple(x.shape), "torch.float32"
     made.device = types.SimpleNamespace(type="cuda", index=0)
     made.data_ptr, made.element_size, made.stride = x.data_ptr, lambda: 4, x.stride
@@ -100,6 +104,8 @@ def interface(x: gt.Tensor, stream: int | None) -> Any:
 
 def torch_on(monkeypatch: pytest.MonkeyPatch, handle: int) -> None:
     torch = types.ModuleType("torch")
+    torch.Tensor, torch.float32 = TorchTensor, "torch.float32"
+    monkeypatch.setattr(foreign, "_torch_dtypes", {})
     torch.cuda = types.SimpleNamespace(
         current_stream=lambda device: types.SimpleNamespace(cuda_stream=handle)
     )

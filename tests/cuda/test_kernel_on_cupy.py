@@ -15,6 +15,7 @@ import types
 import numpy as np
 import pytest
 
+from gputensor.exchange import foreign
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.cuda import Kernel
@@ -51,12 +52,12 @@ class Array:
 
 
 class TorchTensor:
-    """What `Kernel` asks of a torch tensor; its class says that it is torch's."""
+    """What `Kernel` asks of a torch tensor."""
 
-    __module__ = "torch"
+    dtype = "torch.bfloat16"
 
     def __init__(self, ptr: int, device: int) -> None:
-        self.ptr, self.shape, self.dtype = ptr, (4,), "torch.bfloat16"
+        self.ptr, self.shape = ptr, (4,)
         self.device = types.SimpleNamespace(type="cuda", index=device)
 
     def data_ptr(self) -> int:
@@ -114,6 +115,8 @@ def arguments(device: int = 1):
 
 def with_torch(monkeypatch, stream: int) -> None:
     torch = types.ModuleType("torch")
+    torch.Tensor, torch.bfloat16 = TorchTensor, TorchTensor.dtype
+    monkeypatch.setattr(foreign, "_torch_dtypes", {})
     torch.cuda = types.SimpleNamespace(
         current_stream=lambda device: types.SimpleNamespace(cuda_stream=stream)
     )

@@ -1,0 +1,93 @@
+"""New arrays of the library that another array is of; its names for dtypes and memory formats."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dtypes
+from ..core import errors
+from ..core import memory_format as formats
+from ..core.dtype import dtype
+from ..core.geometry import geometry
+from ..core.memory_format import memory_format
+from ..exchange.foreign import ForeignArray
+from ..tensor.make import allocate
+
+
+def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
+    """An uninitialised array of the same library and device, dense in a memory format.
+
+    A library that offers no way to make one, or whose arrays do not change, gets a tensor, as an
+    image does; `given` turns it into theirs when it is written.
+    """
+    order = range(len(sizes)) if form.order is None else form.order[::-1]
+    strides = formats.strides_for("empty", sizes, form)
+    if like.library == "numpy":
+        return _permuted(np.empty([sizes[d] for d in order], element.np), order)
+    if like.library == "torch":
+        torch = sys.modules["torch"]
+        given = getattr(torch, element.name)
+        return torch.empty_strided(sizes, strides, dtype=given, device=like.owner.device)
+    if like.library == "cupy":
+        with like.owner.device:
+            made = sys.modules["cupy"].empty([sizes[d] for d in order], element.np)
+        return _permuted(made, order)
+    return allocate(geometry(sizes, strides, element), like.place)
+
+
+def _permuted(dense: Any, order: Any) -> Any:
+    """The dense array with its dimensions back in the order that they are counted in."""
+    order = list(order)
+    if order == sorted(order):
+        return dense
+    return dense.transpose([order.index(d) for d in range(len(order))])
+
+
+def given(like: ForeignArray, made: Any) -> Any:
+    """What `empty` made, as an array of the library that `like` is of, once it is written."""
+    if like.library != "jax":
+        return made
+    return sys.modules["jax"].dlpack.from_dlpack(made)
+
+
+def as_dtype(op: str, value: Any) -> dtype:
+    """Our dtype for one of any library: its own, NumPy's, PyTorch's, or a name."""
+    if isinstance(value, dtype):
+        return value
+    name = str(value).rpartition(".")[2] if type(value).__module__ == "torch" else value
+    found = dtypes.ALIASES.get(name) if isinstance(name, str) else None
+    if found is None:
+        try:
+            found = next((d for d in dtypes.ALL if d.name == name), None) or dtypes.from_numpy(
+                np.dtype(name)
+            )
+        except Exception:  # NumPy's, of whatever was given
+            found = None
+    if found is None or found.np is None:
+        raise errors.must(
+            op, "dtype", "be a dtype that tensors have", value, kind=errors.ArgumentTypeError
+        )
+    return found
+
+
+def as_format(op: str, value: Any) -> memory_format:
+    """Our memory format for ours, PyTorch's, or a name."""
+    if isinstance(value, memory_format):
+        return value
+    name = (
+        value
+        if isinstance(value, str)
+        else repr(value)
+        if type(value).__module__ == "torch"
+        else ""
+    )
+    name = name.rpartition(".")[2]
+    for form in formats.ALL:
+        if form.name == name:
+            return form
+    raise errors.must(
+        op, "memory_format", "be a memory format", value, kind=errors.ArgumentTypeError
+    )

@@ -1,0 +1,163 @@
+"""`gt.layout.pack`: scaled, shifted, cast and laid out in one read and one write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import errors
+from ..core import memory_format as formats
+from ..core.device import CPU
+from ..core.dtype import float32
+from ..exchange import foreign
+from ..exchange.foreign import ForeignArray
+from ..kernels import stub
+from ..tensor.make import over_array
+from .copying import (
+    check_out, check_overlap, check_writable, launches, move, remember, run,
+)  # fmt: skip
+from .new_array import as_dtype, as_format, empty, given
+
+
+def pack(
+    x: Any, dtype: Any = None, scale: Any = None, bias: Any = None,
+    memory_format: Any = formats.contiguous_format, out: Any = None, *,
+    mean: Any = None, std: Any = None,
+) -> Any:  # fmt: skip
+    """`x * scale + bias` in another dtype and memory format, in one read and one write.
+
+    Args:
+        x: (N, C, …), or (C, H, W) for a single image; any strides, so NHWC pixels are given as
+            `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor.
+        dtype: of the result; None for x's, or for float32 where integers are normalized.
+        scale, bias: a number, or one per channel; numbers, a list or an array on the host.
+        mean, std: the same, instead of bias: `(x * scale - mean) / std`, as torchvision normalizes
+            what it has scaled to [0, 1] (scale=1 / 255). The two steps are one product and one
+            sum, so the last bit may differ.
+        memory_format: of the result: contiguous_format is NCHW, channels_last is NHWC.
+        out: where to write instead.
+    Returns: an array of x's type on x's device, or `out`. Computed in f32, or f64 where x or the
+        result is; integers are rounded to nearest even and saturated, NaN gives 0.
+    """
+    op = "layout.pack"
+    normal = mean is not None or std is not None
+    if normal and bias is not None:
+        raise errors.must(op, "bias", "not be given beside mean or std", bias)
+    source = foreign.seen(op, "x", x)
+    form = as_format(op, memory_format)
+    element = source.dtype if dtype is None else as_dtype(op, dtype)
+    if normal and dtype is None and not element.is_floating_point and not element.is_complex:
+        element = float32
+    if out is None:
+        made = empty(source, source.sizes, element, form)
+        to = foreign.seen(op, "out", made)
+    else:
+        made, to = out, foreign.seen(op, "out", out)
+        check_out(op, to, source.sizes, None if dtype is None else element)
+    if scale is None and bias is None and not normal:
+        move(op, to, source)
+    else:
+        _scale(op, to, source, *_factors(op, source, to, scale, bias, mean, std))
+    return out if out is not None else given(source, made)
+
+
+def _factors(
+    op: str, src: ForeignArray, dst: ForeignArray, scale: Any, bias: Any, mean: Any, std: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """What x is multiplied by and what is added, one f64 number per channel each."""
+    if dst.place is not src.place:
+        raise errors.mixed_devices(op, dst, "out", src, "x")
+    if len(src.sizes) < 3:
+        remedy = "use x[None] for one channel" if len(src.sizes) == 2 else ""
+        raise errors.must(
+            op,
+            "x",
+            "have dimensions (N, C, …) or (C, H, W)",
+            src,
+            kind=errors.ShapeError,
+            remedy=remedy,
+        )
+    if src.dtype.is_complex or dst.dtype.is_complex:
+        raise errors.must(op, "x", "be real, and dtype too", src, kind=errors.DtypeError)
+    by, plus = _per_channel(op, "scale", scale, src, 1.0), _per_channel(op, "bias", bias, src, 0.0)
+    if mean is None and std is None:
+        return by, plus
+    below, over = _per_channel(op, "mean", mean, src, 0.0), _per_channel(op, "std", std, src, 1.0)
+    if not over.all():
+        raise errors.must(op, "std", "not be 0", std, kind=errors.ArgumentValueError)
+    return by / over, -below / over
+
+
+def _scale(op: str, dst: ForeignArray, src: ForeignArray, by: np.ndarray, plus: np.ndarray) -> None:
+    if 0 in dst.sizes:
+        return
+    check_writable(op, dst)
+    if dst.place is CPU:
+        to, source = dst.array, src.array
+        if np.may_share_memory(to, source):
+            source = source.copy()
+        if source.ndim == 3:
+            to, source = to[None], source[None]
+        stub.cpu("pack").pack(to, source, by, plus)
+        return
+    check_overlap(op, dst, src)
+    key = ("pack", dst.geometry, src.geometry, dst.place)
+    launch = launches.get(key)
+    if launch is None:
+        launch = remember(key, stub.bind("copy", "pack", dst.place.type, _Scaled(dst, src)))
+    run(dst, src, launch, lambda: (dst.address, src.address, *_tables(dst, by, plus)))
+
+
+# So many channels' numbers travel with a launch; those of more are a table in the device's memory.
+_INLINE_CHANNELS = 16
+
+
+class _Scaled:
+    """The layout of `pack` for binding.bind: any strides, the third those of a table by channel."""
+
+    __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
+
+    def __init__(self, dst: ForeignArray, src: ForeignArray) -> None:
+        channel = 1 if len(dst.sizes) > 3 else 0
+        table = tuple([4 * (d == channel) for d in range(len(dst.sizes))])
+        self.shape, self.stride_bytes = dst.sizes, (dst.stride_bytes, src.stride_bytes, table)
+        self.dtypes, self.common_dtype = (dst.dtype, src.dtype), src.dtype
+
+
+def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
+    """Each as numbers, or the address of f32 on the device; that goes with the current stream."""
+    for values in tables:
+        if values.size <= _INLINE_CHANNELS:
+            yield tuple(values.tolist())
+        else:
+            table = over_array(values.astype(np.float32))
+            dst.keeper = (dst.keeper, table := calls.to_device(table, dst.place, float32))
+            yield table._address()
+
+
+def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: float) -> np.ndarray:
+    """One f64 number per channel."""
+    dim = 1 if len(src.sizes) > 3 else 0
+    channels = src.sizes[dim]
+    if given is None:
+        return np.full(channels, default)
+    try:
+        values = np.asarray(given, np.float64).reshape(-1)
+    except Exception:
+        values = np.empty(0)
+    if values.size in (1, channels):
+        return np.broadcast_to(values, channels)
+    remedy = ""
+    if values.size == src.sizes[-1]:  # pixels, most likely
+        order = ", ".join(
+            map(str, (*range(dim), len(src.sizes) - 1, *range(dim, len(src.sizes) - 1)))
+        )
+        method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"
+        remedy = f"channels are dimension {dim}: use x.{method}({order}) for pixels"
+    raise errors.must(
+        op, arg, f"be a number, or {channels} on the host", given, kind=errors.ArgumentValueError,
+        remedy=remedy,
+    )  # fmt: skip
