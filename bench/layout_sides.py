@@ -13,7 +13,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor import runtime
-from gputensor.kernels.cpu import layout_copy, layout_plan
+from gputensor.kernels.cpu import copy_walk, copy_plan
 
 from . import peers
 from .layout_cases import Case
@@ -151,13 +151,13 @@ def kernel(pair: Pair) -> dict[str, Any]:
         to, view = pair.views("numpy")
         if to.dtype != view.dtype:
             return {"name": "cast"}
-        if to.nbytes < layout_copy.FROM_NBYTES:
+        if to.nbytes < copy_walk.FROM_NBYTES:
             return {"name": "numpy"}
         if _is_flipped(pair):
-            return {"name": layout_plan.ROWS}
+            return {"name": copy_plan.ROWS}
         alignment = pair.place.alignment(to, view)
-        walk = layout_plan.normalise(to.itemsize, to.shape, to.strides, view.strides, alignment)
-        return {"name": layout_plan.plan(walk).kind}
+        walk = copy_plan.normalise(to.itemsize, to.shape, to.strides, view.strides, alignment)
+        return {"name": copy_plan.plan(walk).kind}
     if _is_flipped(pair):  # a tensor has no negative strides, `flip` has a plan of its own
         return {"name": "row"}
     found = gt.layout.explain(*pair.views("tensor")).to_dict()

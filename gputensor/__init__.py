@@ -37,13 +37,13 @@ from .core.dtype import bool_ as bool
 from .core.errors import GpuTensorError
 from .core.errors import no_attribute as _no_attribute
 from .core.geometry import Size
-from .core.layout import strided
 from .core.memory_format import (
     channels_last,
     channels_last_3d,
     contiguous_format,
     memory_format,
     preserve_format,
+    strided,
 )
 from .core.promotion import can_cast, promote_types
 from .dispatch.backend_select import set_default_device

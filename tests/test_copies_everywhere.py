@@ -1,7 +1,7 @@
 """Whatever copies takes the layout engine: launches, which kernels, and how many bytes cross.
 
 Launches and crossings are counted at the runtime, below everything that could hide one. On the CPU
-the same calls go through kernels/cpu/layout_copy.py.
+the same calls go through kernels/cpu/copy_walk.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 import gputensor as gt
 from gputensor import runtime
-from gputensor.kernels.cpu import layout_copy
+from gputensor.kernels.cpu import copy_walk
 
 SIZES = (8, 64, 48, 32)
 NBYTES = 8 * 64 * 48 * 32 * 4
@@ -257,10 +257,10 @@ def test_on_the_cpu(monkeypatch, name):
     """From 1 MiB up every byte that changes its place is written by the planner's copy."""
     call, meaning, kernels, nbytes = ON_ONE_DEVICE[name]
     written = []
-    moves = layout_copy.copy
+    moves = copy_walk.copy
     with monkeypatch.context() as patch:
         patch.setattr(
-            layout_copy, "copy", lambda dst, src: (written.append(dst.nbytes), moves(dst, src))[1]
+            copy_walk, "copy", lambda dst, src: (written.append(dst.nbytes), moves(dst, src))[1]
         )
         made = call(gt.from_numpy(values()))
     # A cast alone changes no layout.

@@ -4,8 +4,7 @@ from typing import Any, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.layout import layout
-from ..core.memory_format import memory_format
+from ..core.memory_format import layout, memory_format
 from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex

@@ -1,4 +1,4 @@
-"""Memory formats and the strides they stand for.
+"""Memory formats and the strides they stand for; `strided`, the only layout.
 
 Source of the rules: PyTorch's c10/core/MemoryFormat.h.
 """
@@ -76,3 +76,21 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
             dim
         ]  # no exception for 0, unlike the row-major rule; PyTorch has none here
     return tuple(strides)
+
+
+class layout:  # noqa: N801 - PyTorch's spelling
+    """How a tensor keeps its elements."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"gputensor.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided = layout("strided")

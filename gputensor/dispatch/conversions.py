@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtype as dtypes
-from ..core import layout as layouts
 from ..core import memory_format as formats
 from ..core.device import device
 from ..core.schema import Name
@@ -205,7 +204,7 @@ _CONVERTERS: dict[str, Converter] = {
     "int": _int, "SymInt": _int, "DeviceIndex": _int, "float": _float, "complex": _complex,
     "bool": _bool, "SymBool": _bool, "number": _number, "Scalar": _number,
     "str": _instance_of(str), "Device": _device, "ScalarType": _instance_of(dtypes.dtype),
-    "MemoryFormat": _instance_of(formats.memory_format), "Layout": _instance_of(layouts.layout),
+    "MemoryFormat": _instance_of(formats.memory_format), "Layout": _instance_of(formats.layout),
     "Storage": _storage, "Generator": _generator,
 }  # fmt: skip
 
@@ -221,12 +220,10 @@ def named_default(type: Type, value: Any) -> Any:
     if not isinstance(value, Name):
         return value
     kind = type.base
-    if kind == "MemoryFormat":
+    if kind in ("MemoryFormat", "Layout"):
         return getattr(formats, value)
     if kind == "ScalarType":
         return getattr(dtypes, _DTYPES.get(value, value))
-    if kind == "Layout":
-        return getattr(layouts, value)
     return _REDUCTIONS[value]
 
 

@@ -17,8 +17,7 @@ from ..core import memory_format as formats
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
-from ..core.layout import layout, strided
-from ..core.memory_format import memory_format
+from ..core.memory_format import layout, memory_format, strided
 from ..dispatch import defaults
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW

@@ -150,9 +150,7 @@ class TensorBase:
 
     @property
     def layout(self) -> Any:
-        from ..core.layout import strided
-
-        return strided
+        return formats.strided
 
     def is_set_to(self, other: TensorBase) -> bool:
         """True if both look at the same elements in the same way."""

@@ -2,7 +2,7 @@
 
 Types    casts follow Note [Numeric casts] in cast.py.
 Order    `dst` may overlap `src` only if they are the same elements.
-Launch   from 1 MiB up the layout is changed by `layout_copy.py`, on several threads, and a cast is
+Launch   from 1 MiB up the layout is changed by `copy_walk.py`, on several threads, and a cast is
 a
          pass of its own, over whichever side has the smaller elements moved.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime import cpu
-from . import cast, layout_copy, quiet
+from . import cast, copy_walk, quiet
 
 OPS = ("copy", "pack")  # pack.py has the second
 _copyto = np.copyto
@@ -23,11 +23,11 @@ _BLOCK = 1 << 16
 def copy(dst: np.ndarray, src: np.ndarray) -> None:
     """Write `src` into `dst`. Silences itself: call it without `quiet`."""
     if dst.dtype == src.dtype:
-        if dst.nbytes < layout_copy.FROM_NBYTES:
+        if dst.nbytes < copy_walk.FROM_NBYTES:
             _copyto(dst, src)
         else:
-            layout_copy.copy(dst, src)
-    elif dst.nbytes < layout_copy.FROM_NBYTES:
+            copy_walk.copy(dst, src)
+    elif dst.nbytes < copy_walk.FROM_NBYTES:
         quiet.run(cast.convert_into, dst, src)
     else:
         _convert_large(dst, src)
@@ -35,10 +35,10 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 
 def contiguous(src: np.ndarray) -> np.ndarray:
     """A new row-major array with the elements of `src`."""
-    if src.nbytes < layout_copy.FROM_NBYTES:
+    if src.nbytes < copy_walk.FROM_NBYTES:
         return src.copy()
     dst = np.empty(src.shape, src.dtype)
-    layout_copy.copy(dst, src)
+    copy_walk.copy(dst, src)
     return dst
 
 
@@ -48,14 +48,14 @@ def _convert_large(dst: np.ndarray, src: np.ndarray) -> None:
     elif _run_alike(dst, src):
         if src.shape != dst.shape:
             src = np.broadcast_to(src, dst.shape)
-        layout_copy.in_parts(_convert, dst, src, True)
+        copy_walk.in_parts(_convert, dst, src, True)
     elif src.itemsize > dst.itemsize:
         narrow = np.empty_like(src, dst.dtype)
         copy(narrow, src)
-        layout_copy.copy(dst, narrow)
+        copy_walk.copy(dst, narrow)
     else:
         moved = np.empty_like(dst, src.dtype)
-        layout_copy.copy(moved, src)
+        copy_walk.copy(moved, src)
         copy(dst, moved)
 
 

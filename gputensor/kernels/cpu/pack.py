@@ -6,7 +6,7 @@ Types    computed in f32, in f64 if either side is, each step rounded; integers 
 Order    pieces that stay in the L2 cache, each read, scaled, cast and written at once; the pieces
 of
          one source part follow each other, channel after channel, on several threads.
-Source   the per-channel walk: facts of NHWC to NCHW copies, `layout_plan.py`.
+Source   the per-channel walk: facts of NHWC to NCHW copies, `copy_plan.py`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputensor.core.dtype import ALL, bfloat16
-from gputensor.kernels.cpu import copy, layout_copy, layout_plan
-from gputensor.kernels.cpu.layout_plan import GATHER, LANES, ROWS, TILES
+from gputensor.kernels.cpu import copy, copy_walk, copy_plan
+from gputensor.kernels.cpu.copy_plan import GATHER, LANES, ROWS, TILES
 from gputensor.runtime import cpu
 
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
@@ -38,8 +38,8 @@ def raw(array):
 
 
 def plan_of(dst, src):
-    return layout_plan.plan(
-        layout_plan.normalise(dst.itemsize, dst.shape, dst.strides, src.strides, 64)
+    return copy_plan.plan(
+        copy_plan.normalise(dst.itemsize, dst.shape, dst.strides, src.strides, 64)
     )
 
 
@@ -53,7 +53,7 @@ def check(dst_memory, into, src):
         into.strides,
     )  # fmt: skip
     np.copyto(view, src)
-    layout_copy.copy(into, src)
+    copy_walk.copy(into, src)
     assert (raw(dst_memory) == raw(expected)).all()
 
 
@@ -215,7 +215,7 @@ def test_memory_is_released():
 
 
 def walk_of(itemsize, shape, dst, src, alignment=64):
-    walk = layout_plan.normalise(itemsize, shape, dst, src, alignment)
+    walk = copy_plan.normalise(itemsize, shape, dst, src, alignment)
     return walk.itemsize, walk.shape, walk.dst, walk.src
 
 
@@ -247,14 +247,14 @@ def test_boxes_cover_a_walk_without_gaps():
 
 
 def test_even_parts():
-    assert layout_plan.even_part(49, 256) == 49
-    assert layout_plan.even_part(300, 256) == 300
-    assert layout_plan.even_part(600, 256) == 300
-    assert layout_plan.even_part(1, 5) == 1
+    assert copy_plan.even_part(49, 256) == 49
+    assert copy_plan.even_part(300, 256) == 300
+    assert copy_plan.even_part(600, 256) == 300
+    assert copy_plan.even_part(1, 5) == 1
 
 
 def test_small_copies_do_not_plan(monkeypatch):
-    monkeypatch.setattr(layout_copy, "copy", None)
+    monkeypatch.setattr(copy_walk, "copy", None)
     dst = np.empty((4, 3), bfloat16.np)
     copy.copy(dst, np.ones((3, 4), bfloat16.np).T)
     assert (dst == 1).all()

@@ -1,6 +1,6 @@
 """Same-dtype copies between layouts, faster than np.copyto from 1 MiB up.
 
-`copy` normalises, plans (`layout_plan.py`) and walks the boxes of the plan on the threads of
+`copy` normalises, plans (`copy_plan.py`) and walks the boxes of the plan on the threads of
 `runtime/cpu.py`. Elements are moved as unsigned integers or 16-byte words of their size, so the
 bits of NaNs survive. It does not cast and does not look at dtypes beyond their size.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...runtime import cpu
-from . import layout_plan
-from .layout_plan import GATHER, LANES, ROWS, TILES, Plan, Walk
+from . import copy_plan
+from .copy_plan import GATHER, LANES, ROWS, TILES, Plan, Walk
 
 # Below this, planning costs more than a better walk saves.
 FROM_NBYTES = 1 << 20
@@ -64,8 +64,8 @@ def _planned(
     src: tuple[int, ...],
     alignment: int,
 ) -> tuple[Plan, str]:
-    walk = layout_plan.normalise(itemsize, shape, dst, src, alignment)
-    return layout_plan.plan(walk), _words(walk, alignment)
+    walk = copy_plan.normalise(itemsize, shape, dst, src, alignment)
+    return copy_plan.plan(walk), _words(walk, alignment)
 
 
 def _words(walk: Walk, alignment: int) -> str:

@@ -1,6 +1,6 @@
 """How a same-dtype copy between two layouts is walked: pure integers, no array is seen.
 
-`plan` gives a Walk and one of four ways to go through it; `layout_copy.py` goes.
+`plan` gives a Walk and one of four ways to go through it; `copy_walk.py` goes.
 
 rows     NumPy's own copy of views, whole or box by box: both sides run along one dimension, or
          what dst's order comes back to is still in a cache.
