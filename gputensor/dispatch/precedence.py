@@ -40,6 +40,17 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     for k in _IN_AUTOGRAD
 }
 
+# What PyTorch's labels mean.
+MEANS = {
+    "kernel": "registered at this key",
+    "default backend kernel": "of the alias CompositeExplicitAutograd, for every backend",
+    "math kernel": "of the alias CompositeImplicitAutograd, made of other operators",
+    "autograd kernel": "of the alias Autograd, for every backend",
+    "backend fallback": "at this key for every operator",
+    "ambiguous autogradother": "a backend's kernel and a composite one claim it",
+    "missing": "registered by no rule",
+}
+
 
 def compute_slot(
     key: DispatchKey, kernels: Kernels, fallbacks: Mapping[DispatchKey, Kernel]

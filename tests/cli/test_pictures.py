@@ -21,6 +21,8 @@ from gputensor.__main__ import main
 from gputensor.cli.pictures import svg
 from gputensor.cli.pictures.plane import Plane
 from gputensor.cli.trace import described
+from gputensor.dispatch import dispatcher, keys
+from gputensor.dispatch.precedence import MEANS
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -142,6 +144,26 @@ def test_the_way_of_a_call() -> None:
     ]  # fmt: skip
 
 
+def test_a_page_has_the_slots_and_why(tmp_path: Path) -> None:
+    _, _, page = drawn(tmp_path, CALLS[0])
+    assert "<td>default backend kernel: of the alias CompositeExplicitAutograd" in page
+    row = "<td>BackendSelect</td><td>{}</td><td>backend fallback: at this key for every operator"
+    assert row.format("falls through") in page and row.format("waits below") in page
+    assert re.search(r"clone\nregistered at gputensor/_generated/\S+\.py:\d+</td>", page)
+    assert "<td>self</td><td>{AutocastCPU, AutogradCPU, ADInplaceOrView, CPU}</td>" in page
+
+
+def test_every_reason_is_explained() -> None:
+    found = {table.slot(key)[1] for operator in dispatcher.operators()
+             for table in [operator.table] for key in keys.RUNTIME_KEYS}  # fmt: skip
+    assert len(found) >= 5 and found <= set(MEANS)
+
+
+def test_without_scripts_all_steps_stand_below_the_picture(tmp_path: Path) -> None:
+    _, _, page = drawn(tmp_path, COPIES[0])
+    assert page.count("<li>") == 64 and "<li hidden" not in page and "<nav hidden" in page
+
+
 def test_the_walk_of_a_copy(tmp_path: Path) -> None:
     tree, _, page = drawn(tmp_path, ("explain", "copy", "--sizes", "2,3", "--strides", "1,2"))
     assert words(tree) == [
@@ -152,12 +174,11 @@ def test_the_walk_of_a_copy(tmp_path: Path) -> None:
         "+0 B", "0", "1", "2", "+12 B", "3", "4", "5",
         "the first run of dst", "the next",
         "equal numbers are one element; they count in the order of dst",
-        "ELEM", "24 B are less than 65536: a launch costs more than the layout",
-        "element by element in dst's order", "copy_strided, 1 block of 32 threads",
+        "ELEM", "on a GPU", "24 B are less than 65536: a launch costs more than the layout",
+        "element by element in dst's order", "copy_strided: 1 block of 32 threads",
         "size", "dst step", "src step",
         "d0", "3", "4 B", "8 B", "the walk", "d1", "2", "12 B", "4 B",
-        "24 B read and 24 B written; memory moves 64 B in sectors: "
-        "at most 75% of memcpy's speed",
+        "24 B read and 24 B written, 64 B in sectors: at most 75% of memcpy's speed",
     ]  # fmt: skip
     steps = re.findall("<li>(.*?)</li>", page)
     assert steps[1] == "element 1: read 4 B of src at +8 B, write 4 B of dst at +4 B"
@@ -205,7 +226,7 @@ def test_cells_are_where_the_elements_lie(pair: tuple[Any, Any]) -> None:
             line = np.arange(walk["sizes"][d]) * stride
             at = at + line.reshape([-1 if k == d else 1 for k in range(at.ndim)][::-1])
         ways.append(at.reshape(-1))
-    plane = Plane(found, lambda digits: 10)
+    plane = Plane(found)
     for side, offsets in ((plane.dst, ways[0]), (plane.src, ways[1])):
         places = [cell.offset_bytes for cell in side.cells.values()]
         assert len(set(places)) == len(places)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from gputensor.dispatch.precedence import MEANS
+
 from .page import html_table
 from .svg import MARGIN, WIDTH, Picture, width
 
@@ -66,13 +68,15 @@ def _step(hop: dict[str, Any]) -> str:
         is_here = slot["key"] == hop["key"]
         does = "waits below" if below else "is reached" if is_here else slot["does"]
         below = below or is_here
-        rows.append((slot["key"], does, slot["label"], slot["kernel"], slot["site"]))
+        why = f"{slot['label']}: {MEANS[slot['label']]}"
+        kernel = f"{slot['kernel']}\nregistered at {slot['site']}".strip() if slot["site"] else ""
+        rows.append((slot["key"], does, why, kernel))
     facts = [*hop["arguments"].items(), ("set", hop["set"])]
     facts += [("thread includes", hop["include"]), ("thread excludes", hop["exclude"])]
     return (
         f"<h2>{escape(hop['kind'])} <code>{escape(hop['op'])}</code> at "
         f"<code>{escape(hop['key'])}</code></h2>"
-        + html_table(("key", "does", "why", "kernel", "registered at"), rows)
+        + html_table(("key", "does", "why", "kernel"), rows)
         + html_table(("", "keys"), [fact for fact in facts if fact[1]])
     )
 

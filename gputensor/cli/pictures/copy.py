@@ -8,21 +8,10 @@ from .plane import UNITS, Plane, Side
 from .svg import MARGIN, WIDTH, Picture, width, wrapped
 
 _PANEL = (WIDTH - 3 * MARGIN) / 2
-_CELL, _LINE, _GAP, _HOLE = 24.0, 24.0, 18.0, 6.0
+_CELL, _LINE, _GAP, _HOLE = 24.0, 24.0, 18.0, 5.0
 _LABELS = 78  # room for a line's address
 _TINTS = ("first", "second")
 _ROOM = WIDTH - 2 * MARGIN
-
-
-def _cell_width(digits: int) -> float:
-    return max(_CELL, width("0" * digits, 10, "mono") + 8)
-
-
-def plane(found: dict[str, Any]) -> Plane:
-    """What of a walk fits on a picture."""
-    return Plane(
-        found, lambda digits: int((_PANEL - _LABELS - 3 * _GAP - _HOLE) / _cell_width(digits))
-    )
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list[str]]:
@@ -30,7 +19,7 @@ def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list
     if "walk" not in found:
         picture.text(MARGIN, y + 18, f"nothing to copy: {found['why']}", "ink", 13)
         return y + 30, []
-    shown = plane(found)
+    shown = Plane(found)
     y += 22
     ends = [
         _memory(picture, shown, side, left, y)
@@ -53,9 +42,9 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
     if not apart:
         words = f"one element of {side.item_bytes} B for all of d{side.along}"
     picture.text(end + 8, top, words, "dim", 12, left + _PANEL - end - 8)
-    is_dense = abs(apart) == side.item_bytes
-    wide = _cell_width(shown.digits)
-    xs = _places(side.columns, left + _LABELS, wide + (0 if is_dense else _HOLE))
+    wide = max(_CELL, width("0" * shown.digits, 10, "mono") + 8)
+    drawn = wide - (0 if abs(apart) == side.item_bytes else _HOLE)
+    xs = _places(side.columns, left + _LABELS, wide)
     ys = _places(side.rows, top + 22, _LINE)
     first_ones: list[tuple[int, float, float]] = []
     below = len(picture.parts)
@@ -66,15 +55,15 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
         for column, x in xs.items():
             cell = side.cells[shown.place(side, column, row)]
             kind = _TINTS[cell.tint] if 0 <= cell.tint < len(_TINTS) else "cell"
-            picture.rect(x, y, wide, _LINE, f"{kind} line", 0, cell.steps, below)
+            picture.rect(x, y, drawn, _LINE, f"{kind} line", 0, cell.steps, below)
             below += 1
             if cell.tint == 0:
                 first_ones.append((cell.number, x, y))
             label = str(cell.number) + "…" * (cell.count > 1)
-            picture.text(x + wide / 2, y + 15.5, label, "ink mono", 10, wide, "middle")
+            picture.text(x + drawn / 2, y + 15.5, label, "ink mono", 10, drawn, "middle")
     if len(first_ones) > 1:
-        _arrow(picture, shown, side, sorted(first_ones), wide)
-    _dots(picture, xs, ys, wide)
+        _arrow(picture, shown, side, sorted(first_ones), drawn)
+    _dots(picture, xs, ys, drawn)
     return max(ys.values()) + _LINE
 
 
@@ -84,13 +73,11 @@ def _arrow(
     """The way that what moves first goes: beside the cells, so that no number is crossed."""
     (_, x, y), (_, to_x, to_y) = ones[0], ones[-1]
     if side.along == shown.x or shown.found["kernel"] in UNITS:
-        y -= 7
         start, end = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
-        picture.path(f"M{start:g} {y:g}H{end:g}", "way")
+        picture.path(f"M{start:g} {y - 7:g}H{end:g}", "way")
     else:
-        x -= 7
         start, end = (y + 3, to_y + _LINE - 3) if y <= to_y else (y + _LINE - 3, to_y + 3)
-        picture.path(f"M{x:g} {start:g}V{end:g}", "way")
+        picture.path(f"M{x - 7:g} {start:g}V{end:g}", "way")
 
 
 def _places(indices: list[int], start: float, pitch: float) -> dict[int, float]:
@@ -129,14 +116,10 @@ def _legend(picture: Picture, shown: Plane, y: float) -> float:
         x, y, "equal numbers are one element; they count in the order of dst", "dim",
         room=WIDTH - MARGIN - x,
     )  # fmt: skip
-    walk = shown.found["walk"]
-    for d, n in enumerate(walk["sizes"]):
-        if d not in (shown.x, shown.y):
-            y += 18
-            steps = [walk[f"{side}_stride_bytes"][d] for side in ("dst", "src")]
-            words = f"d{d}: {n} times the same, each {steps[0]} B further in dst"
-            words += f" and {steps[1]} B in src" if steps[1] else " and from the same place of src"
-            picture.text(MARGIN, y, words, "dim", room=_ROOM)
+    if len(shown.sizes) > 2:
+        y += 18
+        words = f"shown are d{shown.x} and d{shown.y}; along the others it is the same again"
+        picture.text(MARGIN, y, words, "dim")
     return y
 
 
@@ -148,12 +131,12 @@ def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
     walk = found["walk"]
     top, at = y, len(picture.parts)
     y += 26
-    kind = "blue mono bold"
-    end = picture.text(MARGIN + 14, y, found["kernel"], kind, 15)
-    for line in wrapped(found["why"], WIDTH - MARGIN - end - 26, 13):
+    end = picture.text(MARGIN + 14, y, found["kernel"], "blue mono bold", 15)
+    picture.text(WIDTH - MARGIN - 14, y, "on a GPU", "dim", anchor="end")
+    for line in wrapped(found["why"], WIDTH - MARGIN - end - 96, 13):
         picture.text(end + 12, y, line, "ink", 13)
         y += 18
-    for words in (found["how"], _launch(found)):
+    for words in (found["how"], found["launch"]):
         picture.text(MARGIN + 14, y + 2, words, "dim", room=_ROOM - 28)
         y += 17
     y += 16
@@ -175,22 +158,11 @@ def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
     return y + 14
 
 
-def _launch(found: dict[str, Any]) -> str:
-    blocks = f"{found['grid']} block{'s' * (found['grid'] != 1)} of {found['block']} threads"
-    again = f", {found['launches']} launches" if found["launches"] > 1 else ""
-    return f"{found['entry']}, {blocks}{again}"
-
-
 def _bytes(picture: Picture, found: dict[str, Any], y: float) -> float:
     """What is asked for beside what memory moves: a bar, whose dark part is the useful one."""
     useful, moved = (sum(found[name].values()) for name in ("bytes", "sector_bytes"))
-    read, written = found["bytes"]["read"], found["bytes"]["written"]
     long = _ROOM - 28.0
     picture.rect(MARGIN + 14, y, long, 10, "second line", 3)
     picture.rect(MARGIN + 14, y, long * min(1.0, useful / moved), 10, "first line", 3)
-    words = (
-        f"{read} B read and {written} B written; memory moves {moved} B in sectors: "
-        f"at most {found['at_most']:.0%} of memcpy's speed"
-    )
-    picture.text(MARGIN + 14, y + 28, words, "dim", room=long)
+    picture.text(MARGIN + 14, y + 28, found["memory"], "dim", room=long)
     return y + 40

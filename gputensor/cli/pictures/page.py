@@ -16,7 +16,7 @@ h1{font-size:20px}h2{font-size:15px;margin:12px 0 8px}svg{max-width:100%;height:
 code,td{font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}
 table{border-collapse:collapse;margin:8px 0}
 th,td{text-align:left;vertical-align:top;padding:3px 14px 3px 0;border-top:1px solid #8886}
-th{font-weight:400;opacity:.7}td{white-space:nowrap}
+th{font-weight:400;opacity:.7}td{white-space:pre}td:nth-child(3){white-space:normal}
 nav{display:flex;gap:8px;align-items:center;padding:10px 0}nav[hidden]{display:none}
 nav input{flex:1}button{font:inherit;padding:2px 12px}
 .stepped section{position:sticky;bottom:0;max-height:45vh;overflow:auto;background:inherit;

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-_SHOWN = 8  # of a dimension that is too long
+_CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # of a line; of a dimension that is too long
 # What loads all before it stores; the others write at once what they read.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
@@ -64,19 +64,18 @@ class Side:
 
 
 class Plane:
-    """found: what `gt.layout.explain` says. room: cells that fit in a line, for a width of
-    digits."""
+    """found: what `gt.layout.explain` says, of a copy that has elements."""
 
-    def __init__(self, found: dict[str, Any], room: Any) -> None:
-        walk = self.found = found
-        sizes, src = walk["walk"]["sizes"], walk["walk"]["src_stride_bytes"]
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.found = found
+        sizes, src = found["walk"]["sizes"], found["walk"]["src_stride_bytes"]
         self.sizes = sizes
         moving = [d for d in range(len(sizes)) if src[d]]
         fastest = min(moving, key=lambda d: abs(src[d]), default=0)
         self.x, self.y = 0, fastest or 1
         last = self.number((self.size(self.x) - 1, self.size(self.y) - 1))
         self.digits = len(str(last)) + (0 in src)  # dots stand for what is repeated
-        columns = room(self.digits)
+        columns = min(_CELLS, int(_CHARACTERS / (self.digits + 1.3)))
         self.shown = {d: _shown(self.size(d), self.box(d), columns) for d in (self.x, self.y)}
         self.dst = Side("dst", self, self.x)
         self.src = Side("src", self, fastest)

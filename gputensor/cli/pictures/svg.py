@@ -17,11 +17,10 @@ _COLOURS = {
     "box": ("fill", "#f6f8fa", "#151b23"), "cell": ("fill", "#ffffff", "#0d1117"),
     "first": ("fill", "#d3e8ff", "#143d6b"), "second": ("fill", "#ffe7c7", "#5a3a0c"),
     "line": ("stroke", "#c9d1d9", "#3d444d"), "way": ("stroke", "#0969da", "#58a6ff"),
-    "then": ("stroke", "#bc6a00", "#e3a34a"),
 }  # fmt: skip
 _DARK = "".join(f".{name}{{{p}:{dark}}}" for name, (p, _, dark) in _COLOURS.items())
 STYLE = (
-    ".way,.then,.thin{fill:none}.way,.then{stroke-width:1.5}.bold{font-weight:600}"
+    ".way,.thin{fill:none}.way{stroke-width:1.5}.bold{font-weight:600}"
     + "".join(f".{name}{{{p}:{light}}}" for name, (p, light, _) in _COLOURS.items())
     + "text{font-family:'Helvetica Neue',Helvetica,Arial,'DejaVu Sans',sans-serif}"
     ".mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
@@ -107,18 +106,15 @@ class Picture:
             f'class="{kind}"{_steps(steps)}/>',
         )
 
-    def path(self, d: str, kind: str, at: int | None = None) -> None:
-        """A line; of the kinds `way` and `then` it ends in an arrow."""
-        end = f' marker-end="url(#{kind}-end)"' if kind in ("way", "then") else ""
-        self.parts.insert(
-            len(self.parts) if at is None else at, f'<path d="{d}" class="{kind}"{end}/>'
-        )
+    def path(self, d: str, kind: str) -> None:
+        """A line; a `way` ends in an arrow."""
+        end = ' marker-end="url(#end)"' if kind == "way" else ""
+        self.parts.append(f'<path d="{d}" class="{kind}"{end}/>')
 
     def svg(self, height: float) -> str:
-        ends = "".join(
-            f'<marker id="{kind}-end" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="6" '
-            f'markerHeight="6" orient="auto"><path d="M1 1 6 4 1 7" class="{kind}"/></marker>'
-            for kind in ("way", "then")
+        end = (
+            '<marker id="end" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="6" '
+            'markerHeight="6" orient="auto"><path d="M1 1 6 4 1 7" class="way"/></marker>'
         )
         return "\n".join(
             [
@@ -126,7 +122,7 @@ class Picture:
                 f'viewBox="0 0 {WIDTH} {height:g}" font-size="12" role="img" '
                 f"aria-label={quoteattr(self.title)}>",
                 f"<title>{escape(self.title)}</title>", f"<desc>{escape(self.about)}</desc>",
-                f"<style>{STYLE}</style>", f"<defs>{ends}</defs>",
+                f"<style>{STYLE}</style>", f"<defs>{end}</defs>",
                 f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8" '
                 'class="ground line"/>',
                 *self.parts, "</svg>", "",

@@ -52,6 +52,7 @@ class Explanation:
         walk, launch, traffic = self.walk, self.launch, self.traffic
         return {
             "kernel": self.kernel, "why": self.why(), "how": self.how(),
+            "launch": self.launched(), "memory": self.moved(),
             "walk": {
                 "sizes": list(walk.sizes), "dst_stride_bytes": list(walk.dst),
                 "src_stride_bytes": list(walk.src), "dst_item_bytes": walk.dst_bytes,
@@ -67,7 +68,7 @@ class Explanation:
                 "read": traffic.read_sectors, "written": traffic.written_sectors,
                 "filled": traffic.filled_sectors,
             },
-            "at_most": round(min(1.0, traffic.useful_bytes / traffic.sector_bytes), 3),
+            "at_most": round(self._at_most(), 3),
         }  # fmt: skip
 
     # --- words ------------------------------------------------------------------------------------
@@ -131,20 +132,31 @@ class Explanation:
             )
         return "four bytes of dst a thread" if plan.packed else "element by element in dst's order"
 
+    def launched(self) -> str:
+        """Entry, blocks and threads."""
+        launch, again = self.launch, f", {self.launches} launches" if self.launches > 1 else ""
+        blocks = f"{launch.grid[0]} block{'s' * (launch.grid[0] != 1)}"
+        return f"{launch.entry}: {blocks} of {launch.block[0]} threads{again}"
+
+    def moved(self) -> str:
+        """Bytes, and what memory makes of them."""
+        traffic = self.traffic
+        return (
+            f"{traffic.read} B read and {traffic.written} B written, {traffic.sector_bytes} B in "
+            f"sectors: at most {self._at_most():.0%} of memcpy's speed"
+        )
+
+    def _at_most(self) -> float:
+        return min(1.0, self.traffic.useful_bytes / self.traffic.sector_bytes)
+
     # --- drawing ----------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         if self.walk is None:
             return f"nothing to copy: {self.why()}"
-        walk, launch, traffic = self.walk, self.launch, self.traffic
-        share = min(1.0, traffic.useful_bytes / traffic.sector_bytes)
-        lines = [
-            f"{self.kernel}: {self.why()}", f"  {self.how()}",
-            f"  {launch.entry}: {launch.grid[0]} blocks of {launch.block[0]} threads"
-            + (f", {self.launches} launches" if self.launches > 1 else ""),
-            f"  {traffic.useful_bytes} B asked for, {traffic.sector_bytes} B in sectors: "
-            f"at most {share:.0%} of memcpy's speed", "",
-        ]  # fmt: skip
+        walk = self.walk
+        lines = [f"{self.kernel}: {self.why()}"]
+        lines += [f"  {words}" for words in (self.how(), self.launched(), self.moved())] + [""]
         marks = self._marks()
         rows = [("", "size", "dst step B", "src step B", "")]
         for d, (n, to, of) in enumerate(zip(walk.sizes, walk.dst, walk.src)):
