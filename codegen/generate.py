@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import (
-    emit_autocast,
-    emit_autograd,
     emit_families,
     emit_kernels,
     emit_page,
-    emit_register,
+    emit_shapes,
     emit_stubs,
     faces,
     paths,
@@ -20,12 +18,12 @@ from .model import Model
 
 def files(model: Model) -> dict[Path, str]:
     kernels = {
-        paths.GENERATED / "backend_select.py": emit_kernels.backend_select(model),
-        paths.GENERATED / "inplace_or_view.py": emit_kernels.inplace_or_view(model),
-        paths.GENERATED / "derivatives.py": emit_autograd.derivatives(model),
-        paths.GENERATED / "autograd.py": emit_autograd.autograd(model),
-        paths.GENERATED / "autocast.py": emit_autocast.autocast(model),
-        paths.GENERATED / "register.py": emit_register.register(model),
+        paths.GENERATED / "shapes.py": emit_shapes.shapes(model),
+        paths.GENERATED / "kernels" / "__init__.py": emit_kernels.init(model),
+        **{
+            paths.GENERATED / "kernels" / f"{family}.py": emit_kernels.kernels(model, family)
+            for family in model.families()
+        },
     }
     used = emit_families.used_calls(model, kernels.values())
     return {

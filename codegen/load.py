@@ -16,8 +16,8 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "autocast", "numbers", "python", "shortcut",
-    "signature", "doc", "python_module",
+    "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
+    "shortcut", "signature", "doc", "python_module",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -159,6 +159,8 @@ class _Entry:
             python_module=self.choice("python_module", ("nn",))
             if "python_module" in self.nodes
             else "",
+            node=self.word("node") if "node" in self.nodes else "",
+            replay=not self.flag("replay", {"False": True, "True": False}),
         )
         if op.dispatch and any(key in ("CPU", "CUDA") for key in op.dispatch) and op.is_implicit:
             raise self.error(

@@ -76,6 +76,8 @@ class Op:
     arguments for which Python numbers may stand, which stay numbers down to native. python:
     Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
     shortcut: a condition under which the method returns self undispatched.
+    node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
+    replay: a view that reads its elements in another way, which as_strided cannot make again.
     source: the entry that named this one in `autogen`.
     """
 
@@ -99,6 +101,8 @@ class Op:
     device_check: bool = True
     device_guard: bool = True
     python_module: str = ""
+    node: str = ""
+    replay: bool = False
     source: Op | None = None
 
     @property

@@ -21,19 +21,25 @@ def indent(lines: Iterable[str], by: int = 4) -> list[str]:
     return [" " * by + line if line else line for line in lines]
 
 
-def wrap(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """`head` + items + `tail` on one line, or the items on lines of their own, filled to ROOM.
+def imported(module: str, names: Sequence[str]) -> list[str]:
+    """`from module import names`, in brackets where it is long."""
+    line = f"from {module} import {', '.join(names)}"
+    return [line] if len(line) <= ROOM else wrap(f"from {module} import (", names, ")")
+
+
+def wrap(head: str, items: Sequence[str], tail: str, room: int = ROOM) -> list[str]:
+    """`head` + items + `tail` on one line, or the items on lines of their own, filled to `room`.
 
     head ends in its opening bracket; tail begins with the closing one.
     """
     line = f"{head}{', '.join(items)}{tail}"
     margin = " " * (len(head) - len(head.lstrip()))
-    if len(line) <= ROOM:
+    if len(line) <= room:
         return [line]
     lines = [head]
     current = f"{margin}   "
     for item in items:
-        if len(current) + len(item) + 2 > ROOM and current.strip():
+        if len(current) + len(item) + 2 > room and current.strip():
             lines.append(current)
             current = f"{margin}   "
         current += f" {item},"

@@ -17,7 +17,7 @@ from . import amp, autograd, cuda, dispatch, library, ops, testing
 from .devices import backend
 from .interpose import lazy_views as _lazy_views
 from .interpose import modes as _modes
-from ._generated import register as _register
+from ._generated import kernels as _kernels
 from ._generated.functions import *  # noqa: F403
 from .amp.autocast_mode import (
     autocast, clear_autocast_cache, get_autocast_dtype, is_autocast_cache_enabled,
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> _Any:
     raise _no_attribute(name, [*globals(), *_LATER])
 
 
-_register.install()
+_kernels.install()
 _lazy_views.install()
 _modes.install()
 _set_autograd_fallback_mode("warn")

@@ -1,7 +1,7 @@
 """What the kernels at the Autocast keys do: which tensors are cast, to what, and the weight cache.
 
-The kernels are generated (`_generated/autocast.py`) from the field `autocast` of
-native_functions.yaml; who turns them on is autocast_mode.py. Source: aten/src/ATen/autocast_mode.h,
+The kernels are made by makers/autocast.py, by the field `autocast` of native_functions.yaml; who
+turns them on is autocast_mode.py. Source: aten/src/ATen/autocast_mode.h,
 autocast_mode.cpp.
 
 Note [The weight cache]

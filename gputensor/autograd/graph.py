@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from .._generated.calls import contiguous
+from .._generated import calls
 from ..core import errors
 from ..core.guard import Guard
 from ..structured.transfer import land_on_host
@@ -87,7 +87,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's spelling
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(x: Tensor) -> Any:
             if pin_memory and x.device.type == device_type:
-                return x.device, land_on_host(contiguous(x))
+                return x.device, land_on_host(calls.contiguous(x))
             return x.device, x.cpu()
 
         def unpack(packed: Any) -> Tensor:

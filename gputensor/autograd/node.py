@@ -1,6 +1,6 @@
 """Node: one recorded operation, with edges to those it came from and what its derivative needs.
 
-The nodes of operators are generated (`_generated/autograd.py`); AccumulateGrad, at the end of every
+The nodes of operators are generated (`_generated/kernels/`); AccumulateGrad, at the end of every
 path, stands here; what a node saves is in saved.py, who runs it is engine.py.
 
 Note [No cycles]
@@ -12,6 +12,7 @@ elements, and gets its history when it is unpacked. A leaf holds its AccumulateG
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 from weakref import ref
@@ -53,6 +54,13 @@ class Node:
     _metadata: dict[Any, Any] | None = None
     # Slots that hold saved tensors.
     saved: tuple[str, ...] = ()
+    # By these makers/autograd.py makes an operator's kernel: the arguments that have derivatives,
+    # None for all tensors; what keeps of the call's arguments what the derivative needs; slots of
+    # results beyond the first, with their numbers.
+    inputs: tuple[str, ...] | None = None
+    keep: Callable[..., None] | None = None
+    keep_inplace: Callable[..., None] | None = None
+    others: tuple[tuple[str, int], ...] = ()
     # User code runs in it, so it must see the thread's own state and not the engine's.
     is_users = False
 

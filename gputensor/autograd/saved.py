@@ -9,6 +9,7 @@ import threading
 from contextvars import ContextVar
 from typing import Any
 
+from .._generated import calls
 from ..core import errors
 from ..core.arguments import NUMBERS
 from ..dispatch import tls
@@ -81,6 +82,11 @@ def save(x: Any) -> Any:
     storage = x._storage
     saved.tensor, saved.version = x, 0 if storage is None else storage.version
     return saved
+
+
+def save_copy(x: Any) -> Any:
+    """An operand that is about to be overwritten."""
+    return save(calls.clone(x, None))
 
 
 def save_result(x: Tensor, number: int = 0) -> Any:

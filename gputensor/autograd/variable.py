@@ -14,6 +14,7 @@ from ..core.arguments import NUMBERS
 from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..dispatch import keys, tls
+from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 from . import anomaly
 from .history import (
@@ -127,10 +128,11 @@ def check_out(op: str, *operands: Any) -> None:
         raise errors.out_with_grad(op)
 
 
-def check_constant(op: str, arg: str, operand: Any) -> None:
+def check_constant(operator: Operator, number: int, operand: Any) -> None:
     """Raise if an operand without a formula is to be differentiated; never a silent zero."""
     if not grad_mode.get() and any_requires_grad(operand):
-        raise errors.not_differentiable(op, arg)
+        name = operator.schema.arguments[number].name
+        raise errors.not_differentiable(operator.short_name, name)
 
 
 # --- what Tensor's attributes do ------------------------------------------------------------------

@@ -30,6 +30,7 @@ from ..dispatch.backend_select import BACKEND_OF_TYPE, ends_with
 from ..dispatch.dispatcher import Handle
 from ..dispatch.refusal import is_iterable
 from ..dispatch.operator import Kernel, Key, Operator, caller_site
+from ..makers import backend_select, inplace_or_view
 from .infer_schema import OUT, infer_schema
 from .library import Library
 
@@ -161,7 +162,7 @@ class CustomOpDef:
         self._impl(kernels.META, kernels.without_fake, self._site)
         self._impl(kernels.AUTOGRAD, registered.maker(None), self._site)
         if any(a.type.aliases for a in schema.arguments):
-            self._impl(kernels.AD_INPLACE_OR_VIEW, kernels.versions, self._site)
+            self._impl(kernels.AD_INPLACE_OR_VIEW, inplace_or_view.of_custom, self._site)
 
     def _check_defined(self, site: str) -> None:
         if not self._definition.is_active:
@@ -238,10 +239,10 @@ class CustomOpDef:
         if device_types is not None and not any(
             a.type.has_tensor for a in operator.schema.arguments
         ):
-            if kernels.device_argument(operator) is None:
+            if backend_select.device_argument(operator) is None:
                 raise errors.no_device_argument(self._qualname, operator.schema)
             if kernels.BACKEND_SELECT not in operator.kernels:
-                self._impl(kernels.BACKEND_SELECT, kernels.by_device, site)
+                self._impl(kernels.BACKEND_SELECT, backend_select.selects, site)
         handles = []
         for kind, key in found:
             handles.append(self._impl(key, kernels.backend(self._chooser(kind, fn), site), site))

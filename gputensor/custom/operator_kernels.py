@@ -1,9 +1,9 @@
 """Kernels around the functions of `custom_op`: what the dispatcher finds at each key.
 
-`backend`: the function, and a check that its results are new memory. `versions`: what is written to
-has its version moved, views know their base. `without_fake`: the shapes of operators that need no
-function for them. `by_device`: a factory's `device` chooses the backend. All are makers: they run
-when a slot is computed, and what a call needs not decide is decided there.
+`backend`: the function, and a check that its results are new memory. `without_fake`: the shapes of
+operators that need no function for them. What else stands at their keys is made as for operators
+of ours, see makers/. All are makers: they run when a slot is computed, and what a call needs not
+decide is decided there.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.inplace_or_view import bump_version, track_view
 from ..core import errors
-from ..core.schema import Argument, Type
+from ..core.schema import Argument
 from ..dispatch import keys
-from ..dispatch.backend_select import DENSE_KEYS, resolve
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator, Table
+from ..makers.inplace_or_view import argument_of
 
 Function = Callable[..., Any]
 Maker = Callable[[Table, int], Function]
@@ -83,7 +81,7 @@ def _general(table: Table, site: str, function: Function) -> Function:
     positional, fits, form = signature.n_positional, signature.returns_fit, signature.returns_form
     keywords = signature.names[positional:]
     returns = [r.type for r in schema.returns]
-    handed_back = [_argument_of(schema.arguments, t) for t in returns]
+    handed_back = [argument_of(schema.arguments, t) for t in returns]
     is_handed_back = any(place is not None for place in handed_back)
     places = [n for n, a in enumerate(schema.arguments) if a.type.has_tensor]
     outputs = [n for n, t in enumerate(returns) if t.has_tensor]
@@ -110,16 +108,6 @@ def _general(table: Table, site: str, function: Function) -> Function:
         return result if form is None else form(result)
 
     return general
-
-
-def _argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
-    """The argument that a result may alias, by the schema: `Tensor(a) x` for `-> Tensor(a)`."""
-    if returned.alias is None:
-        return None
-    names = set(returned.alias.before)
-    return next(
-        (n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None
-    )
 
 
 def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
@@ -174,32 +162,7 @@ def tensors_of(value: Any) -> list[Any]:
     return [value] if hasattr(value, "_geometry") else []
 
 
-# --- versions and views ---------------------------------------------------------------------------
-
-
-def versions(table: Table, key_set: int) -> Function:
-    """The kernel at ADInplaceOrView of an operator that writes or returns a view."""
-    operator, schema = table.operator, table.signature.schema
-    written = tuple([n for n, a in enumerate(schema.arguments) if a.is_write])
-    place = (
-        _argument_of(schema.arguments, schema.returns[0].type) if len(schema.returns) == 1 else None
-    )
-    source = None if place in written else place  # of a view
-
-    def count(key_set: int, *args: Any) -> Any:
-        for n in written:
-            for x in tensors_of(args[n]):
-                bump_version(x)
-        key_set &= BELOW_ADINPLACEORVIEW
-        result = operator.redispatch_table[key_set](key_set, *args)
-        if source is not None and result is not args[source]:
-            track_view(args[source], result)
-        return result
-
-    return count
-
-
-# --- shapes, factories ----------------------------------------------------------------------------
+# --- shapes ---------------------------------------------------------------------------------------
 
 
 def without_fake(table: Table, key_set: int) -> Function:
@@ -209,7 +172,7 @@ def without_fake(table: Table, key_set: int) -> Function:
     shapes.
     """
     operator, schema = table.operator, table.signature.schema
-    places = [_argument_of(schema.arguments, r.type) for r in schema.returns]
+    places = [argument_of(schema.arguments, r.type) for r in schema.returns]
     is_trivial = any(a.is_write for a in schema.arguments) and all(
         n is not None and schema.arguments[n].is_write for n in places
     )
@@ -221,28 +184,6 @@ def without_fake(table: Table, key_set: int) -> Function:
         return None if not written else written[0] if len(written) == 1 else written
 
     return fake
-
-
-def by_device(table: Table, key_set: int) -> Function:
-    """The kernel at BackendSelect of an operator without tensors: its `device` says where to go."""
-    operator = table.operator
-    place = device_argument(operator)
-    assert place is not None
-
-    def select(key_set: int, *args: Any) -> Any:
-        target = resolve(args[place])
-        key_set = DENSE_KEYS[target.type]
-        return operator.redispatch_table[key_set](key_set, *args)
-
-    return select
-
-
-def device_argument(operator: Operator) -> int | None:
-    """The number of the argument `device`."""
-    for number, argument in enumerate(operator.schema.arguments):
-        if argument.name == "device" and argument.type.base == "Device":
-            return number
-    return None
 
 
 META, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(

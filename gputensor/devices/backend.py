@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import runtime as runtimes
-from .._generated import register as _register
 from ..core import device as devices
 from ..core import errors
 from ..core.dtype import dtype
@@ -33,6 +32,7 @@ from ..dispatch.dispatcher import Handle
 from ..dispatch.operator import Operator, caller_site
 from ..kernels import stub as stubs
 from ..kernels.stub import declare_stub, register_stub
+from ..makers import rows
 from ..native import copy
 from ..tensor.storage import Storage, register_allocator
 from ..tensor.tensor import Tensor
@@ -122,12 +122,14 @@ class Backend:
     `gt.<name>`. site: where it was registered.
     """
 
-    __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "__weakref__")
+    __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "_stubs", "__weakref__")
 
     def __init__(self, name: str, key: str, runtime: Any, site: str) -> None:
         self.name, self.key, self.runtime, self.site = name, key, runtime, site
         self.module = DeviceModule(name, runtime)
         self._undos: list[Callable[[], None]] = []
+        # (family, ops, what undoes it) of each stub: families that are installed later are added.
+        self._stubs: list[tuple[str, tuple[str, ...], list[Callable[[], None]]]] = []
 
     def __repr__(self) -> str:
         return f"<backend {self.name} at {self.key}>"
@@ -159,10 +161,29 @@ class Backend:
         self._check_alive()
         with dispatcher.lock:
             undos = [register_stub(self.name, family, bind_op, *ops)]
-            for operator, loop, kernel, site in _register.further.get(family, ()):
-                if _is_named(operator, loop, family, ops):
-                    undos.append(self._native(operator, kernel, site))
+            brought = (family, ops, undos)
+            self._stubs.append(brought)
+            undos.append(lambda: self._stubs.remove(brought))
+            for entry in rows.further.get(family, ()):
+                self._take_over(entry, *brought)
         return self._keep(undos)
+
+    def _take_over(
+        self, entry: rows.Entry, family: str, ops: tuple[str, ...],
+        undos: list[Callable[[], None]],
+    ) -> None:  # fmt: skip
+        operator, loop, kernel, site = entry
+        if _is_named(operator, loop, family, ops):
+            undos.append(self._native(operator, kernel, site))
+
+    def _installed(self, family: str, entry: rows.Entry) -> None:
+        """An operator of ours is there: the device has it if it needs no kernel, or a stub brings
+        it."""
+        if family == "copy" or family not in stubs.families():  # nothing but sizes and memory
+            self._take_over(entry, family, (), self._undos)
+        for brought in self._stubs:
+            if brought[0] == family:
+                self._take_over(entry, *brought)
 
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
@@ -270,10 +291,11 @@ class Backend:
         undo(backend_select.register_current_index(self.name, self.runtime.current_device))
         undo(backend_select.remedies.register(self.key, self._remedy))
         undo(register_allocator(self.name, self._allocate))
-        for family, entries in _register.further.items():
-            if family == "copy" or family not in stubs.families():  # nothing but sizes and memory
-                for operator, _, kernel, site in entries:
-                    undo(self._native(operator, kernel, site))
+        for family, entries in rows.further.items():
+            for entry in entries:
+                self._installed(family, entry)
+        rows.listeners.append(self._installed)
+        undo(lambda: rows.listeners.remove(self._installed))
         for name in ("_copy_from", "_copy_from_and_resize"):
             undo(self._native(dispatcher.find(f"aten::{name}"), getattr(copy, name), self.site))
         undo(_set_attribute(sys.modules["gputensor"], self.name, self.module))
@@ -296,7 +318,7 @@ class Backend:
         if operator.short_name in ("copy_", "flip"):
             return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
         others = "a kernel through impl, or cpu_fallback=True"
-        for family, entries in _register.further.items():
+        for family, entries in rows.further.items():
             for found, loop, _, _ in entries:
                 if found is operator and family in stubs.families():
                     op = loop or operator.short_name.rstrip("_")

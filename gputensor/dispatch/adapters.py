@@ -56,7 +56,7 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
     if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
         return False
     above = table.kernels.get(_AD_INPLACE_OR_VIEW)
-    return bool(above) and above[0].convention == "native"  # type: ignore[index]
+    return bool(above) and above[0].convention in ("native", "maker")  # type: ignore[index]
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,9 +5,9 @@ The way of a call, with the file of each step:
     and removes what `tls.py` holds for this thread or task,
  2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
     resolved by `precedence.py`) and calls what it finds with (key_set, *arguments).
- 3. Factory functions pass `_generated/backend_select.py`, which turns `device=` into a backend key.
- 4. Differentiable operators pass `_generated/autograd.py`, which records a node where an operand
-    requires grad; operators that write or return a view then pass `_generated/inplace_or_view.py`,
+ 3. Factory functions pass a kernel of `makers/backend_select.py`: `device=` becomes a backend key.
+ 4. Differentiable operators pass one of `makers/autograd.py`, which records a node where an operand
+    requires grad; operators that write or return a view then one of `makers/inplace_or_view.py`,
     which moves the version, or notes what the view is one of.
  5. The backend's key holds `native/<family>.py`: it finds the plan (`iterator/`), makes the output,
  6. and runs what `kernels/stub.py` bound for the device: a NumPy loop of `kernels/cpu/<family>.py`,

@@ -1,6 +1,4 @@
-"""Which operator has which policy, what a further device chooses, and kernels made for any
-operator.
-"""
+"""Which operator has which policy, and what a further device chooses."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.__main__ import main
-from gputensor._generated import autocast as generated
 from gputensor.amp import cast_policies
-from gputensor.amp.casting import CPU
 from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys
 from tests.backend.devices import Runtime
@@ -63,8 +59,6 @@ def test_the_table_is_what_is_registered() -> None:
     )
     with pytest.raises(RuntimeError, match="policies: 'device_type' must be one of"):
         gt.amp.policies("meta")
-    kernels = {kernel for table in generated.POLICIES.values() for _, kernel in table.values()}
-    assert kernels and all(callable(getattr(generated, kernel)) for kernel in kernels)
 
 
 def test_the_command_shows_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,37 +199,3 @@ def test_policies_of_ours_can_be_changed() -> None:
     ):
         with pytest.raises(errors.GpuTensorError, match=message):
             gt.amp.register_policy(name, "cpu", policy)
-
-
-# --- kernels for any operator ---------------------------------------------------------------------
-
-X = gt.tensor([[1.0, 2.0], [3.0, 4.0]])
-CALLS: dict[str, list[tuple[Any, ...]]] = {
-    "aten::mm": [(X, X.half()), (X.double(), X.double())],
-    "aten::matmul": [(X, X.half())],
-    "aten::exp": [(X.half(),), (X.double(),)],
-    "aten::sum": [(X.half(), None), (X.half(), gt.float64), (X.double(), None)],
-    "aten::sum.dim_IntList": [(X.bfloat16(), [0], True, None)],
-    "aten::cat": [([X, X.bfloat16()], 0), ([X.bfloat16()] * 2, 1)],
-    "aten::stack": [([X, X.double()], 0)],
-    "aten::view_as_complex": [(X.half(),)],
-    "aten::addmm": [(X, X.half(), X, 1, 2), (X.double(), X.double(), X.double(), 1, 1)],
-    "aten::linear": [(X, X.half(), None), (X.half(), X, X[0])],
-    "aten::softmax.int": [(X.half(), 0, None), (X.half(), 1, gt.float64)],
-    "aten::log_softmax.int": [(X.half(), 0, None), (X.double(), 1, None)],
-    "aten::nll_loss": [(X.half(), gt.tensor([0, 1]), None, 1, -100)],
-    "aten::cross_entropy_loss": [(X.half(), gt.tensor([0, 1]), None, 1, -100, 0.1)],
-    "aten::mse_loss": [(X.half(), X.bfloat16(), 1)],
-}
-
-
-@pytest.mark.parametrize(
-    "name", sorted({name for table in generated.POLICIES.values() for name in table})
-)
-def test_a_kernel_made_of_the_schema_does_what_the_generated_one_does(name: str) -> None:
-    policy, kernel = next(table[name] for table in generated.POLICIES.values() if name in table)
-    operator = dispatcher.find(name)
-    made = cast_policies.kernel_maker(policy)(operator.table, CPU.key)
-    for args in CALLS[name]:
-        expected, result = getattr(generated, kernel)(CPU.key, *args), made(CPU.key, *args)
-        assert result.dtype is expected.dtype and result.tolist() == expected.tolist()

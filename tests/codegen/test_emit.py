@@ -13,7 +13,7 @@ from codegen import (
     emit_functions,
     emit_kernels,
     emit_operators,
-    emit_register,
+    emit_shapes,
     emit_stubs,
     generate,
     load,
@@ -265,48 +265,51 @@ def test_the_index_knows_the_family_of_every_name(model: load.Model) -> None:
     assert found["OPERATORS"]["blend.out"] == "binary" and len(found["OPERATORS"]) == 7
 
 
-def test_kernels_of_functionality_keys(model: load.Model) -> None:
-    assert block(emit_kernels.backend_select(model), "def fresh(") == textwrap.dedent("""\
-        def fresh(key_set, size, dtype, layout, device, pin_memory):
-            if device is None:
-                device = _default_device()
-            key_set = _DENSE_KEYS[device.type]
-            return _ops.fresh.redispatch_table[key_set](
-                key_set, size, dtype, layout, device, pin_memory,
-            )
+def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None:
+    shapes = emit_shapes.shapes(model)
+    assert block(shapes, "def selects_3_of_5(") == textwrap.dedent("""\
+        def selects_3_of_5(operator):
+            def kernel(key_set, a, b, c, d, e):
+                if d is None:
+                    d = default_device()
+                key_set = DENSE_KEYS[d.type]
+                return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+
+            return kernel
         """)
-    assert block(emit_kernels.inplace_or_view(model), "def blend_(") == textwrap.dedent("""\
-        def blend_(key_set, self, other, alpha):
-            key_set &= _BELOW
-            result = _ops.blend_.redispatch_table[key_set](key_set, self, other, alpha)
-            storage = self._storage
-            if storage is not None and self._keys & _TRACKED:
-                storage.version += 1
-            else:
-                _bump_version(self)
-            return result
+    assert block(shapes, "def counts_first_3(") == textwrap.dedent("""\
+        def counts_first_3(operator):
+            def kernel(key_set, a, b, c):
+                key_set &= BELOW_ADINPLACEORVIEW
+                result = operator.redispatch_table[key_set](key_set, a, b, c)
+                storage = a._storage
+                if storage is not None and a._keys & TRACKED:
+                    storage.version += 1
+                else:
+                    bump_version(a)
+                return result
+
+            return kernel
         """)
+    assert "def refuses_NNVT(operator, check):" in shapes
 
 
-def test_registrations_are_literal_lines(model: load.Model) -> None:
-    lines = block(emit_register.register(model), "def install(").split("\n")
-    assert [line.strip() for line in lines if line.startswith("    ") and "---" not in line] == [
-        'bind(_ops.blend, binary.functional, "blend")',
-        'bind(_ops.blend_, binary.inplace, "blend")',
-        'bind(_ops.blend_out, binary.out, "blend")',
-        'impl(_ops.halves, "CompositeImplicitAutograd", view.halves)',
-        'impl(_ops.turn, "CPU, Meta", view.turn)',
-        'impl(_ops.turn, "CUDA", view.turn_cuda)',
-        'impl(_ops.fresh, "CompositeExplicitAutograd", factory.fresh)',
-        'impl(_ops.fresh, "BackendSelect", backend_select.fresh)',
-        'impl(_ops.blend_, "ADInplaceOrView", inplace_or_view.blend_)',
-        'impl(_ops.blend_out, "ADInplaceOrView", inplace_or_view.blend_out)',
-        'impl(_ops.blend, "Autograd", autograd.blend)',
-        'impl(_ops.blend_, "Autograd", autograd.blend_)',
-        'impl(_ops.blend_out, "Autograd", autograd.blend_out)',
-        "pass_over(_ops.turn)",
-        "pass_over(_ops.fresh)",
-        "pass_over(_ops.lent)",
+def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None:
+    rows = [
+        line.strip()
+        for family in model.families()
+        for line in block(emit_kernels.kernels(model, family), "def install(").splitlines()[1:]
+        if line.strip()
+    ]
+    assert rows == [
+        'bind(_ops.blend, native.functional, "blend", records(BlendBackward0))',
+        'bind(_ops.blend_, native.inplace, "blend", counts, records(BlendBackward0))',
+        'bind(_ops.blend_out, native.out, "blend", counts, refuses_out)',
+        'impl(_ops.halves, "CompositeImplicitAutograd", native.halves)',
+        'impl(_ops.turn, "CPU, Meta", native.turn)',
+        'impl(_ops.turn, "CUDA", native.turn_cuda, passes)',
+        'impl(_ops.fresh, "CompositeExplicitAutograd", native.fresh, selects, passes)',
+        "left_to_devices(_ops.lent, passes)",
     ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from codegen import emit_autograd, load
+from codegen import emit_nodes, load
 from gputensor.core.errors import GpuTensorError
 
 from .autograd_programs import Run, step
@@ -189,7 +189,7 @@ def test_enough_operators_are_compared() -> None:
 
 def test_node_classes_are_named_as_pytorchs() -> None:
     theirs = set(dir(torch._C._functions)) | {"CopyBackwards"}
-    ours = set(emit_autograd.node_names(load.load()).values())
+    ours = set(emit_nodes.node_names(load.load()).values())
     assert len(ours) > 50 and ours - theirs <= {
         # operators that PyTorch has under another name, or has no class for in Python
         "ReshapeAliasBackward0",

@@ -31,11 +31,9 @@ FLOORS = [
     (8, "autograd"),
     (9, "interpose"),
     (9, "amp"),  # autograd is below it, its generated kernels above
-    (
-        10,
-        "_generated.register _generated.autocast _generated.autograd _generated.derivatives "
-        "_generated.inplace_or_view _generated.backend_select",
-    ),
+    (9, "_generated.shapes"),
+    (10, "makers"),
+    (11, "_generated.kernels"),
     (11, "amp.cast_policies"),
     (11, "exchange"),
     (11, "ops"),

@@ -55,11 +55,6 @@ def view_as_complex(input):
         _refuse(error, "view_as_complex", locals())
         raise
 
-def call_view_as_complex(self):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_view_as_complex.table[key_set](key_set, self)
-
 
 op_real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
 

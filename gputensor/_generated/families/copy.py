@@ -147,6 +147,11 @@ def Tensor_contiguous(self, *, memory_format=_contiguous_format):
         _refuse(error, "contiguous", locals())
         raise
 
+def call_contiguous(self, memory_format=_contiguous_format):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_contiguous.table[key_set](key_set, self, memory_format)
+
 
 op_to_dtype_layout = _define(
     "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",

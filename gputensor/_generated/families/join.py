@@ -79,11 +79,6 @@ def stack(tensors, dim=0, *, out=None):
         _refuse(error, "stack", locals())
         raise
 
-def call_stack(tensors, dim=0):
-    include, keep = _state.get()
-    key_set = (_keys_of_list(tensors) | include) & keep
-    return op_stack.table[key_set](key_set, tensors, dim)
-
 
 op_repeat = _define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", ("core",))
 

@@ -102,11 +102,6 @@ def Tensor___rmatmul__(self, other):
         _refuse(error, "matmul", locals())
         raise
 
-def call_matmul(self, other):
-    include, keep = _state.get()
-    key_set = (self._keys | other._keys | include) & keep
-    return op_matmul.table[key_set](key_set, self, other)
-
 
 op_addmm = _define(
     "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

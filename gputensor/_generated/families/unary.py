@@ -209,11 +209,6 @@ def Tensor_exp(self):
         _refuse(error, "exp", locals())
         raise
 
-def call_exp(self):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_exp.table[key_set](key_set, self)
-
 
 op_exp_ = _define("aten::exp_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 

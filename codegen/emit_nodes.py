@@ -1,0 +1,279 @@
+"""The derivatives of a family: a node class for each formula of native_functions.yaml.
+
+A formula becomes a line of code as it stands, but for what it asks of an operand beyond its
+elements (`self.shape`, `geometry(self)`): that is asked when the operation is recorded, so that the
+operand need not be kept. `keep` is called then; a kernel of makers/autograd.py calls it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .model import Model, Op, parameter
+from .text import WIDTH, indent, wrap
+
+# What a formula may ask of an operand at the time of the call.
+_ASKED = re.compile(r"\b(?:(\w+)\.(shape|dtype|device|numel\(\))|(geometry|shapes)\((\w+)\))")
+
+
+def node_names(model: Model) -> dict[str, str]:
+    """Operator -> the name of its node class; in-place forms share that of the functional one.
+
+    Numbered as PyTorch's derivatives.yaml numbers the overloads; where ours are fewer, the field
+    `node` has the name.
+    """
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for op in model.ops:
+        if not op.derivatives:
+            continue
+        if not has_own_formula(op):
+            names[op.name] = names[op.source.name]  # type: ignore[union-attr]
+            continue
+        camel = "".join(part.capitalize() for part in op.base.strip("_").split("_"))
+        number = counts.get(camel, 0)
+        counts[camel] = number + 1
+        names[op.name] = op.node or f"{camel}Backward{number}"
+    return names
+
+
+def has_own_formula(op: Op) -> bool:
+    return bool(op.derivatives) and (op.source is None or not op.source.derivatives)
+
+
+@dataclass
+class Nodes:
+    """The classes of a family, and the names that they take from `gputensor.autograd.formulas`."""
+
+    classes: list[list[str]] = field(default_factory=list)
+    formulas: set[str] = field(default_factory=set)
+
+
+def nodes(model: Model, family: str) -> Nodes:
+    names = node_names(model)
+    found = Nodes()
+    # What makes a class -> (its name, its `keep`): one that differs in its name alone extends it.
+    known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+    for op in model.ops:
+        if op.family == family and has_own_formula(op):
+            name, head, body, keep = names[op.name], _head(op), _body(op), _keeps(model, op)
+            before, kept = known.setdefault((*head, *body), (name, keep))
+            base = "_Node"
+            if before != name:
+                base, head, body = before, ["__slots__ = ()"], []
+                keep = keep if keep != kept else []
+            lines = [f'"""Of {op.name}."""', "", *head, *keep, *body]
+            found.classes.append([f"class {name}({base}):", *indent(lines)])
+            found.formulas |= _names_of_formulas(op)
+    return found
+
+
+class _Formula:
+    """The derivative of one operand: its text, and what it takes from the call.
+
+    asked: name of a value -> expression over the arguments. tensors: operands whose elements it
+    needs. values: other arguments. others: results but the first, by name, with their number.
+    """
+
+    def __init__(self, op: Op, text: str) -> None:
+        tensors = {argument.name for argument in op.tensors}
+        self.asked: dict[str, str] = {}
+
+        def ask(match: re.Match[str]) -> str:
+            name, what, function, argument = match.groups()
+            operand = name or argument
+            if operand not in tensors:
+                return match[0]
+            made = f"{operand}_{(what or function).removesuffix('()')}"
+            self.asked[made] = f"_{match[0]}" if function else match[0]
+            return made
+
+        self.text = _ASKED.sub(ask, text)
+        self.tree = ast.parse(self.text, mode="eval")
+        self.used = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
+        names = {node.id for node in self.used}
+        known = [a for a in op.arguments if parameter(a.name) in names and a.name not in self.asked]
+        self.tensors = [a.name for a in known if a.type.has_tensor]
+        self.values = [a for a in known if not a.type.has_tensor]
+        self.has_result = "result" in names
+        self.others = {
+            made.name: number
+            for number, made in enumerate(op.schema.returns)
+            if number and made.name in names
+        }
+
+    @property
+    def saved(self) -> list[str]:
+        """Names of the tensors that are unpacked."""
+        return [*self.tensors, *(["result"] if self.has_result else []), *self.others]
+
+    def lines(self, head: str, tail: str, margin: int = 8) -> list[str]:
+        """The expression between head and tail. What is saved stands where it is used, unless it is
+        used twice or the line grows too long."""
+        kept = [*self.asked, *(parameter(a.name) for a in self.values)]
+        where = {name: f"node.saved_{name}" for name in kept}
+        where |= {name: f"node.saved_{name}.unpack(node)" for name in self.saved}
+        once = [n for n in where if n in kept or sum(node.id == n for node in self.used) == 1]
+        for inlined in (once, kept, []):
+            text = self._with({name: where[name] for name in inlined})
+            if len(head + text + tail) <= WIDTH - margin:
+                break
+        first = [f"{name} = {code}" for name, code in where.items() if name not in inlined]
+        return [*first, *_line(head, text, tail)]
+
+    def _with(self, where: dict[str, str]) -> str:
+        text = self.text
+        for node in sorted(self.used, key=lambda node: -node.col_offset):
+            end = node.end_col_offset or 0
+            text = text[: node.col_offset] + where.get(node.id, node.id) + text[end:]
+        return text
+
+
+def _formulas(op: Op) -> dict[str, _Formula]:
+    """By operand, in the schema's order."""
+    return {
+        a.name: _Formula(op, op.derivatives[a.name])
+        for a in op.arguments
+        if a.name in op.derivatives
+    }
+
+
+def _names_of_formulas(op: Op) -> set[str]:
+    """Names that the expressions use and nobody gives them: functions of autograd/formulas.py."""
+    given = {"grad", "grads", *dir(builtins)}
+    found = set()
+    for formula in _formulas(op).values():
+        kept = {*formula.asked, *formula.saved, *(parameter(a.name) for a in formula.values)}
+        found |= {node.id for node in formula.used} - given - kept
+    return found
+
+
+def _slots(op: Op) -> list[str]:
+    """Slots that hold tensors."""
+    found = [f"saved_{name}" for formula in _formulas(op).values() for name in formula.saved]
+    in_order = [name for name in found if name != "saved_result"]
+    return list(dict.fromkeys(in_order + [name for name in found if name == "saved_result"]))
+
+
+def _kept(op: Op) -> dict[str, str]:
+    """Slot -> expression over the call's arguments, for what is not a tensor."""
+    found: dict[str, str] = {}
+    for formula in _formulas(op).values():
+        for name, expression in formula.asked.items():
+            found[f"saved_{name}"] = expression
+        for argument in formula.values:
+            name = parameter(argument.name)
+            is_list = argument.type.required.is_list
+            found[f"saved_{name}"] = (
+                f"tuple({name}) if type({name}) is list else {name}" if is_list else name
+            )
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return _listed([f'"{name}"' for name in names])
+
+
+def _head(op: Op) -> list[str]:
+    """The attributes of the class, see autograd/node.py."""
+    formulas, saved = _formulas(op), _slots(op)
+    lines = wrap("__slots__ = (", [f'"{slot}"' for slot in (*saved, *_kept(op))], ")")
+    if len(lines) == 1:
+        lines = [f"__slots__ = {_quoted((*saved, *_kept(op)))}"]
+    if saved:
+        lines.append(f"saved = {_quoted(saved)}")
+    if len(formulas) < len(op.tensors):
+        lines.append(f"inputs = {_quoted(formulas)}")
+    others = [pair for formula in formulas.values() for pair in formula.others.items()]
+    if others:
+        pairs = [f'("saved_{name}", {number})' for name, number in others]
+        lines.append(f"others = {_listed(pairs)}")
+    return lines
+
+
+def _body(op: Op) -> list[str]:
+    """`backward` and `release`."""
+    formulas, saved = _formulas(op), _slots(op)
+    grads = "*grads" if op.schema.returns[0].type.required.is_list else "grad"
+    lines = ["", f"def backward(node, {grads}):"]
+    lines += indent(["grads = node.zeros_for(grads)"] if grads == "*grads" else [])
+    lines += indent(_returned(op, formulas))
+    if saved:
+        # written out: every backward calls it, and a loop over names costs 200 ns
+        freed = "".join(f"node.{slot} = " for slot in saved)
+        lines += ["", "def release(node):", f"    {freed}_FREED"]
+    return lines
+
+
+def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
+    """The end of `backward`: one expression where nothing must come first."""
+    if len(formulas) == 1:
+        ((name, formula),) = formulas.items()
+        takes_list = any(a.type.required.is_list for a in op.tensors if a.name == name)
+        head, tail = ("return ", "") if takes_list else ("return (", ",)")
+        return formula.lines(head, tail)
+    unpacked = f"{', '.join(f'to_{name}' for name in formulas)} = node.edges"
+    parts = [
+        formula.lines(f"None if to_{name} is None else ", ",", 12)
+        for name, formula in formulas.items()
+    ]
+    if all(len(part) == 1 for part in parts):
+        return [unpacked, "return (", *indent([line for part in parts for line in part]), ")"]
+    results = [f"grad_{name}" for name in formulas]
+    lines = [unpacked, f"{' = '.join(results)} = None"]
+    for name, formula in formulas.items():
+        lines += [f"if to_{name} is not None:", *indent(formula.lines(f"grad_{name} = ", "", 12))]
+    return [*lines, f"return {', '.join(results)}"]
+
+
+def _line(head: str, expression: str, tail: str) -> list[str]:
+    """The line; a call whose arguments make it too long is broken."""
+    made = ast.parse(expression, mode="eval").body
+    if len(head + expression + tail) < WIDTH - 12 or not isinstance(made, ast.Call):
+        return [head + expression + tail]
+    given = [ast.unparse(argument) for argument in made.args]
+    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}")
+
+
+# --- what is kept -------------------------------------------------------------------------------
+
+
+def _keeps(model: Model, op: Op) -> list[str]:
+    """`keep`, and `keep_inplace` where an in-place form overwrites what the derivative needs."""
+    lines = _keep(op, "keep", op.kind == "inplace")
+    saves_self = any("self" in formula.tensors for formula in _formulas(op).values())
+    if saves_self and any(o.source is op and o.kind == "inplace" for o in model.ops):
+        lines += _keep(op, "keep_inplace", True)
+    return lines
+
+
+def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
+    """A method that takes the call's arguments; a tensor is saved only where a formula will run."""
+    formulas = _formulas(op)
+    needed: dict[str, list[int]] = {}
+    for number, formula in enumerate(formulas.values()):
+        for operand in formula.tensors:
+            needed.setdefault(operand, []).append(number)
+    lines: list[str] = []
+    test = ""
+    for operand, numbers in needed.items():
+        save = "_save_copy" if is_inplace and operand == "self" else "_save"
+        line = f"node.saved_{operand} = {save}({operand})"
+        if len(numbers) == len(formulas):
+            lines.append(line)
+            continue
+        before = test
+        test = " or ".join(f"node.edges[{number}] is not None" for number in numbers)
+        lines += [f"    {line}"] if test == before else [f"if {test}:", f"    {line}"]
+    lines += [f"node.{slot} = {expression}" for slot, expression in _kept(op).items()]
+    if not lines:
+        return []
+    return ["", *wrap(f"def {name}(", ["node", *op.parameters], "):"), *indent(lines)]

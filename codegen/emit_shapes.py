@@ -1,0 +1,201 @@
+"""_generated/shapes.py: kernels by the shape of a schema, a function for each shape that occurs.
+
+What a call costs depends on how its arguments are handed on: `*args` costs a sixth of a small call
+(bench/overhead.py). So makers find here a function of exactly the arguments that they need; of a
+shape that no operator of ours has they fall back on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import emit_kernels
+from .model import Model, Op
+from .text import WIDTH, indent, module, wrap
+
+DOC = """Kernels of Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
+
+gputensor/makers chooses among them when a slot is computed. The letters are those of Note [Shapes]
+in makers/autograd.py; other names tell the number of arguments."""
+
+IMPORTS = """from ..autograd.inplace_or_view import bump_version, track_view, track_views
+from ..autograd.modes import below_autograd, unrecorded
+from ..autograd.saved import save_result
+from ..autograd.variable import check_constant
+from ..core.arguments import NUMBERS
+from ..dispatch.backend_select import DENSE_KEYS, default_device
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW, below, functionality_bit
+from ..dispatch.tls import state
+from ..tensor.tensor import Tensor
+
+BELOW_AUTOGRAD = below("AutogradOther")
+TRACKED = functionality_bit("ADInplaceOrView")
+get, put = state.get, state.set"""
+
+NAMES = "abcdefghijkmnp"
+
+
+def shapes(model: Model) -> str:
+    selected, counted, tracked, refused, recorded = (set[tuple[str, int]]() for _ in range(5))
+    for op in model.ops:
+        n = len(op.arguments)
+        places = [number for number, a in enumerate(op.arguments) if a.is_write]
+        if op.is_factory:
+            device = [a.name for a in op.arguments].index("device")
+            selected.add((f"selects_{device}_of_{n}", device))
+        if op.is_implicit:
+            continue
+        if places:
+            which = "first" if places == [0] else "last" if places == [n - 1] else "other"
+            counted.add((f"counts_{which}_{n}", places[0]))
+        elif emit_kernels.is_view(op) and not op.replay:
+            is_list = op.schema.returns[0].type.required.is_list
+            tracked.add((f"tracks_{'views' if is_list else 'view'}_{n}", n))
+        if op.derivatives:
+            recorded.add((shape_of(op), n))
+        elif op.kind == "out" or op.kind == "inplace" and op.family == "resize":
+            refused.add((shape_of(op), n))
+    parts = [
+        *(_selects(name, place) for name, place in sorted(selected)),
+        *(_counts(name, place) for name, place in sorted(counted)),
+        *(_tracks(name, n) for name, n in sorted(tracked)),
+        *(_refuses(shape) for shape, _ in sorted(refused)),
+        *(_records(shape) for shape, _ in sorted(recorded)),
+    ]
+    return module(DOC, IMPORTS, *("\n".join(part) for part in parts))
+
+
+def shape_of(op: Op) -> str:
+    """See Note [Shapes] in makers/autograd.py, which finds the same from the schema."""
+    inputs = op.derivatives or [a.name for a in op.tensors]
+    letters = ""
+    for a in op.arguments:
+        if not a.type.has_tensor:
+            letters += "V"
+        elif a.type.required.is_list:
+            letters += "L"
+        elif a.name not in inputs:
+            letters += "O" if a.type.is_optional else "C"
+        else:
+            letters += "N" if a.name in op.kernel_numbers else "T"
+    return letters
+
+
+def _maker(name: str, closed: Iterable[str], n: int, body: list[str]) -> list[str]:
+    given = ", ".join(["key_set", *NAMES[:n]])
+    return [
+        *wrap(f"def {name}(", ["operator", *closed], "):"),
+        f"    def kernel({given}):",
+        *indent(body, 8),
+        "",
+        "    return kernel",
+    ]
+
+
+def _go_on(lead: str, n: int) -> str:
+    return f"{lead}operator.redispatch_table[key_set]({', '.join(['key_set', *NAMES[:n]])})"
+
+
+def _selects(name: str, place: int) -> list[str]:
+    device, n = NAMES[place], int(name.rpartition("_")[2])
+    return _maker(name, (), n, [
+        f"if {device} is None:",
+        f"    {device} = default_device()",
+        f"key_set = DENSE_KEYS[{device}.type]",
+        _go_on("return ", n),
+    ])  # fmt: skip
+
+
+def _counts(name: str, place: int) -> list[str]:
+    x, n = NAMES[place], int(name.rpartition("_")[2])
+    return _maker(name, (), n, [
+        "key_set &= BELOW_ADINPLACEORVIEW",
+        _go_on("result = ", n),
+        f"storage = {x}._storage",
+        f"if storage is not None and {x}._keys & TRACKED:",
+        "    storage.version += 1",
+        "else:",
+        f"    bump_version({x})",
+        "return result",
+    ])  # fmt: skip
+
+
+def _tracks(name: str, n: int) -> list[str]:
+    body = ["key_set &= BELOW_ADINPLACEORVIEW"]
+    if "views" in name:
+        return _maker(name, (), n, [*body, _go_on("result = ", n), "return track_views(a, result)"])
+    return _maker(name, (), n, [
+        *body,
+        _go_on("result = ", n),
+        "if a._autograd is None and not unrecorded:",
+        "    result._autograd = a",
+        "    return result",
+        "return track_view(a, result)",
+    ])  # fmt: skip
+
+
+def _plain(shape: str) -> str:
+    """The test that autograd knows none of the operands. Numbers are known by their type."""
+    tests = {
+        "T": "{0}._autograd is None",
+        "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
+        "L": "all([x._autograd is None for x in {0}])",
+    }
+    return " and ".join(
+        tests[letter].format(name) for letter, name in zip(shape, NAMES) if letter in tests
+    )
+
+
+def _given(shape: str) -> str:
+    """The operands that are differentiated, as arguments."""
+    stars = {"T": "", "N": "", "L": "*"}
+    return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
+
+
+def _condition(test: str, last: str = "") -> list[str]:
+    """`if test:`, a part a line where it is long. last: as `or x is None`; without it, negated."""
+    line = f"if {test} {last}:" if last else f"if not ({test}):"
+    if len(line) <= WIDTH - 8:
+        return [line]
+    first, *others = test.split(" and ")
+    rest = [f"and {part}" for part in others] + ([last] if last else [])
+    return ["if (" if last else "if not (", *indent([first, *rest]), "):"]
+
+
+def _refuses(shape: str) -> list[str]:
+    n = len(shape)
+    return _maker(f"refuses_{shape}", ["check"], n, [
+        *_condition(_plain(shape)),
+        f"    check(operator.short_name, {_given(shape)})",
+        "key_set &= BELOW_AUTOGRAD",
+        _go_on("return ", n),
+    ])  # fmt: skip
+
+
+def _records(shape: str) -> list[str]:
+    n = len(shape)
+    body = []
+    for number, (letter, name) in enumerate(zip(shape, NAMES)):
+        if letter in "CO":
+            is_there = f"{name} is not None and " if letter == "O" else ""
+            body += [
+                f"if {is_there}{name}._autograd is not None:",
+                f"    check_constant(operator, {number}, {name})",
+            ]
+    body += _condition(_plain(shape), f"or (node := record(kind, {_given(shape)})) is None")
+    body += ["    key_set &= BELOW_AUTOGRAD", "    " + _go_on("return ", n)]
+    body += [
+        "if keep is not None:",
+        f"    keep(node, {', '.join(NAMES[:n])})",
+        "key_set &= BELOW_AUTOGRAD",
+        "before = get()",
+        "try:",
+        "    put(below_autograd[before])",
+        "    " + _go_on("result = ", n),
+        "finally:",
+        "    put(before)",
+        "if has_result:",
+        "    node.saved_result = save_result(result)",
+        "return finish(result, node)",
+    ]
+    return _maker(f"records_{shape}", ["kind", "record", "keep", "has_result", "finish"], n, body)

@@ -1,0 +1,120 @@
+"""Kernels of the Autograd keys: they record what is to be differentiated, then go on below.
+
+A kernel looks first whether autograd knows its operands at all. What it does then follows from the
+schema and from the node's class, which keeps what the derivative needs.
+
+Note [Shapes]
+A letter an argument: T a tensor, N a tensor or a number, L a list of tensors, C a tensor that has
+no derivative, O the same where it may be left out, V anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import shapes
+from ..autograd.inplace_or_view import rebase_history, reshape_history
+from ..autograd.node import Node
+from ..autograd.saved import save
+from ..autograd.variable import (
+    check_out, check_resize, record, record_inplace, record_unary, set_histories, set_history,
+)  # fmt: skip
+from ..core.schema import Argument
+from ..dispatch.keys import below
+from ..dispatch.operator import Table
+
+Function = Callable[..., Any]
+Maker = Callable[[Table, int], Function]
+
+_BELOW = below("AutogradOther")
+
+
+def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
+    """See Note [Shapes]. inputs: the arguments that have derivatives; all tensors unless given."""
+    definition, signature = table.definition, table.signature
+    numbers = () if definition is None else definition.numbers
+    return "".join([_letter(a, inputs, numbers) for a in signature.schema.arguments])
+
+
+def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[str, ...]) -> str:
+    if not argument.type.has_tensor:
+        return "V"
+    if argument.type.required.is_list:
+        return "L"
+    if inputs is not None and argument.name not in inputs:
+        return "O" if argument.type.is_optional else "C"
+    return "N" if argument.name in numbers else "T"
+
+
+# --- recording ------------------------------------------------------------------------------------
+
+
+def records(kind: type[Node]) -> Maker:
+    """Maker of the kernel that records nodes of a class."""
+
+    def make(table: Table, key_set: int) -> Function:
+        schema = table.signature.schema
+        shape = shape_of(table, kind.inputs)
+        is_inplace = schema.kind == "inplace"
+        keep = kind.keep_inplace if is_inplace and kind.keep_inplace is not None else kind.keep
+        if is_inplace:
+            recorder: Function = record_inplace
+            is_view = "inplace_view" in table.operator.tags
+            finish: Function = reshape_history if is_view else rebase_history
+        else:
+            recorder = record_unary if shape.strip("VCO") == "T" else record
+            is_list = schema.returns[0].type.required.is_list
+            finish = set_histories if is_list else set_history
+            if len(schema.returns) > 1:
+                finish = _first_of_several(kind)
+        has_result = "saved_result" in kind.saved
+        made = vars(shapes)[f"records_{shape}"]
+        return made(table.operator, kind, recorder, keep, has_result, finish)  # type: ignore[no-any-return]
+
+    return make
+
+
+def _first_of_several(kind: type[Node]) -> Function:
+    """The first result is differentiated; the derivative may need others."""
+
+    def finish(result: Any, node: Node) -> Any:
+        for slot, number in kind.others:
+            setattr(node, slot, save(result[number]))
+        set_history(result[0], node)
+        return result
+
+    return finish
+
+
+# --- refusing -------------------------------------------------------------------------------------
+
+
+def refuses_out(table: Table, key_set: int) -> Function:
+    """The kernel of an out form, which cannot be recorded."""
+    return _refuses(table, check_out)
+
+
+def refuses_resize(table: Table, key_set: int) -> Function:
+    """The kernel of an operator that gives a tensor other sizes or another storage."""
+    return _refuses(table, check_resize)
+
+
+def _refuses(table: Table, check: Callable[..., None]) -> Function:
+    made = vars(shapes).get(f"refuses_{shape_of(table)}")
+    return general(table, check) if made is None else made(table.operator, check)
+
+
+def general(table: Table, check: Callable[..., None]) -> Function:
+    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+    operator = table.operator
+    places = [n for n, a in enumerate(table.signature.schema.arguments) if a.type.has_tensor]
+
+    def kernel(key_set: int, *args: Any) -> Any:
+        given = [args[n] for n in places]
+        operands = [x for v in given for x in (v if isinstance(v, (list, tuple)) else (v,))]
+        check(operator.short_name, *[x for x in operands if x is not None])
+        key_set &= _BELOW
+        return operator.redispatch_table[key_set](key_set, *args)
+
+    return kernel

@@ -1,0 +1,41 @@
+"""The kernel at BackendSelect of an operator without tensors: its `device` says where to go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import shapes
+from ..dispatch.backend_select import DENSE_KEYS, default_device
+from ..dispatch.operator import Operator, Table
+
+
+def selects(table: Table, key_set: int) -> Callable[..., Any]:
+    """The kernel. Where no device is given the default one is handed on."""
+    operator = table.operator
+    place = device_argument(operator)
+    assert place is not None
+    made = vars(shapes).get(f"selects_{place}_of_{len(operator.schema.arguments)}")
+    return general(operator, place) if made is None else made(operator)
+
+
+def general(operator: Operator, place: int) -> Callable[..., Any]:
+    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+
+    def kernel(key_set: int, *args: Any) -> Any:
+        device = args[place]
+        if device is None:
+            device = default_device()
+            args = (*args[:place], device, *args[place + 1 :])
+        key_set = DENSE_KEYS[device.type]
+        return operator.redispatch_table[key_set](key_set, *args)
+
+    return kernel
+
+
+def device_argument(operator: Operator) -> int | None:
+    """The number of the argument `device`."""
+    for number, argument in enumerate(operator.schema.arguments):
+        if argument.name == "device" and argument.type.base == "Device":
+            return number
+    return None

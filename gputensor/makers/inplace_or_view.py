@@ -1,0 +1,94 @@
+"""The kernel at ADInplaceOrView: writes are counted, and views know what they are views of.
+
+Composite implicit operators have none: what they are composed of has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import shapes
+from ..autograd.inplace_or_view import bump_version, track_view, track_views
+from ..core.schema import Argument, Type
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Table
+
+Function = Callable[..., Any]
+
+
+def counts(table: Table, key_set: int) -> Function:
+    """For an operator that writes: the version moves once it has."""
+    declared = table.signature.schema.arguments
+    written = [n for n, a in enumerate(declared) if a.is_write]
+    if len(written) == 1 and declared[written[0]].type.name == "Tensor":
+        place, last = written[0], len(declared) - 1
+        which = "first" if place == 0 else "last" if place == last else "other"
+        made = vars(shapes).get(f"counts_{which}_{last + 1}")
+        if made is not None:
+            return made(table.operator)  # type: ignore[no-any-return]
+    return general(table, written)
+
+
+def tracks(table: Table, key_set: int) -> Function:
+    """For an operator of ours that returns a view of its first operand, or a list of them."""
+    schema = table.signature.schema
+    which = "views" if schema.returns[0].type.required.is_list else "view"
+    made = vars(shapes).get(f"tracks_{which}_{len(schema.arguments)}")
+    return general(table, []) if made is None else made(table.operator)
+
+
+def replays(table: Table, key_set: int) -> Function:
+    """The same of a view that reads its elements in another way: as_strided cannot make it."""
+    operator = table.operator
+
+    def replay(key_set: int, x: Any) -> Any:
+        key_set &= BELOW_ADINPLACEORVIEW
+        return track_view(x, operator.redispatch_table[key_set](key_set, x), operator)
+
+    return replay
+
+
+def of_custom(table: Table, key_set: int) -> Function:
+    """For an operator of the user's that writes or returns a view; that it does is not believed."""
+    if any(a.is_write for a in table.signature.schema.arguments):
+        return counts(table, key_set)
+    return general(table, [])
+
+
+def general(table: Table, written: list[int]) -> Function:
+    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+    operator, schema = table.operator, table.signature.schema
+    places = [argument_of(schema.arguments, r.type) for r in schema.returns]
+    views = [
+        (n, place) for n, place in enumerate(places) if place is not None and place not in written
+    ]
+    is_one = len(places) == 1
+
+    def kernel(key_set: int, *args: Any) -> Any:
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, *args)
+        for n in written:
+            for x in args[n] if isinstance(args[n], (list, tuple)) else (args[n],):
+                if x is not None:
+                    bump_version(x)
+        for n, place in views:
+            _track(args[place], result if is_one else result[n])
+        return result
+
+    return kernel
+
+
+def _track(source: Any, made: Any) -> None:
+    if isinstance(made, (list, tuple)):
+        track_views(source, made)
+    elif made is not None:
+        track_view(source, made)
+
+
+def argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
+    """The argument that a result may alias, by the schema: `Tensor(a) x` for `-> Tensor(a)`."""
+    names = {name for alias in returned.aliases for name in alias.before}
+    return next(
+        (n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None
+    )

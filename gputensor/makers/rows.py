@@ -1,0 +1,107 @@
+"""What the rows of `_generated/kernels/<family>.py` are made of: one row registers one operator.
+
+    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, records(ViewBackward0))
+
+First the operator's own kernels, then what stands above them. The dump of a table shows the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.node import Node
+from ..dispatch.dispatcher import register_kernel
+from ..dispatch.keys import key
+from ..dispatch.operator import Operator, caller_site
+from . import autocast, autograd, backend_select, inplace_or_view
+
+# Registers one kernel of a row: (operator, site of the row).
+Rule = Callable[[Operator, str], None]
+# What a further device takes over: (operator, loop or "", kernel of all but the CPU, site).
+Entry = tuple[Operator, str, Any, str]
+
+# family -> its entries; devices/backend.py registers them for a further device. listeners are told
+# of those that come later: families are installed when they are first used.
+further: dict[str, list[Entry]] = {}
+listeners: list[Callable[[str, Entry], None]] = []
+
+
+def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
+    """Register a kernel at one key or several."""
+    site = caller_site()
+    for name in keys.split(", "):
+        register_kernel(operator, key(name), kernel, "native", site)
+        if name == "CUDA":
+            _note(operator, kernel.__module__, "", kernel, site)
+    for rule in rules:
+        rule(operator, site)
+
+
+def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
+    """Register what a family's factory makes: a kernel for all devices, or (CPU's, others')."""
+    site = caller_site()
+    made = factory(operator, loop)
+    cpu, others = made if type(made) is tuple else (made, made)
+    register_kernel(operator, key("CPU"), cpu, "native", site)
+    register_kernel(operator, key("CUDA"), others, "native", site)
+    register_kernel(operator, key("Meta"), others, "native", site)
+    _note(operator, factory.__module__, loop, others, site)
+    for rule in rules:
+        rule(operator, site)
+
+
+def left_to_devices(operator: Operator, *rules: Rule) -> None:
+    """No kernel of ours: a further device brings one."""
+    site = caller_site()
+    for rule in rules:
+        rule(operator, site)
+
+
+def _note(operator: Operator, module: str, loop: str, kernel: Any, site: str) -> None:
+    family, entry = module.rpartition(".")[2], (operator, loop, kernel, site)
+    further.setdefault(family, []).append(entry)
+    for listener in listeners:
+        listener(family, entry)
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def _rule(name: str, make: autograd.Maker) -> Rule:
+    at = key(name)
+
+    def rule(operator: Operator, site: str) -> None:
+        register_kernel(operator, at, make, "maker", site)
+
+    return rule
+
+
+selects = _rule("BackendSelect", backend_select.selects)
+counts = _rule("ADInplaceOrView", inplace_or_view.counts)
+tracks = _rule("ADInplaceOrView", inplace_or_view.tracks)
+replays = _rule("ADInplaceOrView", inplace_or_view.replays)
+refuses_out = _rule("Autograd", autograd.refuses_out)
+refuses_resize = _rule("Autograd", autograd.refuses_resize)
+
+
+def records(kind: type[Node]) -> Rule:
+    """Autograd records nodes of a class."""
+    return _rule("Autograd", autograd.records(kind))
+
+
+def passes(operator: Operator, site: str) -> None:
+    """No result has a derivative: calls go past the Autograd keys; others' meet the fallback."""
+    register_kernel(operator, key("Autograd"), None, "fallthrough", site)
+
+
+def casts(**policies: str) -> Rule:
+    """Autocast of device types, by policy: `casts(CPU="fp32")`."""
+
+    def rule(operator: Operator, site: str) -> None:
+        for device, policy in policies.items():
+            at = f"Autocast{device}"
+            register_kernel(operator, key(at), autocast.casts(policy), "maker", site)
+            autocast.shipped[at][operator.qualified_name] = policy
+
+    return rule
