@@ -17,7 +17,7 @@ from .model import Model, Op
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
-    "shortcut", "signature", "doc", "python_module",
+    "reads", "shortcut", "signature", "doc", "python_module",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -315,6 +315,8 @@ class _Entry:
         tags = self.words("tags")
         for tag in tags:
             self.known(tag, model.TAGS, "tags")
+        if "reads" in self.nodes:
+            tags += (f"reads_{self.choice('reads', model.READS)}",)
         return tags
 
     # -- values ---------------------------------------------------------------------------------

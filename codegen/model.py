@@ -54,16 +54,19 @@ AUTOCAST_POLICIES = {
     "promote": "cast to the widest among them",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
-# Tags that PyTorch does not have; dispatch/calling.py says what this one means.
-OUR_TAGS = ("numbers_as_tensors",)
+# What an operator may look at that is not elements.
+READS = ("geometry", "conjugates", "storage")
+# Tags that PyTorch does not have: dispatch/calling.py says what the first one means, and the others
+# tell interpose/lazy_views.py what the field `reads` says.
+OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
-    *OUR_TAGS,
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
     "maybe_aliasing_or_mutating",
-    "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "reduction", "view_copy",
+    "nondeterministic_bitwise", "nondeterministic_seeded", "numbers_as_tensors", "pointwise",
+    "reduction", "view_copy",
 )  # fmt: skip
 # Tags that say nothing of the forms that `autogen` names.
-OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating")
+OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating", *(f"reads_{what}" for what in READS))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ Note [Lazy views]
 Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch
 keys, so ordinary tensors pay nothing. Views carry a bit along. Every other operator meets the
 fallback of the key, which hands it a copy where the elements lie as they are and writes what it
-changed back; only `copy_` and what is listed here knows better. Kernels never see a bit: they work
-on `_as_it_lies`.
+changed back; only what is registered here knows better, and what `reads` of its row in
+native_functions.yaml says. Kernels never see a bit: they work on `_as_it_lies`.
 Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Other than there, the keys
 stay on within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated in one), and x / zero is
 x / 0 and not inf.
@@ -31,15 +31,6 @@ from ..tensor.make import allocate, from_storage, view_of, zero_tensor
 from ..tensor.tensor import Tensor
 
 Kernel = Callable[..., Any]
-
-# They look at sizes, dtype and device alone, or at the bits.
-_ELEMENTS_UNREAD = frozenset((
-    "empty_like", "full_like", "zeros_like", "ones_like", "rand_like", "new_empty",
-    "new_empty_strided", "new_full", "new_zeros", "new_ones", "is_conj", "is_neg", "_is_zerotensor",
-))  # fmt: skip
-_KNOW_CONJUGATES = frozenset(("conj_physical", "_conj_physical"))
-# They change what a tensor looks at, which zeros without memory cannot bear.
-_NEED_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
 
 
 def install() -> None:
@@ -114,16 +105,16 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
 
 
 def _passes(operator: Operator, bit: int) -> bool:
-    """True for views, which carry the bit along, and for what does not read elements."""
-    if bit == ZERO and operator.short_name in _NEED_MEMORY:
-        return False
-    if bit == CONJUGATE and operator.qualified_name.removeprefix("aten::") in _KNOW_CONJUGATES:
+    """True for views, which carry the bit along, and for what does not read elements.
+
+    Zeros without memory cannot bear that what a tensor looks at is changed.
+    """
+    tags = operator.tags
+    if "reads_storage" in tags:
+        return bit != ZERO
+    if "reads_geometry" in tags or "inplace_view" in tags:
         return True
-    if (
-        operator.namespace == "aten"
-        and operator.short_name in _ELEMENTS_UNREAD
-        or "inplace_view" in operator.tags
-    ):
+    if bit == CONJUGATE and "reads_conjugates" in tags:
         return True
     aliased = [a for a in operator.schema.arguments if a.type.aliases]
     return bool(aliased) and not any(a.is_write for a in aliased)

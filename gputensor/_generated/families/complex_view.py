@@ -159,7 +159,7 @@ def call__neg_view(self):
     return op__neg_view.table[key_set](key_set, self)
 
 
-op_is_conj = _define("aten::is_conj(Tensor self) -> bool")
+op_is_conj = _define("aten::is_conj(Tensor self) -> bool", ("reads_geometry",))
 
 def is_conj(input):
     """True if the elements are yet to be conjugated.
@@ -178,7 +178,7 @@ def is_conj(input):
 Tensor_is_conj = is_conj
 
 
-op_is_neg = _define("aten::is_neg(Tensor self) -> bool")
+op_is_neg = _define("aten::is_neg(Tensor self) -> bool", ("reads_geometry",))
 
 def is_neg(input):
     """True if the elements are yet to be negated.
@@ -197,4 +197,4 @@ def is_neg(input):
 Tensor_is_neg = is_neg
 
 
-op__is_zerotensor = _define("aten::_is_zerotensor(Tensor self) -> bool")
+op__is_zerotensor = _define("aten::_is_zerotensor(Tensor self) -> bool", ("reads_geometry",))

@@ -157,6 +157,7 @@ def empty_permuted(
 
 op_empty_like = _define(
     "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def empty_like(
@@ -202,6 +203,7 @@ def call_empty_like(
 
 op_new_empty = _define(
     "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def Tensor_new_empty(
@@ -255,6 +257,7 @@ def call_new_empty(self, size, dtype=None, layout=None, device=None, pin_memory=
 
 op_new_empty_strided = _define(
     "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def Tensor_new_empty_strided(
@@ -335,6 +338,7 @@ def zeros(
 
 op_zeros_like = _define(
     "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def zeros_like(
@@ -380,6 +384,7 @@ def call_zeros_like(
 
 op_new_zeros = _define(
     "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def Tensor_new_zeros(
@@ -476,6 +481,7 @@ def ones(
 
 op_ones_like = _define(
     "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def ones_like(
@@ -521,6 +527,7 @@ def call_ones_like(
 
 op_new_ones = _define(
     "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def Tensor_new_ones(
@@ -607,7 +614,7 @@ def full(
 
 op_full_like = _define(
     "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-    ("core",),
+    ("core", "reads_geometry",),
 )
 
 def full_like(
@@ -645,6 +652,7 @@ def full_like(
 
 op_new_full = _define(
     "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("reads_geometry",),
 )
 
 def Tensor_new_full(

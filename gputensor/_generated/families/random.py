@@ -62,7 +62,7 @@ def rand(
 
 op_rand_like = _define(
     "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-    ("nondeterministic_seeded",),
+    ("nondeterministic_seeded", "reads_geometry",),
 )
 
 def rand_like(

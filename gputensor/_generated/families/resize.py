@@ -15,7 +15,7 @@ from ...dispatch.tls import state as _state
 
 op_resize_ = _define(
     "aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
-    ("core", "inplace_view",),
+    ("core", "inplace_view", "reads_storage",),
 )
 
 def Tensor_resize_(self, *args, size=None, memory_format=None):
@@ -55,7 +55,7 @@ def call_resize_(self, size, memory_format=None):
 
 op_resize_as_ = _define(
     "aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
-    ("inplace_view",),
+    ("inplace_view", "reads_storage",),
 )
 
 def resize_as_(input, the_template, *, memory_format=None):
@@ -78,18 +78,18 @@ def resize_as_(input, the_template, *, memory_format=None):
 Tensor_resize_as_ = resize_as_
 
 
-op_set_ = _define("aten::set_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
+op_set_ = _define("aten::set_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view", "reads_storage",))
 op_set__source_Storage = _define(
     "aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)",
-    ("inplace_view",),
+    ("inplace_view", "reads_storage",),
 )
 op_set__source_Storage_storage_offset = _define(
     "aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
-    ("inplace_view",),
+    ("inplace_view", "reads_storage",),
 )
 op_set__source_Tensor = _define(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
-    ("inplace_view",),
+    ("inplace_view", "reads_storage",),
 )
 
 def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):

@@ -62,7 +62,7 @@ def Tensor_neg_(self):
 
 op_conj_physical = _define(
     "aten::conj_physical(Tensor self) -> Tensor",
-    ("pointwise", "maybe_aliasing_or_mutating",),
+    ("pointwise", "maybe_aliasing_or_mutating", "reads_conjugates",),
 )
 op_conj_physical_out = _define(
     "aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -120,7 +120,10 @@ def Tensor_conj_physical_(self):
         raise
 
 
-op__conj_physical = _define("aten::_conj_physical(Tensor self) -> Tensor", ("pointwise",))
+op__conj_physical = _define(
+    "aten::_conj_physical(Tensor self) -> Tensor",
+    ("pointwise", "reads_conjugates",),
+)
 
 def call__conj_physical(self):
     include, keep = _state.get()
