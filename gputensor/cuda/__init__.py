@@ -12,11 +12,9 @@ from typing import Any
 
 from .. import runtime
 from ..core import errors, lazy
-from ..core.device import device as _device
 from ..core.errors import OutOfMemoryError
+from ..devices.device_module import DeviceFace
 from ..dispatch.backend_select import register_current_index
-from ..runtime.current import CurrentDevice, CurrentStream
-from ..native.random import default_generator, seed_devices
 
 __all__ = [
     "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream",
@@ -30,9 +28,24 @@ __all__ = [
 ]  # fmt: skip
 
 
-def is_available() -> bool:
-    """True if a CUDA device, real or emulated, can be used."""
-    return bool(runtime.cuda().is_available())
+class _Face(DeviceFace):
+    @property
+    def _runtime(self) -> Any:
+        return runtime.cuda()
+
+    def is_available(self) -> bool:
+        """True if a CUDA device, real or emulated, can be used."""
+        return bool(runtime.cuda().is_available())
+
+
+_face = _Face("cuda")
+_index = _face._index
+is_available, device_count = _face.is_available, _face.device_count
+current_device, set_device, device = _face.current_device, _face.set_device, _face.device
+synchronize = _face.synchronize
+Stream, current_stream, stream = _face.Stream, _face.current_stream, _face.stream
+manual_seed, manual_seed_all = _face.manual_seed, _face.manual_seed_all
+initial_seed = _face.initial_seed
 
 
 def unavailable_reason() -> str | None:
@@ -46,31 +59,6 @@ def is_emulated() -> bool:
     return bool(runtime.cuda().is_emulated)
 
 
-def device_count() -> int:
-    """Number of CUDA devices; 0 where there is none."""
-    return int(runtime.cuda().device_count())
-
-
-def current_device() -> int:
-    """Index of this thread's current device."""
-    return int(runtime.cuda().current_device())
-
-
-def set_device(device: Any) -> None:
-    """Make a device this thread's current one."""
-    runtime.cuda().set_device(_index(device, "set_device"))
-
-
-class device(CurrentDevice):  # noqa: N801 - PyTorch's spelling
-    """`with gt.cuda.device(1):` makes a device current in the block, and the former one after it.
-
-    Also a decorator of functions.
-    """
-
-    def __init__(self, device: Any) -> None:
-        super().__init__(runtime.cuda(), _index(device, "device"))
-
-
 def get_device_name(device: Any = None) -> str:
     """The device's name as its driver gives it."""
     return str(runtime.cuda().device_name(_index(device, "get_device_name")))
@@ -82,82 +70,14 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     return major, minor
 
 
-def synchronize(device: Any = None) -> None:
-    """Wait until the device has finished everything that was queued on it."""
-    runtime.cuda().synchronize(_index(device, "synchronize"))
-
-
-def _index(device: Any, op: str) -> int:
-    """The index that `device` names; raises if there is no such device."""
-    cuda = runtime.cuda()
-    if device is None:
-        return int(cuda.current_device())
-    if isinstance(device, str):
-        device = _device(device)
-    if isinstance(device, _device):
-        if device.type != "cuda":
-            raise errors.must(op, "device", "be a CUDA device", str(device))
-        device = cuda.current_device() if device.index is None else device.index
-    if isinstance(device, bool) or not isinstance(device, int):
-        raise errors.must(
-            op, "device", "be an index, a string or a device", device, kind=errors.ArgumentTypeError
-        )
-    if cuda.is_available() and not 0 <= device < cuda.device_count():
-        raise errors.must(
-            op,
-            "device",
-            f"be below the device count, {cuda.device_count()}",
-            device,
-            kind=errors.DeviceError,
-        )
-    return device
-
-
-# --- streams and events ---------------------------------------------------------------------------
-
-
-def Stream(device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
-    """A new stream of a device: ptr, device_index, synchronize, query, record and wait."""
-    return runtime.cuda().Stream(_index(device, "Stream"), priority)
-
-
 def Event(enable_timing: bool = False) -> Any:  # noqa: N802 - PyTorch's spelling
     """An event. Has record, wait, query, synchronize, and elapsed_time in milliseconds."""
     return runtime.cuda().Event(enable_timing)
 
 
-def current_stream(device: Any = None) -> Any:
-    """The stream that work on a device goes to in this thread."""
-    return runtime.cuda().current_stream(_index(device, "current_stream"))
-
-
 def default_stream(device: Any = None) -> Any:
     """The stream that a device starts with."""
     return runtime.cuda().default_stream(_index(device, "default_stream"))
-
-
-def stream(stream: Any) -> CurrentStream:
-    """Work in the block goes to `stream`, on its device; None changes nothing. Also a decorator."""
-    return CurrentStream(runtime.cuda(), stream)
-
-
-# --- random numbers -------------------------------------------------------------------------------
-
-
-def manual_seed(seed: int) -> None:
-    """Seed the current device's generator; without a device nothing happens, as in PyTorch."""
-    if is_available():
-        seed_devices("cuda", [current_device()], seed)
-
-
-def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all devices."""
-    seed_devices("cuda", range(device_count()), seed)
-
-
-def initial_seed() -> int:
-    """The seed of the current device's generator."""
-    return default_generator(_device("cuda", current_device())).initial_seed()
 
 
 # --- memory, in bytes -----------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""What users name as `gputensor.<device>` once a further device is registered:
-`gt.openreg.device(1)`.
+"""What users name as `gputensor.<device>`: `gt.cuda.device(1)`, `gt.openreg.device(1)`.
 
-`gt.cuda`'s names over the runtime that the device's author wrote; whatever else that runtime has is
-found here too. Devices may be given as an index, a string or a device; None is the current one.
+`gt.cuda` is this face over the runtime that `GPUTENSOR_CUDA` chose; a further device's has whatever
+else its author's runtime has. Devices may be given as an index, a string or a device; None is the
+current one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,93 @@ from ..native.random import default_generator, seed_devices
 from ..runtime.current import CurrentDevice, CurrentStream
 
 
-class DeviceModule:
-    """The face of one device type: devices, streams and events, and the runtime's own functions."""
+class DeviceFace:
+    """What users name of a type of device, over the runtime that answers for it."""
+
+    _runtime: Any
+
+    def __init__(self, device_type: str) -> None:
+        self._type = device_type
+
+    def is_available(self) -> bool:
+        """True if there is a device, real or emulated."""
+        return self.device_count() > 0
+
+    def device_count(self) -> int:
+        """Number of devices; 0 where there is none."""
+        return int(self._runtime.device_count())
+
+    def current_device(self) -> int:
+        """Index of this thread's current device."""
+        return int(self._runtime.current_device())
+
+    def set_device(self, device: Any) -> None:
+        """Make a device this thread's current one."""
+        self._runtime.exchange_device(self._index(device, "set_device"))
+
+    def device(self, device: Any) -> CurrentDevice:
+        """`with gt.cuda.device(1):` makes a device current in the block, the former one after it.
+
+        Also a decorator of functions.
+        """
+        return CurrentDevice(self._runtime, self._index(device, "device"))
+
+    def synchronize(self, device: Any = None) -> None:
+        """Wait until the device has finished everything that was queued on it."""
+        self._runtime.synchronize(self._index(device, "synchronize"))
+
+    def current_stream(self, device: Any = None) -> Any:
+        """The stream that work on a device goes to in this thread."""
+        return self._runtime.current_stream(self._index(device, "current_stream"))
+
+    def Stream(self, device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
+        """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
+        return self._runtime.Stream(self._index(device, "Stream"), priority)
+
+    def stream(self, stream: Any) -> CurrentStream:
+        """Work in the block goes to `stream`, on its device; None changes nothing. Also a
+        decorator."""
+        return CurrentStream(self._runtime, stream)
+
+    def manual_seed(self, seed: int) -> None:
+        """Seed the current device's generator; without a device nothing happens, as in PyTorch."""
+        if self.is_available():
+            seed_devices(self._type, [self.current_device()], seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Seed the generators of all devices."""
+        seed_devices(self._type, range(self.device_count()), seed)
+
+    def initial_seed(self) -> int:
+        """The seed of the current device's generator."""
+        return default_generator(_device(self._type, self.current_device())).initial_seed()
+
+    def _index(self, device: Any, op: str) -> int:
+        """The index that `device` names; raises if there is no such device."""
+        if device is None:
+            return self.current_device()
+        if isinstance(device, str):
+            device = _device(device)
+        if isinstance(device, _device):
+            if device.type != self._type:
+                raise errors.must(op, "device", f"be of type {self._type}", str(device))
+            device = self.current_device() if device.index is None else device.index
+        if isinstance(device, bool) or not isinstance(device, int):
+            rule, kind = "be an index, a string or a device", errors.ArgumentTypeError
+            raise errors.must(op, "device", rule, device, kind=kind)
+        # without a device the runtime answers, with the reason
+        if self.is_available() and not 0 <= device < self.device_count():
+            raise errors.device_index_out_of_range(op, device, self.device_count())
+        return device
+
+
+class DeviceModule(DeviceFace):
+    """The face of a further device, and the runtime's own functions."""
 
     def __init__(self, device_type: str, runtime: Any) -> None:
+        super().__init__(device_type)
         self.__name__ = f"gputensor.{device_type}"
-        self._type, self._runtime = device_type, runtime
+        self._runtime = runtime
 
     def __repr__(self) -> str:
         return f"<device module {self.__name__}>"
@@ -34,73 +115,3 @@ class DeviceModule:
         return sorted(
             {*super().__dir__(), *(n for n in dir(self._runtime) if not n.startswith("_"))}
         )
-
-    def is_available(self) -> bool:
-        """True if there is a device."""
-        return self.device_count() > 0
-
-    def device_count(self) -> int:
-        return int(self._runtime.device_count())
-
-    def current_device(self) -> int:
-        """Index of this thread's current device."""
-        return int(self._runtime.current_device())
-
-    def set_device(self, device: Any) -> None:
-        """Make a device this thread's current one."""
-        self._runtime.exchange_device(self._index(device, "set_device"))
-
-    def device(self, device: Any) -> CurrentDevice:
-        """`with gt.openreg.device(1):` makes a device current in the block."""
-        return CurrentDevice(self._runtime, self._index(device, "device"))
-
-    def synchronize(self, device: Any = None) -> None:
-        """Wait until the device has finished everything that was queued on it."""
-        self._runtime.synchronize(self._index(device, "synchronize"))
-
-    def current_stream(self, device: Any = None) -> Any:
-        """The stream that work on a device goes to in this thread."""
-        return self._runtime.current_stream(self._index(device, "current_stream"))
-
-    def Stream(self, device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
-        """A new stream of a device."""
-        return self._runtime.Stream(self._index(device, "Stream"), priority)
-
-    def stream(self, stream: Any) -> CurrentStream:
-        """Work in the block goes to `stream`, on its device; None changes nothing."""
-        return CurrentStream(self._runtime, stream)
-
-    def manual_seed(self, seed: int) -> None:
-        """Seed the current device's generator."""
-        seed_devices(self._type, [self.current_device()], seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        """Seed the generators of all devices."""
-        seed_devices(self._type, range(self.device_count()), seed)
-
-    def initial_seed(self) -> int:
-        """The seed of the current device's generator."""
-        return default_generator(_device(self._type, self.current_device())).initial_seed()
-
-    def _index(self, device: Any, op: str) -> int:
-        """The index that `device` names. Raises if there is no such device."""
-        if device is None:
-            return self.current_device()
-        if isinstance(device, str):
-            device = _device(device)
-        if isinstance(device, _device):
-            if device.type != self._type:
-                raise errors.must(op, "device", f"be of type {self._type}", str(device))
-            device = self.current_device() if device.index is None else device.index
-        if isinstance(device, bool) or not isinstance(device, int):
-            raise errors.must(
-                op,
-                "device",
-                "be an index, a string or a device",
-                device,
-                kind=errors.ArgumentTypeError,
-            )
-        count = self.device_count()
-        if not 0 <= device < count:
-            raise errors.device_index_out_of_range(op, device, count)
-        return device

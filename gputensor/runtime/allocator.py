@@ -486,3 +486,45 @@ class Allocator:
         if self.limit is not None:
             figures["limit"] = self.limit
         return figures
+
+
+class Allocators(list[Allocator]):
+    """The allocators of a runtime's devices, and what its interface asks of them.
+
+    checked: (op, device index) -> index; raises where there is no such device.
+    """
+
+    def __init__(self, checked: Callable[[str, int], int]) -> None:
+        super().__init__()
+        self._checked = checked
+
+    def memory_allocated(self, index: int) -> int:
+        return self[self._checked("memory_allocated", index)].allocated
+
+    def memory_reserved(self, index: int) -> int:
+        return self[self._checked("memory_reserved", index)].reserved
+
+    def memory_stats(self, index: int) -> dict[str, int]:
+        return self[self._checked("memory_stats", index)].stats()
+
+    def reset_peak_memory_stats(self, index: int) -> None:
+        self[self._checked("reset_peak_memory_stats", index)].reset_peaks()
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        return [block for allocator in self for block in allocator.snapshot()]
+
+    def empty_cache(self) -> None:
+        for allocator in self:
+            allocator.empty_cache()
+
+    def set_memory_limit(self, index: int, nbytes: int | None) -> None:
+        self[self._checked("set_memory_limit", index)].set_limit(nbytes)
+
+    def record_stream(self, memory: Memory, stream: Any) -> None:
+        """Say that work on `stream` uses memory that was allocated for another one."""
+        self[memory.device_index].record_stream(memory, stream)
+
+    def close(self) -> None:
+        """In a forked child: give nothing back."""
+        for allocator in self:
+            allocator.is_closed = True

@@ -27,7 +27,7 @@ import numpy as np
 from gputensor.core import errors
 
 from . import nvrtc
-from .allocator import Allocator, Memory
+from .allocator import Allocator, Allocators, Memory
 from .limits import Limits
 from .pinned import Staging
 
@@ -59,7 +59,7 @@ _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 
 _lock = threading.Lock()
 _local = threading.local()
-_allocators: list[Allocator] = []
+_allocators = Allocators(lambda op, index: _checked(op, index))
 _streams: dict[
     int, tuple[Any, Stream]
 ] = {}  # by device: the CuPy stream seen last, and ours for it
@@ -297,38 +297,14 @@ def allocate(nbytes: int, device_index: int) -> Memory:
     return allocator.allocate(nbytes, stream)
 
 
-def memory_allocated(index: int) -> int:
-    return _allocators[_checked("memory_allocated", index)].allocated
-
-
-def memory_reserved(index: int) -> int:
-    return _allocators[_checked("memory_reserved", index)].reserved
-
-
-def memory_stats(index: int) -> dict[str, int]:
-    return _allocators[_checked("memory_stats", index)].stats()
-
-
-def reset_peak_memory_stats(index: int) -> None:
-    _allocators[_checked("reset_peak_memory_stats", index)].reset_peaks()
-
-
-def memory_snapshot() -> list[dict[str, Any]]:
-    return [block for allocator in _allocators for block in allocator.snapshot()]
-
-
-def empty_cache() -> None:
-    for allocator in _allocators:
-        allocator.empty_cache()
-
-
-def set_memory_limit(index: int, nbytes: int | None) -> None:
-    _allocators[_checked("set_memory_limit", index)].set_limit(nbytes)
-
-
-def record_stream(memory: Memory, stream: Stream) -> None:
-    """Say that work on `stream` uses memory that was allocated for another one."""
-    _allocators[memory.device_index].record_stream(memory, stream)
+memory_allocated = _allocators.memory_allocated
+memory_reserved = _allocators.memory_reserved
+memory_stats = _allocators.memory_stats
+reset_peak_memory_stats = _allocators.reset_peak_memory_stats
+memory_snapshot = _allocators.memory_snapshot
+empty_cache = _allocators.empty_cache
+set_memory_limit = _allocators.set_memory_limit
+record_stream = _allocators.record_stream
 
 
 def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], None]) -> Memory:
@@ -825,5 +801,4 @@ def _launch_error(
 
 def reset_after_fork() -> None:
     """In a forked child nothing of the parent's CUDA state can be used or given back."""
-    for allocator in _allocators:
-        allocator.is_closed = True
+    _allocators.close()

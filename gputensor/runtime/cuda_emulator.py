@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 from gputensor.core import errors
 
 from . import kernel_cache
-from .allocator import Allocator, Memory
+from .allocator import Allocator, Allocators, Memory
 from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
@@ -42,7 +42,7 @@ _MAX_BLOCK = (1024, 1024, 64)
 _machine: Machine
 _scheduler: Scheduler
 _pinned: PinnedAllocator
-_allocators: list[Allocator] = []
+_allocators = Allocators(lambda op, index: _checked(op, index))
 _default_streams: list[Stream] = []
 _peers: list[int] = []  # per device: a bit for each device that its kernels may reach
 _total_bytes = 0
@@ -207,38 +207,14 @@ def allocate(nbytes: int, device_index: int) -> Memory:
     return allocator.allocate(nbytes, current_stream(device_index))
 
 
-def memory_allocated(index: int) -> int:
-    return _allocators[_checked("memory_allocated", index)].allocated
-
-
-def memory_reserved(index: int) -> int:
-    return _allocators[_checked("memory_reserved", index)].reserved
-
-
-def memory_stats(index: int) -> dict[str, int]:
-    return _allocators[_checked("memory_stats", index)].stats()
-
-
-def reset_peak_memory_stats(index: int) -> None:
-    _allocators[_checked("reset_peak_memory_stats", index)].reset_peaks()
-
-
-def memory_snapshot() -> list[dict[str, Any]]:
-    return [block for allocator in _allocators for block in allocator.snapshot()]
-
-
-def empty_cache() -> None:
-    for allocator in _allocators:
-        allocator.empty_cache()
-
-
-def set_memory_limit(index: int, nbytes: int | None) -> None:
-    _allocators[_checked("set_memory_limit", index)].set_limit(nbytes)
-
-
-def record_stream(memory: Memory, stream: Stream) -> None:
-    """Say that work on `stream` uses memory that was allocated for another one."""
-    _allocators[memory.device_index].record_stream(memory, stream)
+memory_allocated = _allocators.memory_allocated
+memory_reserved = _allocators.memory_reserved
+memory_stats = _allocators.memory_stats
+reset_peak_memory_stats = _allocators.reset_peak_memory_stats
+memory_snapshot = _allocators.memory_snapshot
+empty_cache = _allocators.empty_cache
+set_memory_limit = _allocators.set_memory_limit
+record_stream = _allocators.record_stream
 
 
 def pinned_allocate(nbytes: int) -> PinnedMemory:
@@ -573,5 +549,4 @@ def _within(dims: tuple[int, int, int], most: tuple[int, int, int]) -> bool:
 def reset_after_fork() -> None:
     """In a forked child: give nothing back to what has locks that may be held for ever."""
     _machine.is_closed = True
-    for allocator in _allocators:
-        allocator.is_closed = True
+    _allocators.close()
