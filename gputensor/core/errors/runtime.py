@@ -14,6 +14,7 @@ from .base import (
     NumberRangeError,
     OutOfMemoryError,
     ShapeError,
+    describe,
     must,
 )
 
@@ -22,7 +23,7 @@ from .base import (
 
 
 def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError:
-    return DeviceError(f"{op}: 'device' must be in [0, {count - 1}] (got {index})")
+    return DeviceError(f"{op}: 'device' must be in [0, {count - 1}] (got {describe(index)})")
 
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
