@@ -36,71 +36,55 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
     """One operand's cells; returns their lower end."""
     name = {"src": "source", "dst": "destination"}[side.name]
     end = picture.text(left, top, name, "ink bold", 13)
-    apart, size = side.stride(side.along), shown.size(side.along)
-    words = f"a line is d{side.along}: {size} × {side.item_bytes} B"
+    apart = side.strides[side.along]
+    words = f"a line is d{side.along}: {shown.size[side.along]} × {side.item_bytes} B"
     words += "" if apart == side.item_bytes else f", {apart} B apart"
     if not apart:
         words = f"one element of {side.item_bytes} B for all of d{side.along}"
     picture.text(end + 8, top, words, "dim", 12, left + _PANEL - end - 8)
-    wide = max(_CELL, width("0" * shown.digits, 10, "mono") + 8)
-    drawn = wide - (0 if abs(apart) == side.item_bytes else _HOLE)
-    xs = _places(side.columns, left + _LABELS, wide)
-    ys = _places(side.rows, top + 22, _LINE)
+    pitch = max(_CELL, width("0" * shown.digits, 10, "mono") + 8)
+    wide = pitch - (0 if abs(apart) == side.item_bytes else _HOLE)
+    xs, x_gaps = _places(side.columns, left + _LABELS, pitch)
+    ys, y_gaps = _places(side.rows, top + 22, _LINE)
     first_ones: list[tuple[int, float, float]] = []
-    below = len(picture.parts)
     for row, y in ys.items():
-        first = side.cells[shown.place(side, side.columns[0], row)]
-        label = f"{first.offset_bytes:+d} B"
+        label = f"{side.cells[side.columns[0], row].offset_bytes:+d} B"
         picture.text(left + _LABELS - 14, y + 16, label, "dim mono", 10, _LABELS, "end")
         for column, x in xs.items():
-            cell = side.cells[shown.place(side, column, row)]
-            kind = _TINTS[cell.tint] if 0 <= cell.tint < len(_TINTS) else "cell"
-            picture.rect(x, y, drawn, _LINE, f"{kind} line", 0, cell.steps, below)
-            below += 1
+            cell = side.cells[column, row]
+            kind = _TINTS[cell.tint] if cell.tint < len(_TINTS) else "cell"
+            picture.rect(x, y, wide, _LINE, f"{kind} line", 0, cell.steps)
+            label = str(cell.number) + "…" * (cell.count > 1)
+            picture.text(x + wide / 2, y + 15.5, label, "ink mono", 10, wide, "middle")
             if cell.tint == 0:
                 first_ones.append((cell.number, x, y))
-            label = str(cell.number) + "…" * (cell.count > 1)
-            picture.text(x + drawn / 2, y + 15.5, label, "ink mono", 10, drawn, "middle")
-    if len(first_ones) > 1:
-        _arrow(picture, shown, side, sorted(first_ones), drawn)
-    _dots(picture, xs, ys, drawn)
+        for x in x_gaps:
+            picture.text(x, y + 15.5, "…", "dim mono", 10, anchor="middle")
+    for y in y_gaps:
+        for x in xs.values():
+            picture.text(x + wide / 2, y + 4, "⋮", "dim", 11, anchor="middle")
+    (_, x, y), (_, to_x, to_y) = min(first_ones), max(first_ones)
+    # beside the cells, so that no number is crossed
+    if side.along == shown.x or shown.found["kernel"] in UNITS:
+        x, to_x = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
+        picture.path(f"M{x:g} {y - 7:g}H{to_x:g}", "way")
+    elif y != to_y:
+        y, to_y = (y + 3, to_y + _LINE - 3) if y <= to_y else (y + _LINE - 3, to_y + 3)
+        picture.path(f"M{x - 7:g} {y:g}V{to_y:g}", "way")
     return max(ys.values()) + _LINE
 
 
-def _arrow(
-    picture: Picture, shown: Plane, side: Side, ones: list[tuple[int, float, float]], wide: float
-) -> None:
-    """The way that what moves first goes: beside the cells, so that no number is crossed."""
-    (_, x, y), (_, to_x, to_y) = ones[0], ones[-1]
-    if side.along == shown.x or shown.found["kernel"] in UNITS:
-        start, end = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
-        picture.path(f"M{start:g} {y - 7:g}H{end:g}", "way")
-    else:
-        start, end = (y + 3, to_y + _LINE - 3) if y <= to_y else (y + _LINE - 3, to_y + 3)
-        picture.path(f"M{x - 7:g} {start:g}V{end:g}", "way")
-
-
-def _places(indices: list[int], start: float, pitch: float) -> dict[int, float]:
-    """Where each index lies; what is left out leaves a gap."""
-    places, at = {}, start
+def _places(indices: list[int], start: float, pitch: float) -> tuple[dict[int, float], list[float]]:
+    """Where each index lies, and the middles of the gaps that what is left out leaves."""
+    places: dict[int, float] = {}
+    gaps = []
     for before, index in zip([indices[0], *indices], indices):
-        at += _GAP if abs(index - before) > 1 else 0
-        places[index] = at
-        at += pitch
-    return places
-
-
-def _dots(picture: Picture, xs: dict[int, float], ys: dict[int, float], wide: float) -> None:
-    middle = {y + 15.5 for y in ys.values()}
-    for before, index in zip(xs, list(xs)[1:]):
         if abs(index - before) > 1:
-            x = xs[index] - _GAP / 2
-            for y in middle:
-                picture.text(x, y, "…", "dim mono", 10, anchor="middle")
-    for before, index in zip(ys, list(ys)[1:]):
-        if abs(index - before) > 1:
-            for x in xs.values():
-                picture.text(x + wide / 2, ys[index] - 5, "⋮", "dim", 11, anchor="middle")
+            gaps.append(start + _GAP / 2)
+            start += _GAP
+        places[index] = start
+        start += pitch
+    return places, gaps
 
 
 def _legend(picture: Picture, shown: Plane, y: float) -> float:
@@ -140,29 +124,21 @@ def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
         picture.text(MARGIN + 14, y + 2, words, "dim", room=_ROOM - 28)
         y += 17
     y += 16
-    columns = (MARGIN + 14, MARGIN + 100, MARGIN + 210, MARGIN + 320, MARGIN + 344)
     rows = [("", "size", "dst step", "src step", "")]
     sides = zip(walk["sizes"], walk["dst_stride_bytes"], walk["src_stride_bytes"], found["marks"])
     rows += [(f"d{d}", str(n), f"{to} B", f"{of} B", m) for d, (n, to, of, m) in enumerate(sides)]
-    for number, row in enumerate(rows):
-        for column, (x, word) in enumerate(zip(columns, row)):
-            kind = "ink" if number and column < 4 else "dim"
-            anchor = "end" if column in (1, 2, 3) else "start"
-            room = 100 if column < 4 else WIDTH - MARGIN - x - 14
-            if word:
-                picture.text(x, y, word,
-                             f"{kind} mono" if column < 4 else kind, 12, room, anchor)  # fmt: skip
+    for number, (name, *numbers, mark) in enumerate(rows):
+        picture.text(MARGIN + 14, y, name, "ink mono")
+        for column, word in enumerate(numbers):
+            x, kind = MARGIN + 100 + 110 * column, "ink mono" if number else "dim mono"
+            picture.text(x, y, word, kind, 12, 100, "end")
+        picture.text(MARGIN + 344, y, mark, "dim", room=_ROOM - 360)
         y += 18
-    y = _bytes(picture, found, y + 8)
-    picture.rect(MARGIN, top, _ROOM, y - top, "box line", 8, at=at)
-    return y + 14
-
-
-def _bytes(picture: Picture, found: dict[str, Any], y: float) -> float:
-    """What is asked for beside what memory moves: a bar, whose dark part is the useful one."""
     useful, moved = (sum(found[name].values()) for name in ("bytes", "sector_bytes"))
     long = _ROOM - 28.0
-    picture.rect(MARGIN + 14, y, long, 10, "second line", 3)
-    picture.rect(MARGIN + 14, y, long * min(1.0, useful / moved), 10, "first line", 3)
-    picture.text(MARGIN + 14, y + 28, found["memory"], "dim", room=long)
-    return y + 40
+    picture.rect(MARGIN + 14, y + 8, long, 10, "second line", 3)
+    picture.rect(MARGIN + 14, y + 8, long * min(1.0, useful / moved), 10, "first line", 3)
+    picture.text(MARGIN + 14, y + 36, found["memory"], "dim", room=long)
+    y += 48
+    picture.rect(MARGIN, top, _ROOM, y - top, "box line", 8, at=at)
+    return y + 14

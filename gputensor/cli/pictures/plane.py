@@ -13,11 +13,12 @@ _CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # of a line; of a dimension that is too
 # What loads all before it stores; the others write at once what they read.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
-Place = tuple[int, int]  # indices along x and y
+Place = tuple[int, int]  # indices along x and y; of a side, column and row
 
 
 class Cell:
-    """number: of the element in dst's order. tint: 0 moves first, 1 next. steps: that touch it."""
+    """number: of its (first) element in dst's order. count: of its elements that are shown. tint: 0
+    moves first, 1 next. steps: that touch it."""
 
     def __init__(self, number: int, offset_bytes: int) -> None:
         self.number, self.offset_bytes = number, offset_bytes
@@ -26,41 +27,32 @@ class Cell:
 
 
 class Side:
-    """One operand's memory: lines of `along`, one below the other along `across`.
+    """One operand's memory: lines of the dimension `along`, one below the other along `across`.
 
     columns, rows: the indices that are shown, by rising address.
     """
 
     def __init__(self, name: str, plane: Plane, along: int) -> None:
         walk = plane.found["walk"]
-        self.name, self.strides = name, walk[f"{name}_stride_bytes"]
-        self.item_bytes = walk[f"{name}_item_bytes"]
+        self.name, self.item_bytes = name, int(walk[f"{name}_item_bytes"])
+        strides = [*walk[f"{name}_stride_bytes"], 0, 0]
+        self.strides = {d: int(strides[d]) for d in (plane.x, plane.y)}
         self.along, self.across = along, plane.y if along == plane.x else plane.x
-        self.columns, self.rows = (self._shown(plane, d) for d in (self.along, self.across))
+        self.moves = tuple(bool(stride) for stride in self.strides.values())
         self.cells: dict[Place, Cell] = {}
-        for column in self.columns:
-            for row in self.rows:
-                at = plane.place(self, column, row)
-                offset_bytes = sum(i * self.stride(d) for i, d in zip(at, (plane.x, plane.y)))
-                self.cells[at] = Cell(plane.number(at), offset_bytes)
+        for i, j in plane.places:
+            offset_bytes = i * self.strides[plane.x] + j * self.strides[plane.y]
+            cell = self.cells.setdefault(self.at((i, j)), Cell(plane.number((i, j)), offset_bytes))
+            cell.count += 1
+        self.columns, self.rows = (
+            sorted({place[n] for place in self.cells}, key=lambda i: i * self.strides[d])
+            for n, d in enumerate((self.along, self.across))
+        )
 
-    def stride(self, dim: int) -> int:
-        return int(self.strides[dim]) if dim < len(self.strides) else 0
-
-    def is_dense_across(self, plane: Plane) -> bool:
-        """True if a box's lines of this side follow on each other."""
-        line_bytes = plane.size(self.along) * self.item_bytes
-        whole = plane.box(self.along) == plane.size(self.along)
-        return whole and self.stride(self.across) == line_bytes and line_bytes < 64
-
-    def _shown(self, plane: Plane, dim: int) -> list[int]:
-        stride = self.stride(dim)
-        return sorted(plane.shown[dim], key=lambda i: i * stride) if stride else [0]
-
-    def cell(self, plane: Plane, place: Place) -> Cell:
-        """Of an element; one that is repeated lies in one cell."""
-        x, y = (i if self.stride(d) else 0 for i, d in zip(place, (plane.x, plane.y)))
-        return self.cells[x, y]
+    def at(self, place: Place) -> Place:
+        """Column and row of an element; one that is repeated lies in one cell."""
+        i, j = (index * moves for index, moves in zip(place, self.moves))
+        return (i, j) if self.along < self.across else (j, i)
 
 
 class Plane:
@@ -68,74 +60,65 @@ class Plane:
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.found = found
-        sizes, src = found["walk"]["sizes"], found["walk"]["src_stride_bytes"]
-        self.sizes = sizes
-        moving = [d for d in range(len(sizes)) if src[d]]
-        fastest = min(moving, key=lambda d: abs(src[d]), default=0)
-        self.x, self.y = 0, fastest or 1
-        last = self.number((self.size(self.x) - 1, self.size(self.y) - 1))
-        self.digits = len(str(last)) + (0 in src)  # dots stand for what is repeated
+        self.sizes: list[int] = found["walk"]["sizes"]
+        strides = found["walk"]["src_stride_bytes"]
+        moving = [d for d, stride in enumerate(strides) if stride]
+        fastest = min(moving, key=lambda d: abs(strides[d]), default=0)
+        self.x, self.y = dims = 0, fastest or 1
+        self.size = {d: [*self.sizes, 1, 1][d] for d in dims}
+        self.box = {d: int([*found["box"], 1, 1][d]) for d in dims}
+        last = self.number((self.size[self.x] - 1, self.size[self.y] - 1))
+        self.digits = len(str(last)) + (0 in strides)  # dots stand for what is repeated
         columns = min(_CELLS, int(_CHARACTERS / (self.digits + 1.3)))
-        self.shown = {d: _shown(self.size(d), self.box(d), columns) for d in (self.x, self.y)}
-        self.dst = Side("dst", self, self.x)
-        self.src = Side("src", self, fastest)
+        shown = [_shown(self.size[d], self.box[d], columns) for d in dims]
+        self.places = [(i, j) for j in shown[1] for i in shown[0]]
+        self.dst, self.src = Side("dst", self, self.x), Side("src", self, fastest)
         self.steps: list[str] = []
         self._walk()
 
-    def size(self, dim: int) -> int:
-        return int(self.sizes[dim]) if dim < len(self.sizes) else 1
-
-    def box(self, dim: int) -> int:
-        return int(self.found["box"][dim]) if dim < len(self.sizes) else 1
-
     def number(self, place: Place) -> int:
         """Of an element, counted in dst's order."""
-        return place[0] + place[1] * int(prod(self.sizes[: self.y]))
-
-    def place(self, side: Side, column: int, row: int) -> Place:
-        return (column, row) if side.along == self.x else (row, column)
+        return place[0] + place[1] * prod(self.sizes[: self.y])
 
     def _walk(self) -> None:
         """The steps, and with them the tints: box after box, in dst's order."""
-        width, height = self.box(self.x), self.box(self.y)
+        width, height = self.box[self.x], self.box[self.y]
         boxes: dict[Place, list[Place]] = {}
-        for j in self.shown[self.y]:
-            for i in self.shown[self.x]:
-                boxes.setdefault((j // height, i // width), []).append((i, j))
-        unit, across = UNITS.get(self.found["kernel"]), -(-self.size(self.x) // width)
+        for i, j in self.places:
+            boxes.setdefault((j // height, i // width), []).append((i, j))
+        unit, across = UNITS.get(self.found["kernel"]), -(-self.size[self.x] // width)
         lines = sorted({j for j, _ in boxes})
         for rank, ((j, i), places) in enumerate(sorted(boxes.items())):
             if unit is None:
                 row = f"row {places[0][1]}" if width > 1 else f"element {self.number(places[0])}"
-                both = (self.x, self.y)
-                self._touch(row, places, {self.src: both, self.dst: both}, lines.index(j))
+                self._touch(row, places, (self.src, self.dst), True, lines.index(j))
                 continue
             for side in (self.src, self.dst):
-                name = f"{unit} {i + across * j}"
-                if side.is_dense_across(self):
-                    self._touch(name, places, {side: (self.x, self.y)}, rank)
-                    continue
-                fixed = 1 if side.along == self.x else 0
-                for line in sorted({place[fixed] for place in places}):
-                    on_it = [place for place in places if place[fixed] == line]
-                    self._touch(name, on_it, {side: (side.along,)}, rank)
+                line_bytes = self.size[side.along] * side.item_bytes
+                is_whole = self.box[side.along] == self.size[side.along]
+                is_one = is_whole and side.strides[side.across] == line_bytes < 64
+                cut: dict[int, list[Place]] = {}
+                for place in places:
+                    line = place[1] if side.along == self.x else place[0]
+                    cut.setdefault(0 if is_one else line, []).append(place)
+                for _, part in sorted(cut.items()):
+                    self._touch(f"{unit} {i + across * j}", part, (side,), is_one, rank)
 
     def _touch(
-        self, who: str, places: list[Place], sides: dict[Side, tuple[int, ...]], tint: int
+        self, who: str, places: list[Place], sides: tuple[Side, ...], is_whole: bool, tint: int
     ) -> None:
-        """A step: elements of sides, each with the dimensions over which it goes in the box."""
+        """A step: what sides have of a box, or of one line of it."""
         words = []
-        for side, dims in sides.items():
-            for cell in (side.cell(self, place) for place in places):
+        for side in sides:
+            for cell in (side.cells[side.at(place)] for place in places):
                 cell.tint = tint if cell.tint < 0 else cell.tint
-                cell.count += 1
                 if len(self.steps) not in cell.steps:
                     cell.steps.append(len(self.steps))
-            nbytes, at = side.item_bytes, side.cell(self, places[0]).offset_bytes
-            for d in dims:
-                index, stride = places[0][d != self.x], side.stride(d)
-                begin = index // self.box(d) * self.box(d)
-                count = min(self.box(d), self.size(d) - begin) if stride else 1
+            nbytes, at = side.item_bytes, side.cells[side.at(places[0])].offset_bytes
+            for d in (self.x, self.y) if is_whole else (side.along,):
+                index, stride = places[0][d != self.x], side.strides[d]
+                begin = index // self.box[d] * self.box[d]
+                count = min(self.box[d], self.size[d] - begin) if stride else 1
                 nbytes *= count
                 at += (begin - index) * stride + min(0, (count - 1) * stride)
             verbs = ("read", "write") if len(sides) == 2 else ("load", "store")

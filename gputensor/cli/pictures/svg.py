@@ -85,6 +85,8 @@ class Picture:
         room: float = WIDTH, anchor: str = "start", steps: Sequence[int] = (),
     ) -> float:  # fmt: skip
         """Write a text with its baseline at y, cut to `room`; returns where it ends at most."""
+        if not text:
+            return x
         shown = cut(text, room, size, kind)
         whole = "" if shown == text else f"<title>{escape(text)}</title>"
         place = "" if anchor == "start" else f' text-anchor="{anchor}"'
