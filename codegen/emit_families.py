@@ -53,6 +53,7 @@ INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
 
 # What code calls: `calls.view`, `_calls.view`.
 _USE = re.compile(r"\b_?calls\.(\w+)")
+_NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
 
 def families(model: Model, used: set[str]) -> dict[Path, str]:
@@ -70,16 +71,23 @@ def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
 
     Raises: LookupError for a call of what is no operator.
     """
-    texts = list(generated)
-    for path in paths.PACKAGE.rglob("*.py"):
-        if paths.GENERATED not in path.parents:
-            text = path.read_text(encoding="utf-8")
-            texts += [text] if "_generated import" in text else []
-    used = {name for text in texts for name in _USE.findall(text)}
+    used = {name for text in [*generated, *_texts()] for name in _USE.findall(text)}
     unknown = sorted(used - {op.identifier for op in model.ops})
     if unknown:
         raise LookupError(f"no operator of {paths.YAML.name} has the call {', '.join(unknown)}")
     return used
+
+
+def named_operators() -> set[str]:
+    """What code of the package takes from `operators`."""
+    return {name for text in _texts() for name in _NAMED.findall(text)}
+
+
+def _texts() -> list[str]:
+    """The package's modules that use generated code, and are not it."""
+    found = [path for path in paths.PACKAGE.rglob("*.py") if paths.GENERATED not in path.parents]
+    texts = [path.read_text(encoding="utf-8") for path in found]
+    return [text for text in texts if "_generated import" in text]
 
 
 def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:

@@ -83,9 +83,10 @@ def calls(model: Model, used: Collection[str]) -> str:
     return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 
 
-def operators(model: Model) -> str:
-    named = {op.identifier: _result(op) for op in model.ops}
-    lines = [f"{name}: _Of[{result}]" for name, result in named.items() if result != "Tensor"]
+def operators(model: Model, named: set[str]) -> str:
+    """named: overloads that code names, written out even where they give a tensor."""
+    results = {op.identifier: _result(op) for op in model.ops}
+    lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
     return HEADER + OPERATORS + "\n".join([*lines, ""])
 
 
@@ -167,5 +168,5 @@ def _type(form: Any) -> str:
 def _result(op: Op) -> str:
     """What an operator returns. A number is Any, since the dtype says of what type it is."""
     forms = [returned.type for returned in op.schema.returns]
-    results = ["list[Tensor]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
+    results = ["tuple[Tensor, ...]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
     return results[0] if len(results) == 1 else f"tuple[{', '.join(results)}]"

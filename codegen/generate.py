@@ -26,13 +26,14 @@ def files(model: Model) -> dict[Path, str]:
         },
     }
     used = emit_families.used_calls(model, kernels.values())
+    named = emit_families.named_operators()
     return {
         **{paths.GENERATED / name: text for name, text in faces.FILES.items()},
         **emit_families.families(model, used),
         paths.GENERATED / "functions.pyi": emit_stubs.functions(model),
         paths.GENERATED / "methods.pyi": emit_stubs.methods(model),
         paths.GENERATED / "calls.pyi": emit_stubs.calls(model, used),
-        paths.GENERATED / "operators.pyi": emit_stubs.operators(model),
+        paths.GENERATED / "operators.pyi": emit_stubs.operators(model, named),
         **kernels,
         paths.OPERATORS_PAGE: emit_page.page(model),
     }

@@ -100,7 +100,7 @@ def _view_of(x: Tensor) -> Any:
     # then.
     version = -1
     if meta is None:
-        version = x._storage.version  # type: ignore[union-attr]
+        version = x._storage.version
     elif meta.edge is None and own is not None:
         version = own.since
     return (known, DEFAULT, version, None)
@@ -138,11 +138,11 @@ def history(x: Tensor) -> Edge | None:
         return None
     if type(meta) is not AutogradMeta:
         view = _view_of(x)
-        if view[2] != x._storage.version and requires_grad(view[0]):  # type: ignore[union-attr]
+        if view[2] != x._storage.version and requires_grad(view[0]):
             return regenerate(x)
         return None
     view = meta.view
-    if view is not None and meta.version != x._storage.version:  # type: ignore[union-attr]
+    if view is not None and meta.version != x._storage.version:
         if meta.edge is not None or requires_grad(view[0]):
             return regenerate(x)
     return meta.edge
@@ -182,7 +182,7 @@ def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
     meta = meta_of(x)
     meta.edge = edge
     if meta.view is not None:
-        meta.version = x._storage.version  # type: ignore[union-attr]
+        meta.version = x._storage.version
     return x
 
 

@@ -38,7 +38,7 @@ def track_view(
         result._autograd = source if known is None else known
         return result
     view = view_of(source)
-    version = result._storage.version  # type: ignore[union-attr]
+    version = result._storage.version
     if not source._keys & _TRACKED:
         return result  # of an inference tensor: never tracked
     if view is None:

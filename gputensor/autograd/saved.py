@@ -95,7 +95,7 @@ def save_result(x: Tensor, number: int = 0) -> Any:
     if not _plain and saved_hooks.get():
         return _packed(kept, number)
     saved = _new(SavedResult)
-    saved.tensor, saved.version, saved.number = kept, kept._storage.version, number  # type: ignore[union-attr]
+    saved.tensor, saved.version, saved.number = kept, kept._storage.version, number
     return saved
 
 

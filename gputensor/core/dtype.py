@@ -5,6 +5,8 @@ It does not promote (`promotion.py`) and does not convert values (the copy kerne
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -30,17 +32,17 @@ class dtype:  # noqa: N801 - PyTorch's spelling
     code: int
     itemsize: int
     category: int
-    np: np.dtype
+    np: np.dtype | Any
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
 
     def __init__(
-        self, name: str, short: str, code: int, itemsize: int, category: int, np_type: object
+        self, name: str, short: str, code: int, itemsize: int, category: int, np_type: Any
     ) -> None:
         self.name, self.short, self.code = name, short, code
         self.itemsize, self.category = itemsize, category
-        self.np = None if np_type is None else np.dtype(np_type)  # type: ignore
+        self.np = None if np_type is None else np.dtype(np_type)
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
         self.is_signed = not (category == BOOL or name.startswith("uint"))

@@ -6,6 +6,9 @@ offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and Tenso
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from . import dtype as _dtypes
 from . import errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
@@ -33,11 +36,11 @@ class Size(tuple[int, ...]):
     def __reduce__(self) -> tuple[object, ...]:
         return (Size, (tuple(self),))
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
-        found = tuple.__getitem__(self, index)
+    def __getitem__(self, index: Any) -> Any:
+        found: Any = tuple.__getitem__(self, index)
         return Size(found) if isinstance(index, slice) else found
 
-    def __add__(self, other):  # type: ignore[no-untyped-def]
+    def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, other))
 
 
@@ -71,7 +74,7 @@ class Geometry:
     is_channels_last: bool
     is_channels_last_3d: bool
     is_non_overlapping_and_dense: bool
-    views: dict[object, object]
+    views: dict[Any, Any]
 
     def __init__(self, sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> None:
         self.sizes, self.strides, self.dtype = sizes, strides, element
@@ -163,10 +166,10 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
     return known
 
 
-def _dense_in_order(sizes: Sizes, strides: Sizes, order: object) -> bool:
+def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
     """True if the strides are the running product of sizes along `order`; size 1 may have any."""
     expected = 1
-    for dim in order:  # type: ignore[attr-defined]
+    for dim in order:
         if sizes[dim] != 1:
             if strides[dim] != expected:
                 return False

@@ -19,7 +19,8 @@ class memory_format:  # noqa: N801 - PyTorch's spelling
     def __init__(
         self, name: str, rank: int | None = None, order: tuple[int, ...] | None = None
     ) -> None:
-        self.name, self.rank, self.order = name, rank, order
+        self.name, self.rank = name, rank
+        self.order: tuple[int, ...] | Any = order
 
     def __repr__(self) -> str:
         return f"gputensor.{self.name}"

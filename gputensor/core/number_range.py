@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cache
 from math import inf
 from sys import float_info
+from typing import Any
 
 from . import errors
 from .dtype import BOOL, COMPLEX, INTEGER, dtype
@@ -27,7 +28,7 @@ def integer_range(of: dtype) -> tuple[int, int]:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if of.is_signed else (0, (1 << bits) - 1)
 
 
-def fits(value: complex, of: dtype) -> bool:
+def fits(value: Any, of: dtype) -> bool:
     """True if `of` may be given this number to store.
 
     Fractions are cut, negative integers wrap in unsigned types, and f16 and bf16 round what is too
@@ -45,11 +46,13 @@ def fits(value: complex, of: dtype) -> bool:
         low, high = integer_range(of)
         if not of.is_signed and type(value) is int:
             low = max(-high, _LOWEST)
-        return low <= value <= high  # type: ignore[operator]
+        is_within: bool = low <= value <= high
+        return is_within
     if value != value or value in (inf, -inf):
         return True
     largest = _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
-    return abs(value) <= largest
+    is_close: bool = abs(value) <= largest
+    return is_close
 
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:

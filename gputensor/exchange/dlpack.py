@@ -24,7 +24,7 @@ from ..tensor.dlpack import (
     PyCapsule, get_name, get_pointer, set_name,
 )  # fmt: skip
 from ..tensor.make import CPU_KEYS, from_storage
-from ..tensor.storage import SharedStorage, storage_over
+from ..tensor.storage import SharedStorage, Storage, storage_over
 from ..tensor.tensor import Tensor
 
 
@@ -87,7 +87,7 @@ def _ask(ext: Any) -> Any:
     return capsule
 
 
-def _refused(rule: str, got: errors.Got, remedy: str = "") -> errors.ExchangeError:
+def _refused(rule: str, got: errors.Got, remedy: str = "") -> errors.GpuTensorError:
     return errors.not_exchangeable("from_dlpack", "ext", rule, got, remedy=remedy)
 
 
@@ -107,7 +107,8 @@ class _Owner:
     __slots__ = ("address", "deleter", "__weakref__")
 
     def __init__(self, address: int) -> None:
-        self.address, self.deleter = address, None
+        self.address = address
+        self.deleter: Any = None
 
     def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
         """From here on the struct is ours to give back, and no longer the capsule's."""
@@ -150,16 +151,14 @@ def _take(capsule: Any) -> Tensor:
         # The CPU reads elements anywhere; on a GPU the access fails, and with it the process's
         # context.
         if nbytes and pointer % shape.dtype.itemsize:
-            rule, got = (
-                f"begin at a multiple of {shape.dtype.itemsize} bytes",
-                f"address {pointer:#x}",
-            )
-            raise _refused(rule, errors.Got(got), "copy it in its library first")
+            rule = f"begin at a multiple of {shape.dtype.itemsize} bytes"
+            got = errors.Got(f"address {pointer:#x}")
+            raise _refused(rule, got, "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
         # Work on it may still be queued when the last tensor goes; the producer knows nothing of
         # it.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
-        storage = SharedStorage(memory, nbytes, place)
+        storage: Storage = SharedStorage(memory, nbytes, place)
     else:
         is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
         storage, keys = storage_over(pointer, nbytes, owner, is_readonly), CPU_KEYS
@@ -169,7 +168,7 @@ def _take(capsule: Any) -> Tensor:
 
 
 def _pointer_of(described: Any, nbytes: int) -> int:
-    pointer = (described.data or 0) + described.byte_offset
+    pointer: int = (described.data or 0) + described.byte_offset
     if nbytes and not described.data:
         raise _refused("have memory", errors.Got("a null pointer"))
     if pointer + nbytes > _ADDRESSES:

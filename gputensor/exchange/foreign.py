@@ -348,7 +348,7 @@ def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
 
 
 @contextmanager
-def on_stream(index: int, address: int | None) -> Iterator[None]:
+def on_stream(index: int | None, address: int | None) -> Iterator[None]:
     """Work of the block goes to that stream of the device; None for the current one."""
     cuda = runtime.cuda()
     if address is None or cuda.current_stream(index).ptr == (0 if address == 1 else address):

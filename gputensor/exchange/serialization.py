@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,14 +73,15 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
         "storages": [{"nbytes": s.nbytes, "device": str(s.device)} for s in writer.storages],
         "tensors": writer.tensors, "value": value,
     }  # fmt: skip
-    if hasattr(f, "write"):
-        _write(f, header, writer.storages)  # type: ignore[arg-type]
+    to: Any = f
+    if hasattr(to, "write"):
+        _write(to, header, writer.storages)
         return
-    with files.whole(_path("save", f)) as file:
+    with files.whole(_path("save", to)) as file:
         _write(file, header, writer.storages)
 
 
-def _path(op: str, f: Any) -> str | bytes:
+def _path(op: str, f: Any) -> Any:
     if isinstance(f, (str, bytes, os.PathLike)):
         return os.fspath(f)
     kind = errors.ArgumentTypeError
@@ -106,7 +108,7 @@ def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> 
                 with archive.open(
                     zipfile.ZipInfo(f"storages/{number}", _EPOCH), "w", force_zip64=True
                 ) as entry:
-                    entry.write(memoryview(host_bytes(storage)))
+                    entry.write(host_bytes(storage).data)
 
 
 class _Writer:
@@ -205,9 +207,10 @@ def load(
     them back where they were.
     Raises: FileFormatError for a file that is damaged, cut short or not of this format.
     """
-    if hasattr(f, "read"):
-        return _load(f, getattr(f, "name", None), map_location)  # type: ignore[arg-type]
-    name = _path("load", f)
+    source: Any = f
+    if hasattr(source, "read"):
+        return _load(source, getattr(source, "name", None), map_location)
+    name = _path("load", source)
     with open(name, "rb") as file:
         return _load(file, os.fsdecode(name), map_location)
 
@@ -265,7 +268,7 @@ class _Reader:
         self._archive, self._header, self._map = archive, header, map_location
         self._storages: dict[int, Storage] = {}
         self._tensors: dict[int, Tensor] = {}
-        self._decoders = {
+        self._decoders: dict[str, Callable[[Any], Any]] = {
             "tensor": self._tensor, "dict": self._dict, "float": float, "device": _device,
             "tuple": lambda items: tuple([self._decode(v) for v in items]),
             "int": lambda text: int(text, 16), "dtype": _DTYPES.__getitem__,
@@ -284,7 +287,7 @@ class _Reader:
         if len(value) != 1:
             raise _Damaged("a value has no kind")
         ((kind, content),) = value.items()
-        return self._decoders[kind](content)  # type: ignore[operator]
+        return self._decoders[kind](content)
 
     def _dict(self, pairs: Any) -> dict[Any, Any]:
         return {self._decode(k): self._decode(v) for k, v in pairs}
@@ -343,8 +346,8 @@ class _Reader:
             )
         if entry.header_offset + nbytes > self._archive.start_dir:
             raise _Damaged(f"storage {number} reaches beyond the file")
-        data = allocate_storage(nbytes, CPU).data
-        view, done = memoryview(data), 0
+        data: np.ndarray[Any, Any] = allocate_storage(nbytes, CPU).data
+        view, done = data.data, 0
         with self._archive.open(entry) as stream:
             while done < nbytes:
                 count = stream.readinto(view[done:])  # type: ignore[attr-defined]
@@ -352,7 +355,7 @@ class _Reader:
                     raise _Damaged(f"storage {number} ends after {done} of {nbytes} bytes")
                 done += count
             stream.read(1)  # the archive compares the CRC at the end of an entry
-        return data  # type: ignore[no-any-return]
+        return data
 
     def _place(self, saved_on: str) -> device:
         wanted = self._map

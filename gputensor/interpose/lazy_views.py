@@ -97,8 +97,8 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
             given[number] = plain if found is value else plain[0]
         key_set &= below
         result = operator.redispatch_table[key_set](key_set, *given)
-        for original, plain in changed:
-            _write_back(original, plain)
+        for original, copy in changed:
+            _write_back(original, copy)
         return _with_originals(result, changed) if changed else result
 
     return materialise
@@ -268,10 +268,11 @@ def _is_zero(operand: Any) -> bool:
     return bool(getattr(operand, "_keys", 0) & ZERO)
 
 
-def _materialised(operator: Operator, key_set: int, *args: Any) -> Any:
+def _materialised(operator: Operator, key_set: int, *args: Any) -> Tensor:
     key_set &= keys.below("ZeroTensor")
     given = [_zeros(x) if _is_zero(x) else x for x in args]
-    return operator.redispatch_table[key_set](key_set, *given)
+    made: Tensor = operator.redispatch_table[key_set](key_set, *given)
+    return made
 
 
 def _zero_times(key_set: int, self: Any, other: Any) -> Tensor:
@@ -281,16 +282,16 @@ def _zero_times(key_set: int, self: Any, other: Any) -> Tensor:
 def _zero_divided(key_set: int, self: Any, other: Any) -> Tensor:
     if _is_zero(self) and not _is_zero(other):
         return _result(_ops.div_Tensor, self, other)
-    return _materialised(_ops.div_Tensor, key_set, self, other)  # type: ignore[no-any-return]
+    return _materialised(_ops.div_Tensor, key_set, self, other)
 
 
 def _zero_plus(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
     if _is_zero(self) and _is_zero(other):
         return _result(_ops.add_Tensor, self, other, alpha)
-    return _materialised(_ops.add_Tensor, key_set, self, other, alpha)  # type: ignore[no-any-return]
+    return _materialised(_ops.add_Tensor, key_set, self, other, alpha)
 
 
 def _zero_minus(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
     if _is_zero(self) and _is_zero(other):
         return _result(_ops.sub_Tensor, self, other, alpha)
-    return _materialised(_ops.sub_Tensor, key_set, self, other, alpha)  # type: ignore[no-any-return]
+    return _materialised(_ops.sub_Tensor, key_set, self, other, alpha)

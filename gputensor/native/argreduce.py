@@ -14,7 +14,8 @@ from ..core.device import CPU
 from ..core.dtype import BOOL, COMPLEX
 from ..dispatch.operator import Operator
 from ..iterator import overlap
-from ..iterator.plan import RESIZE, build_reduction
+from ..iterator.operands import RESIZE
+from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
@@ -82,7 +83,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
         entry = plans.get(key)
         if entry is None:
             entry = operator.table.remember(key, _Entry(loop, x, None, axis, keeps))
-        made = entry.write(allocate(entry.geometry, x._device), x)
+        made: Tensor = entry.write(allocate(entry.geometry, x._device), x)
         if dim is None and keepdim:
             return calls.view(made, (1,) * self._geometry.ndim)
         return made

@@ -78,7 +78,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
 
     def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:
         alpha = check_alpha(operator, self, other, alpha)
-        return scaled_cpu(key_set, self, other, alpha)  # type: ignore[no-any-return]
+        return scaled_cpu(key_set, self, other, alpha)
 
     device = pointwise_device.binary(operator, rule(loop), check_alpha)
     return pointwise.binary_cpu(operator, rule(loop), with_alpha_cpu), device
@@ -93,7 +93,7 @@ def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
 
     def with_alpha_cpu(key_set: int, self: Tensor, other: Any, alpha: Any) -> Tensor:
         alpha = check_alpha(operator, self, other, alpha)
-        return scaled_cpu(self, (self, other), (alpha,))  # type: ignore[no-any-return]
+        return scaled_cpu(self, (self, other), (alpha,))
 
     device = pointwise_device.binary_inplace(operator, rule(loop), check_alpha)
     return pointwise.binary_inplace_cpu(operator, rule(loop), with_alpha_cpu), device
@@ -104,16 +104,16 @@ def out(operator: Operator, loop: str) -> Kernel:
     if loop not in _WITH_ALPHA:
 
         def kernel(key_set: int, self: Any, other: Any, out: Tensor) -> Tensor:
-            return write(out, (self, other))  # type: ignore[no-any-return]
+            return write(out, (self, other))
 
         return kernel
     scaled = pointwise.write(operator, rule(loop), loop + "_alpha")
 
     def with_alpha(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
         if alpha is _ONE:
-            return write(out, (self, other))  # type: ignore[no-any-return]
+            return write(out, (self, other))
         alpha = check_alpha(operator, self, other, alpha)
-        return scaled(out, (self, other), (alpha,))  # type: ignore[no-any-return]
+        return scaled(out, (self, other), (alpha,))
 
     return with_alpha
 
@@ -141,7 +141,7 @@ def threshold_functional(operator: Operator, loop: str) -> Kernel:
                 threshold,
                 kind=errors.ArgumentTypeError,
             )
-        return select(key_set, grad_output, self, threshold)  # type: ignore[no-any-return]
+        return select(key_set, grad_output, self, threshold)
 
     return kernel
 

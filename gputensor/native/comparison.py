@@ -33,7 +33,7 @@ def inplace(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Tensor, other: Any) -> Tensor:
-        return write(self, (self, other))  # type: ignore[no-any-return]
+        return write(self, (self, other))
 
     return kernel
 
@@ -42,6 +42,6 @@ def out(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Any, other: Any, out: Tensor) -> Tensor:
-        return write(out, (self, other))  # type: ignore[no-any-return]
+        return write(out, (self, other))
 
     return kernel

@@ -68,7 +68,7 @@ def view_as_real(key_set: int, self: Tensor) -> Tensor:
     wanted = shape.views.get(("view_as_real", ()))
     if wanted is None:
         wanted = remember(shape, "view_as_real", (), _as_real_rule)
-    return view_of(self, wanted, 2 * self._offset)  # type: ignore[arg-type]
+    return view_of(self, wanted, 2 * self._offset)
 
 
 def _as_complex_rule(shape: Geometry) -> Geometry:
@@ -97,7 +97,7 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
         raise errors.must(
             "view_as_complex", "self", "begin at an even offset", f"offset {self._offset}"
         )
-    return view_of(self, wanted, self._offset // 2)  # type: ignore[arg-type]
+    return view_of(self, wanted, self._offset // 2)
 
 
 def real(key_set: int, self: Tensor) -> Tensor:

@@ -182,7 +182,7 @@ def _launch(out: Tensor, seed: int, first: int) -> Tensor:
 
 def _fresh_uniform(made: Tensor) -> Tensor:
     if made._device is not CPU and not stub.serves("random", "uniform", made._device.type):
-        return missing.ask(operators.uniform_, made, made, 0.0, 1.0, None)  # type: ignore[no-any-return]
+        return missing.ask(operators.uniform_, made, made, 0.0, 1.0, None)
     return _fill_uniform(made, None)
 
 
@@ -216,4 +216,4 @@ def uniform_(
         return self
     scaled = calls.add_Tensor(calls.mul_Tensor(self, width), first, 1)
     key_set = (key_set | scaled._keys) & BELOW_ADINPLACEORVIEW  # one write is counted, by uniform_
-    return operators.copy_.redispatch_table[key_set](key_set, self, scaled, False)  # type: ignore[no-any-return]
+    return operators.copy_.redispatch_table[key_set](key_set, self, scaled, False)

@@ -76,8 +76,9 @@ def _arange_length(start: Any, end: Any, step: Any) -> int:
             "arange", "end", "lie from start in the direction of step", (start, end, step)
         )
     if all(isinstance(v, int) for v in (start, end, step)):
-        return -((end - start) // -step)  # type: ignore[no-any-return]
-    return math.ceil((end - start) / step)
+        return int(-((end - start) // -step))
+    length: int = math.ceil((end - start) / step)
+    return length
 
 
 def arange_start_step(
@@ -93,7 +94,7 @@ def arange_start_step(
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
-        return missing.ask(operators.arange_start_out, made, start, end, step, made)  # type: ignore[no-any-return]
+        return missing.ask(operators.arange_start_out, made, start, end, step, made)
     return _launch("arange", "arange", made, (start, step))
 
 
@@ -195,7 +196,7 @@ def linspace(
         start, end = _ends(dtype, start, end, length)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "linspace"):
-        return missing.ask(operators.linspace_out, made, start, end, steps, made)  # type: ignore[no-any-return]
+        return missing.ask(operators.linspace_out, made, start, end, steps, made)
     return _launch("linspace", "linspace", made, (start, end, steps))
 
 
@@ -224,7 +225,7 @@ def eye_m(
 ) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format(_eye_sizes(n, m), dtype, layout, device, pin_memory, None)
     if _has_none(made, "eye"):
-        return missing.ask(operators.eye_m_out, made, n, m, made)  # type: ignore[no-any-return]
+        return missing.ask(operators.eye_m_out, made, n, m, made)
     return _launch("eye", "eye", made, () if made._device is CPU else (m,))
 
 

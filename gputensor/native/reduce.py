@@ -16,7 +16,8 @@ from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, INTEGER, dtype
 from ..dispatch.operator import Operator
 from ..iterator import overlap
-from ..iterator.plan import RESIZE, build_reduction
+from ..iterator.operands import RESIZE
+from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import allocate, from_array
@@ -178,9 +179,8 @@ def _reduce_into(
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
     """Which of dim, keepdim and dtype an overload has, read from its schema's text."""
-    return tuple(
-        [name for name in ("dim", "keepdim", "dtype") if f" {name}" in operator.definition.text]
-    )
+    text = operator.definition.text if operator.definition else ""
+    return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
 
 
 def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:

@@ -35,7 +35,7 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
     found = shape.views.get(("select", dim))
     if found is None:
         found = shape.views["select", dim] = _select_rule(shape, dim)
-    wanted, size, stride = found  # type: ignore[misc]
+    wanted, size, stride = found
     if not -size <= index < size:
         raise errors.must(
             "select", "index", f"be in [{-size}, {size - 1}]", index, kind=errors.IndexRangeError
@@ -87,7 +87,7 @@ def slice(
         if len(shape.views) >= MEMO_BOUND:
             shape.views.clear()
         shape.views["slice", d, length, step] = wanted
-    return view_of(self, wanted, self._offset + first * shape.strides[d])  # type: ignore[arg-type]
+    return view_of(self, wanted, self._offset + first * shape.strides[d])
 
 
 def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -180,7 +180,7 @@ def unbind(key_set: int, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         if shape.ndim:
             arguments.dim("unbind", dim, shape.ndim)
         found = shape.views["select", dim] = _select_rule(shape, dim)
-    wanted, size, stride = found  # type: ignore[misc]
+    wanted, size, stride = found
     return tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
 
 

@@ -60,7 +60,7 @@ def _entry(
         dim,
         None if out is None else out._geometry,
     )
-    found = operator.table.plans.get(key)
+    found: _Entry | None = operator.table.plans.get(key)
     if found is None:
         geometry = first._geometry
         name = operator.short_name.lstrip("_").removesuffix("_data")
@@ -69,7 +69,7 @@ def _entry(
         if out is not None and out._geometry.sizes == geometry.sizes:
             result = out._geometry
         found = operator.table.remember(key, _Entry(op, result, inputs, at))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _check(op: str, x: Tensor, arg: str) -> None:

@@ -70,7 +70,7 @@ def inplace(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Tensor) -> Tensor:
-        return write(self, (self,))  # type: ignore[no-any-return]
+        return write(self, (self,))
 
     return kernel
 
@@ -94,7 +94,7 @@ def conj_physical(key_set: int, self: Tensor) -> Tensor:
 def _conj_physical(key_set: int, self: Tensor) -> Tensor:
     if self._keys & CONJUGATE:
         return calls.clone(calls._conj(self))
-    return (_conjugated if _has_loop(self) else _copied)(key_set, self)  # type: ignore[no-any-return]
+    return (_conjugated if _has_loop(self) else _copied)(key_set, self)
 
 
 def conj_physical_(key_set: int, self: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def conj_physical_(key_set: int, self: Tensor) -> Tensor:
 
 
 def conj_physical_out(key_set: int, self: Tensor, out: Tensor) -> Tensor:
-    return (_conjugate_into if _has_loop(self) else _copy_into)(out, (self,))  # type: ignore[no-any-return]
+    return (_conjugate_into if _has_loop(self) else _copy_into)(out, (self,))
 
 
 def _has_loop(self: Tensor) -> bool:

@@ -105,7 +105,7 @@ _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)
 def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     memo = self._geometry.views
     try:
-        sizes, strides = memo["reshape", shape]  # type: ignore[misc]
+        sizes, strides = memo["reshape", shape]
     except (KeyError, TypeError):  # not seen yet, or a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
@@ -200,7 +200,7 @@ def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
             f"begin at a multiple of {target.itemsize} bytes",
             f"{offset_bytes} bytes",
         )
-    return view_of(self, wanted, offset_bytes // target.itemsize)  # type: ignore[arg-type]
+    return view_of(self, wanted, offset_bytes // target.itemsize)
 
 
 # --- order: permute, transpose, t, movedim ------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from .._generated import calls
@@ -39,7 +40,7 @@ def _check_numbers(entry: Any, self: Any, other: Any) -> None:
             number_range.check("where", arg, value, entry.plan.common_dtype)
 
 
-def _with_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_tensors(inputs: Sequence[Any]) -> Sequence[Any]:
     """Numbers as tensors on the condition's device. Source: `where` of ATen's TensorCompare.cpp."""
     operands = inputs[1:3]
     if not any([type(x) in NUMBERS for x in operands]):
@@ -92,6 +93,6 @@ def out(operator: Operator, loop: str) -> Kernel:
         entry = pointwise.find_entry(operator, _RULE, loop, out, inputs)
         if entry.has_numbers:
             _check_numbers(entry, self, other)
-        return write(out, inputs)  # type: ignore[no-any-return]
+        return write(out, inputs)
 
     return kernel

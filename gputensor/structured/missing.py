@@ -22,10 +22,11 @@ from ..tensor.tensor import Tensor
 on_fall_back: list[Callable[[Operator], object]] = []
 
 
-def ask(operator: Operator, out: Tensor, *args: Any) -> Any:
+def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
     """Call `operator` on out's keys, below the version counter; its table or a fallback serves."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
-    return operator.redispatch_table[key_set](key_set, *args)
+    made: Tensor = operator.redispatch_table[key_set](key_set, *args)
+    return made
 
 
 def fall_back(operator: Operator, on: Tensor, *args: Any) -> Any:

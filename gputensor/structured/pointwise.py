@@ -26,14 +26,15 @@ from ..dispatch.operator import Operator
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator import overlap, parallel
 from ..iterator.order import dense_strides_like
-from ..iterator.plan import RESIZE, Plan, build
+from ..iterator.operands import RESIZE
+from ..iterator.plan import Plan, build
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
 from .resizing import resize_output
 
-Kernel = Callable[..., Any]
+Kernel = Callable[..., Tensor]
 NUMBERS = frozenset((bool, int, float, complex))
 
 _new = object.__new__
@@ -122,9 +123,7 @@ def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
     return element
 
 
-def too_large(
-    error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]
-) -> OverflowError:
+def too_large(error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]) -> Exception:
     """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
     if isinstance(error, errors.GpuTensorError):
         return error
@@ -174,7 +173,7 @@ class DeviceEntry:
 
 def find_entry(
     operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
-) -> CpuEntry | DeviceEntry:
+) -> Any:
     """The entry of these operands from the operator's table, made when it is not there yet."""
     key = (
         loop,
@@ -198,15 +197,17 @@ def _key(operand: Any) -> Any:
 
 def make_entry(
     operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
-) -> CpuEntry | DeviceEntry:
-    """Build the plan, bind what runs it, and keep both under `key`."""
+) -> Any:
+    """Build the plan, bind what runs it, and keep both under `key`: an entry of its device."""
     plan = _build(operator.short_name, rule, out, inputs)
     kind = CpuEntry if plan.device is CPU else DeviceEntry
-    return operator.table.remember(key, kind(rule, loop, plan, inputs))  # type: ignore[no-any-return]
+    return operator.table.remember(key, kind(rule, loop, plan, inputs))
 
 
 def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:
-    specs = tuple([type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs])
+    specs: tuple[Any, ...] = tuple(
+        [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
+    )
     out_spec = None
     if out is not None:
         # An output that is an input must be the same pair: the iterator knows it by identity.
@@ -331,7 +332,7 @@ def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
 _ONE = 1
 
 
-def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> Kernel:
+def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
     """The functional form of a binary operator on the CPU: where `a + b` ends.
 
     scaled: the kernel that takes over where `alpha` is not 1, for operators that have it.
@@ -341,10 +342,10 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> 
     # The hottest function of the project, so calls are written out (bench/overhead.py).
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
         if alpha is not _ONE:
-            return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
+            return scaled(key_set, self, other, alpha)
         kind = type(other)
         if kind is Tensor and type(self) is Tensor:
-            key = (self._geometry, other._geometry)
+            key: tuple[Any, ...] = (self._geometry, other._geometry)
         elif kind in NUMBERS:
             key = (self._geometry, kind)
         else:
@@ -381,14 +382,14 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> 
     return kernel
 
 
-def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = None) -> Kernel:
+def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
     """The in-place form of a binary operator on the CPU; `scaled` as in `binary_cpu`."""
     loop = rule.loop
     general = write(operator, rule)
 
     def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
         if alpha is not _ONE:
-            return scaled(key_set, self, other, alpha)  # type: ignore[misc, no-any-return]
+            return scaled(key_set, self, other, alpha)
         kind = type(other)
         is_number = kind is not Tensor and kind in NUMBERS
         key = (self._geometry, kind if is_number else other._geometry)
@@ -396,7 +397,7 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | None = N
         if entry is None:
             entry = make_entry(operator, rule, loop, self, (self, other), key)
         if entry.is_parallel:
-            return general(self, (self, other))  # type: ignore[no-any-return]
+            return general(self, (self, other))
         array = self._array
         if array is None:
             array = self._get_array()

@@ -29,9 +29,9 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
     def kernel(key_set: int, self: Tensor) -> Tensor:
         shape, device = self._geometry, self._device
         try:
-            x = self._storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
+            x = self._storage._data.ptr + self._offset * shape.dtype.itemsize
         except AttributeError:  # meta tensors have no memory
-            return errors.plainly(general, key_set, self)  # type: ignore[no-any-return]
+            return errors.plainly(general, key_set, self)
         key = (shape, device, x & 15)
         entry = operator.table.plans.get(key)
         if entry is None:
@@ -47,7 +47,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 def binary(
     operator: Operator,
     rule: Rule,
-    check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
 ) -> Kernel:
     """The functional form of a binary operator on every device but the CPU.
 
@@ -62,7 +62,7 @@ def binary(
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
         params: tuple[Any, ...] = ()
         if alpha is not _ONE:
-            alpha = check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            alpha = check_alpha(operator, self, other, alpha)
             params = (alpha,)
         kind = type(other)
         try:
@@ -70,7 +70,7 @@ def binary(
             a = self._storage._data.ptr + self._offset * shape.dtype.itemsize
             if kind in NUMBERS:
                 b = other
-                key = (shape, device, a & 15, kind)
+                key: tuple[Any, ...] = (shape, device, a & 15, kind)
             elif other._device is device:
                 shape_b = other._geometry
                 b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
@@ -79,8 +79,8 @@ def binary(
                 raise AttributeError
         except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
             if alpha is _ONE:
-                return errors.plainly(general, key_set, self, other)  # type: ignore[no-any-return]
-            return errors.plainly(scaled, key_set, self, other, alpha)  # type: ignore[no-any-return]
+                return errors.plainly(general, key_set, self, other)
+            return errors.plainly(scaled, key_set, self, other, alpha)
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
@@ -97,7 +97,7 @@ def binary(
 def binary_inplace(
     operator: Operator,
     rule: Rule,
-    check_alpha: Callable[[Operator, Any, Any, Any], Any] | None = None,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
 ) -> Kernel:
     """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
     loop = rule.loop
@@ -107,17 +107,17 @@ def binary_inplace(
     def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
         params: tuple[Any, ...] = ()
         if alpha is not _ONE:
-            alpha = check_alpha(operator, self, other, alpha)  # type: ignore[misc]
+            alpha = check_alpha(operator, self, other, alpha)
             params = (alpha,)
         kind = type(other)
         try:
             device, shape, storage = self._device, self._geometry, self._storage
-            a = storage._data.ptr + self._offset * shape.dtype.itemsize  # type: ignore[union-attr]
+            a = storage._data.ptr + self._offset * shape.dtype.itemsize
             if kind in NUMBERS:
                 b = other
-                key = (shape, device, a & 15, kind)
+                key: tuple[Any, ...] = (shape, device, a & 15, kind)
             elif other._device is device and not (
-                other._storage is storage or storage.is_shared or other._storage.is_shared  # type: ignore[union-attr]
+                other._storage is storage or storage.is_shared or other._storage.is_shared
             ):
                 shape_b = other._geometry
                 b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
@@ -126,7 +126,7 @@ def binary_inplace(
                 raise AttributeError
         except AttributeError:  # meta; a CPU scalar; memory that may overlap
             into = write if alpha is _ONE else scaled
-            return errors.plainly(into, self, (self, other), params)  # type: ignore[no-any-return]
+            return errors.plainly(into, self, (self, other), params)
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)

@@ -20,6 +20,8 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..iterator import overlap, parallel, plan, split
 from ..iterator.config import Config
+from ..iterator.operands import RESIZE
+from ..iterator.split import Piece
 
 NUMBERS = (bool, int, float, complex)
 # loop(addresses per operand, inner strides of all operands then outer ones, inner size, outer size)
@@ -176,7 +178,7 @@ def _kind(number: complex) -> type:
 def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any) -> Tensor:
     if given is None:
         return allocate(planned.geometry, device)
-    if planned.action == plan.RESIZE:
+    if planned.action == RESIZE:
         if given._geometry.numel:
             warnings.warn(
                 errors.output_resized(op, given, planned.geometry), UserWarning, stacklevel=4
@@ -248,7 +250,8 @@ class TensorIterator:
 
     @property
     def common_dtype(self) -> dtype:
-        return self._plan.common_dtype  # type: ignore[no-any-return]
+        common: dtype = self._plan.common_dtype
+        return common
 
     def device(self) -> Any:
         return self._plan.device
@@ -259,14 +262,16 @@ class TensorIterator:
 
     def dtype(self, i: int = 0) -> dtype:
         """The dtype that operand `i` is stored in."""
-        return self._plan.dtypes[i]  # type: ignore[no-any-return]
+        found: dtype = self._plan.dtypes[i]
+        return found
 
     def tensor(self, i: int) -> Any:
         return self._tensors[i]
 
     def output(self, i: int = 0) -> Tensor:
         assert i < self._plan.n_outputs, (i, self._plan)
-        return self._tensors[i]  # type: ignore[no-any-return]
+        made: Tensor = self._tensors[i]
+        return made
 
     def input(self, i: int = 0) -> Any:
         return self._tensors[self._plan.n_outputs + i]
@@ -297,13 +302,11 @@ class TensorIterator:
         if not (0 <= dim < len(self._shape) and self._shape[dim] > 1):
             rule = f"be a dimension of {self._shape} with two elements"
             raise errors.must(self._plan.op, "dim", rule, dim, kind=errors.IndexRangeError)
-        whole = split.Piece(
-            self._shape, (0,) * len(self._data), self.accumulate, self.is_final_output
-        )
+        whole = Piece(self._shape, (0,) * len(self._data), self.accumulate, self.is_final_output)
         first, second = whole.halves(dim, self._strides, self.is_dim_reduced(dim))
         return self._over(first), self._over(second)
 
-    def _over(self, piece: split.Piece) -> TensorIterator:
+    def _over(self, piece: Piece) -> TensorIterator:
         part = object.__new__(TensorIterator)
         part._plan, part._tensors, part._scalars = self._plan, self._tensors, self._scalars
         part._shape, part._strides = piece.shape, self._strides

@@ -34,7 +34,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry]) -> Kernel:
         if storage is None:
             storage = self._get_storage()
         view = _new(Tensor)
-        view._geometry = wanted  # type: ignore[assignment]
+        view._geometry = wanted
         view._keys = self._keys
         view._device = self._device
         view._storage = storage

@@ -35,7 +35,7 @@ class TensorBase:
     _geometry: Geometry
     _keys: int
     _device: device
-    _storage: Storage | None
+    _storage: Storage | Any  # None until needed; code that reads the slot knows that it is there
     _offset: int
     _array: Any
     _autograd: Any
@@ -172,7 +172,7 @@ class TensorBase:
 
     def _get_array(self) -> np.ndarray[Any, Any]:
         """The ndarray over a CPU tensor's elements; the same object until the storage changes."""
-        array = self._array
+        array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
             if storage is None or self._device is not CPU or self._keys & LAZY:
@@ -201,7 +201,7 @@ class TensorBase:
 
     def _address(self) -> int:
         """Address of the first element of a tensor on a device with allocated memory; 0 on meta."""
-        data = self._storage._data  # type: ignore[union-attr]
+        data = self._storage._data
         return 0 if data is None else data.ptr + self._offset * self._geometry.dtype.itemsize
 
     def data_ptr(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .._generated import calls
 from ..core import errors
@@ -32,7 +32,7 @@ class Differentiable(TensorBase):
     def requires_grad(self, value: bool) -> None:
         variable.set_requires_grad(self, flag("requires_grad", "value", value))
 
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Say whether operations on this leaf are to be recorded; returns the tensor."""
         variable.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
         return self
@@ -76,9 +76,10 @@ class Differentiable(TensorBase):
         """
         autograd.backward(self, gradient, retain_graph, create_graph, inputs)
 
-    def detach_(self) -> Tensor:
+    def detach_(self) -> Self:
         """Cut this tensor from its history."""
-        return variable.detach_(self)
+        variable.detach_(self)
+        return self
 
     def retain_grad(self) -> None:
         """Let `backward` fill `grad` although it is no leaf."""
@@ -104,7 +105,8 @@ class Differentiable(TensorBase):
     @property
     def data(self) -> Tensor:
         """The same elements without history, and with a version of their own."""
-        detached = calls.detach(self)
+        x: Any = self
+        detached = calls.detach(x)
         detached._storage = detached._storage.twin()
         return detached
 

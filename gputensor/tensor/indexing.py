@@ -47,9 +47,7 @@ def get(tensor: Tensor, index: Any) -> Tensor:
     ):
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
-        return _ops.slice_Tensor.table[key_set](  # type: ignore[no-any-return]
-            key_set, tensor, 0, index.start, index.stop, 1
-        )
+        return _ops.slice_Tensor.table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
     view, flipped, has_bool = _basic(tensor, index if kind is tuple else (index,))
     if flipped:
         return calls.flip(view, flipped)

@@ -126,6 +126,7 @@ class _Counted:
     """Counts its references as `Storage.resize` does; how many differs between Pythons."""
 
     __slots__ = ("_storage",)
+    _storage: _Counted
 
     def count(self) -> int:
         return sys.getrefcount(self)
@@ -135,7 +136,7 @@ def _references_of_one() -> int:
     """What `Storage.resize` counts where one tensor's slot is all that holds the storage."""
     owner = _Counted()
     owner._storage = _Counted()
-    return owner._storage.count()  # type: ignore[no-any-return]
+    return owner._storage.count()
 
 
 _REFERENCES_OF_ONE = _references_of_one()

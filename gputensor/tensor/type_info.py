@@ -31,7 +31,8 @@ class finfo:  # noqa: N801 - PyTorch's spelling
                 kind=errors.ArgumentTypeError, remedy="use iinfo for integers",
             )  # fmt: skip
         real = given.to_real
-        limits: Any = ml_dtypes.finfo(real.np) if real is bfloat16 else np.finfo(real.np)
+        info: Any = ml_dtypes.finfo if real is bfloat16 else np.finfo
+        limits = info(real.np)
         self.bits = real.itemsize * 8
         self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
         self.smallest_normal = self.tiny = float(limits.smallest_normal)

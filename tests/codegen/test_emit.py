@@ -317,15 +317,16 @@ def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub
     assert "    def turn(self, *dims: int) -> Tensor: ...\n" in stub
-    assert "def halves(self, dims: Sequence[int], dim: int = 0) -> list[Tensor]: ...\n" in stub
+    assert "def halves(self, dims: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]" in stub
 
 
 def test_stubs_of_calls_and_operators_say_what_comes_back(model: load.Model) -> None:
     used = {op.identifier for op in model.ops}
-    calls, operators = emit_stubs.calls(model, used), emit_stubs.operators(model)
+    calls, operators = emit_stubs.calls(model, used), emit_stubs.operators(model, {"blend"})
     assert "def turn(self: Tensor, dims: Sequence[int]) -> Tensor: ...\n" in calls
-    assert "def halves(self: Tensor, dims: Sequence[int], dim: int = 0) -> list[Tensor]" in calls
-    assert "halves: _Of[list[Tensor]]\n" in operators and "turn" not in operators
+    assert "halves(self: Tensor, dims: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]" in calls
+    assert "halves: _Of[tuple[Tensor, ...]]\n" in operators and "turn" not in operators
+    assert "blend: _Of[Tensor]\n" in operators
 
 
 def test_overloads_that_nothing_tells_apart_are_refused() -> None:

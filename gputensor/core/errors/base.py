@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+R = TypeVar("R")
 
 
 class GpuTensorError(Exception):
@@ -117,7 +120,7 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
-def plainly(function: Any, *args: Any) -> Any:
+def plainly(function: Callable[..., R], *args: Any) -> R:
     """`function(*args)` in an `except`: an error of ours shows no look-up that failed before it."""
     try:
         return function(*args)

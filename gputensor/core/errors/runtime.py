@@ -146,16 +146,16 @@ def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
     )
 
 
-def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> NumberRangeError:
+def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> GpuTensorError:
     """PyTorch: value cannot be converted to type X without overflow."""
     needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
     rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
-    return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)  # type: ignore[return-value]
+    return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)
 
 
-def number_too_wide(op: str, arg: str, number: Any) -> NumberRangeError:
+def number_too_wide(op: str, arg: str, number: Any) -> GpuTensorError:
     """PyTorch: int too big to convert."""
-    return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)  # type: ignore[return-value]
+    return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)
 
 
 def _number(number: Any) -> str:

@@ -45,10 +45,10 @@ def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
     )
 
 
-def too_large(sizes: Any) -> ShapeError:
+def too_large(sizes: Any) -> GpuTensorError:
     """Sizes that no tensor has, whichever operator came to them."""
     rule = "have at most 64 dimensions" if len(sizes) > 64 else "hold fewer than 2**63 elements"
-    return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)  # type: ignore[return-value]
+    return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)
 
 
 def read_only(op: str, arg: str, tensor: Any) -> GpuTensorError:
@@ -304,6 +304,6 @@ def byte_condition(condition: Any) -> str:
     )
 
 
-def target_out_of_range(op: str, target: int, classes: int) -> IndexRangeError:
+def target_out_of_range(op: str, target: int, classes: int) -> GpuTensorError:
     rule = f"hold classes in [0, {classes - 1}], or ignore_index"
-    return must(op, "target", rule, Got(str(target)), kind=IndexRangeError)  # type: ignore[return-value]
+    return must(op, "target", rule, Got(str(target)), kind=IndexRangeError)

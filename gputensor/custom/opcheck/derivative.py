@@ -246,8 +246,9 @@ def _outputs(result: Any) -> list[Tensor]:
 
 
 def _draw(random: np.random.Generator, like: Tensor) -> Array:
-    values = random.uniform(-1, 1, (2, *like.shape))
-    return values[0] + 1j * values[1] if like.is_complex() else values[0]
+    real, imaginary = random.uniform(-1, 1, (2, *like.shape))
+    values: Array = real + 1j * imaginary if like.is_complex() else real
+    return values
 
 
 def _array(x: Tensor) -> Array:
