@@ -69,9 +69,8 @@ def methods(model: Model) -> str:
         lines += indent(_public(gathered(model, name, variant)))
     for op, dunder, given in ((o, d, g) for o in model.ops for d, g in o.operators.items()):
         other = f", other: {'Tensor | _Number' if op.numbers else 'Tensor'}"
-        ignore = "  # type: ignore[override]" if dunder in ("__eq__", "__ne__") else ""
         taken = other if "other" in given else ""
-        lines.append(f"    def {dunder}(self{taken}) -> Tensor: ...{ignore}")
+        lines.append(f"    def {dunder}(self{taken}) -> Tensor: ...")
     return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
 
 

@@ -17,7 +17,7 @@ from ..core.memory_format import contiguous_format
 from ..tensor.tensor import Tensor
 from .inplace_or_view import bump_version
 
-Grads = list[Tensor | None]
+Grads = list[Tensor | Any]  # None where none arrived
 
 # What getrefcount says of an object that one list alone holds; Pythons differ.
 _held = [object()]
@@ -64,7 +64,7 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
 
 def _owns_memory(buffer: Grads) -> bool:
     """True if no other tensor looks at the gradient's memory."""
-    return buffer[0]._storage is None or sys.getrefcount(buffer[0]._storage) <= _OWNED  # type: ignore[union-attr]
+    return buffer[0]._storage is None or sys.getrefcount(buffer[0]._storage) <= _OWNED
 
 
 def _fits(g: Tensor, shape: Geometry) -> bool:

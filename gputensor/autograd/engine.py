@@ -28,7 +28,7 @@ from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_m
 from .node import AccumulateGrad, Edge, Node, zeros_of
 from .streams import current_stream, device_of, identity, on_stream, wait
 
-Grads = list[Tensor | None]
+Grads = list[Tensor | Any]  # None where none arrived
 
 
 # --- what users call ------------------------------------------------------------------------------
@@ -59,13 +59,13 @@ def backward(
     grads = _root_grads(outputs, grad_tensors)
     wanted = None
     if inputs is not None:
-        wanted = _tuple(inputs)
-        if not wanted:
+        leaves = _tuple(inputs)
+        if not leaves:
             raise errors.must("backward", "inputs", "not be empty", inputs)
-        for x in wanted:
+        for x in leaves:
             if requires_grad(x) and not is_leaf(x):
                 variable.retain_grad(x)
-        wanted = [_input_edge(x) for x in wanted]
+        wanted = [_input_edge(x) for x in leaves]
     keep = create_graph if retain_graph is None else retain_graph
     _Run(keep, create_graph).run(_roots(outputs), grads, wanted, accumulates=True)
 
@@ -108,7 +108,7 @@ def _tuple(tensors: Any) -> tuple[Tensor, ...]:
 
 
 def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
-    grads = [None] * len(outputs) if given is None else list(_tuple(given))
+    grads: Grads = [None] * len(outputs) if given is None else list(_tuple(given))
     if len(grads) != len(outputs):
         raise errors.grads_count(len(outputs), len(grads))
     for number, (output, g) in enumerate(zip(outputs, grads)):
@@ -179,8 +179,8 @@ class _Run:
         self.captures: dict[Node, list[tuple[int, int]]] = {}
         self.found: Grads = []
         # A derivative computes in the types of its forward call, wherever backward is called.
-        include, keep = _state.get()
-        self.own_state = include, keep & ~AUTOCAST
+        include, kept = _state.get()
+        self.own_state = include, kept & ~AUTOCAST
         self.ready: list[tuple[int, int, Node]] = []
         self.leaf_streams: list[tuple[Any, Any]] = []
 

@@ -135,7 +135,8 @@ def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Te
 def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: str | None) -> Tensor:
     if rounding_mode is not None:
         return zeros_like(grad)
-    return -grad * conj(self / other / other)
+    slope: Tensor = conj(self / other / other)
+    return -grad * slope
 
 
 def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
@@ -343,7 +344,8 @@ def repeat_backward(grad: Tensor, repeats: Any, shape: Sizes) -> Tensor:
     extra = len(repeats) - len(shape)
     if 0 in repeats:
         return _zeros_around(grad, shape)
-    split, dims = [], []
+    split: list[int] = []
+    dims: list[int] = []
     for d, times in enumerate(repeats):
         dims.append(len(split))
         split += [times] if d < extra else [times, shape[d - extra]]

@@ -75,6 +75,10 @@ class _FunctionNode(Node):
 
     __slots__ = ("function", "context", "places")
 
+    function: Any
+    context: Context
+    places: Any
+
     is_users = True
 
     def backward(node, *grads: Any) -> Any:  # noqa: N805
@@ -172,11 +176,11 @@ def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...
             raise errors.dirty_view_among_several()
 
 
-def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | None) -> Any:
+def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | Any) -> Any:
     """A result of forward with its history."""
     if not isinstance(x, Tensor):
         if node is not None:  # it has a place among the gradients all the same
-            node.outputs.append(None)  # type: ignore[arg-type]
+            node.outputs.append(None)
         return x
     is_input = any([x is given for given in inputs])
     is_dirty = any([x is given for given in context._dirty])
@@ -187,7 +191,7 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
     )
     if is_differentiable and is_dirty and is_input:
         inplace_or_view.check_inplace(x)
-        return inplace_or_view.rebase_history(x, node)  # type: ignore[arg-type]
+        return inplace_or_view.rebase_history(x, node)
     number = 0 if node is None else add_output(node, x)
     if not is_differentiable:
         return _constant(x, is_input, is_dirty)
@@ -197,7 +201,7 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
     meta = meta_of(x)
     if view is not None:
         meta.view = (view[0], IN_CUSTOM_FUNCTION, x._storage.version, view[3])
-    with_edge(x, (node, number))  # type: ignore[arg-type]
+    with_edge(x, (node, number))
     return x
 
 
@@ -223,7 +227,7 @@ def _aliased(x: Tensor) -> Tensor:
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
     """Save what forward asked for; results without history, see Note [No cycles] in node.py."""
-    saved = []
+    saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]
         if x is None:

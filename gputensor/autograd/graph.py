@@ -92,7 +92,8 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's spelling
 
         def unpack(packed: Any) -> Tensor:
             place, kept = packed
-            return kept.to(place, non_blocking=pin_memory)  # type: ignore[no-any-return]
+            back: Tensor = kept.to(place, non_blocking=pin_memory)
+            return back
 
         super().__init__(pack, unpack)
 

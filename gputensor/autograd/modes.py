@@ -173,6 +173,10 @@ class inference_mode(Guard):  # noqa: N801
 
     __slots__ = ("_keys", "_grad", "_enabled")
 
+    _enabled: bool
+    _keys: tls.InferenceMode
+    _grad: _Mode
+
     def __new__(cls, mode: Any = True) -> Any:
         made = object.__new__(cls)
         made._enabled = callable(mode) or flag("inference_mode", "mode", mode)

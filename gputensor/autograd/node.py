@@ -47,9 +47,9 @@ class Node:
     __slots__ = ("edges", "outputs", "sequence_nr", "__dict__", "__weakref__")
 
     edges: tuple[Edge | None, ...]
-    outputs: list[tuple[Geometry, Any]]
+    outputs: list[Any]
     stream: Any = None
-    hooks: Hooks | None = None
+    hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
     # Slots that hold saved tensors.
@@ -195,6 +195,8 @@ class NotImplementedNode(Node):
     """Stands for an operation without a derivative: it fails when its derivative is asked for."""
 
     __slots__ = ("operator",)
+
+    operator: Any  # or what a message is to say
 
     def backward(node, *grads: Any) -> Any:  # noqa: N805
         raise errors.derivative_not_implemented(node.operator)

@@ -99,7 +99,8 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             return operator.redispatch_table[key_set](key_set, x, y)
         return without_derivative(key_set, x, y)
 
-    return {1: of_one, 2: of_two}.get(table.n_tensors, without_derivative)
+    kernels: dict[int, Callable[..., Any]] = {1: of_one, 2: of_two}
+    return kernels.get(table.n_tensors, without_derivative)
 
 
 autograd_not_implemented.kernel_convention = "maker"  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls
@@ -43,6 +44,8 @@ class SavedResult(SavedTensor):
     """The same of an output. See Note [No cycles]."""
 
     __slots__ = ("number",)
+
+    number: int
 
     def unpack(self, node: Node) -> Any:
         x = self.tensor
@@ -123,6 +126,11 @@ class PackedTensor:
     """What a user's pack hook made of a saved tensor, and what the tensor's history was."""
 
     __slots__ = ("packed", "unpack_hook", "edge", "number", "tensor")
+
+    packed: Any
+    unpack_hook: Callable[[Any], Any]
+    edge: Any
+    number: int | None
 
     def unpack(self, node: Node) -> Any:
         before = tls.state.get()

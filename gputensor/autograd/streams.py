@@ -43,10 +43,10 @@ class on_stream:  # noqa: N801
 
     __slots__ = ("_runtime", "_stream", "_before")
 
-    def __init__(self, node: Node | None) -> None:
+    def __init__(self, node: Node | Any) -> None:
         self._stream = None if node is None else node.stream
         if self._stream is not None:
-            self._runtime = runtime.of(device_of(node).type)  # type: ignore[arg-type]
+            self._runtime = runtime.of(device_of(node).type)
 
     def __enter__(self) -> None:
         if self._stream is not None:
@@ -57,7 +57,7 @@ class on_stream:  # noqa: N801
             self._runtime.set_stream(self._before)
 
 
-def wait(node: Node, source: Node | None, g: Tensor) -> None:
+def wait(node: Node, source: Node | Any, g: Tensor) -> None:
     """Let the stream of `node` wait for a gradient that `source` makes, and keep its memory till
     then.
 
@@ -70,7 +70,7 @@ def wait(node: Node, source: Node | None, g: Tensor) -> None:
     stream, producer = node.stream, None if source is None else source.stream
     if device_of(node).type != g._device.type:
         stream = module.current_stream(g._device.index)
-    if producer is None or device_of(source) is not g._device:  # type: ignore[arg-type]
+    if producer is None or device_of(source) is not g._device:
         producer = module.current_stream(g._device.index)
     if identity(producer) != identity(stream):
         stream.wait_event(producer.record_event())

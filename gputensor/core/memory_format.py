@@ -5,6 +5,8 @@ Source of the rules: PyTorch's c10/core/MemoryFormat.h.
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import errors
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gputensor import runtime as runtimes
 from gputensor.core import errors
@@ -101,12 +101,15 @@ class CurrentStream(Guard):
 # --- another thread in the place of this one ----------------------------------------------------
 
 
-def on_a_new_thread(function: Callable[..., Any], *args: Any) -> Any:
+R = TypeVar("R")
+
+
+def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
     """Call a function with an empty stack: in another thread, for which this one waits, and which
     has this one's context variables, devices and streams."""
     places = [(module, module.current_device(), _streams(module)) for module in runtimes.in_use()]
     context = contextvars.copy_context()
-    made: list[Any] = []
+    made: list[R] = []
     failed: list[BaseException] = []
 
     def work() -> None:
