@@ -50,10 +50,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tier", choices=tier.TIERS, default=os.environ.get("GPUTENSOR_TIER", tier.chosen),
         help="quick: each operator, dtype and layout once; full: everything crossed (make check)",
     )  # fmt: skip
+    parser.addoption(
+        "--times", metavar="FILE", help="write what each folder cost, for tests.budgets"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     tier.chosen = config.getoption("--tier")
+    if config.getoption("--times"):
+        from .harness.times import Times
+
+        config.pluginmanager.register(Times(config, config.getoption("--times")))
 
 
 def pytest_report_header() -> str:

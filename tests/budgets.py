@@ -1,0 +1,70 @@
+"""What each folder of tests may cost: `python -m tests.budgets TIMES [--write]`.
+
+TIMES is what `pytest --times TIMES` wrote. Budgets are in tests/budgets.toml, in loops of
+harness/times.py, so that they hold on any machine. A folder that takes half as much again fails
+the check, and no test: nothing in a test depends on a clock. --write takes what was measured for
+the new budgets of that tier.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_suffix(".toml")
+# A folder may exceed its budget by half; seconds below this are noise.
+SLACK, NOISE_S = 1.5, 2.0
+
+
+def judge(times: dict[str, Any], budgets: dict[str, float]) -> tuple[list[str], list[str]]:
+    """(lines of the table, sentences about what is exceeded)."""
+    loop_s = times["reference_s"]
+    whole = sum(seconds for seconds, _ in times["folders"].values())
+    lines = [f"{'folder':40} {'tests':>6} {'CPU s':>7} {'share':>6} {'budget':>7}  used"]
+    wrong = []
+    for name, (seconds, tests) in sorted(times["folders"].items(), key=lambda f: -f[1][0]):
+        budget_s = budgets.get(name, 0.0) * loop_s
+        exceeds = seconds > SLACK * budget_s and seconds - budget_s > NOISE_S
+        lines.append(
+            f"{name:40} {tests:6} {seconds:7.1f} {seconds / whole:6.1%} {budget_s:7.1f}  "
+            f"{f'{seconds / budget_s:.0%}' if budget_s else '-'}{' EXCEEDED' if exceeds else ''}"
+        )
+        if exceeds:
+            wrong.append(f"{name} took {seconds:.1f} s, and its budget here is {budget_s:.1f} s")
+    allowed_s = sum(budgets.get(name, 0.0) for name in times["folders"]) * loop_s
+    lines.append(
+        f"{'all':40} {sum(n for _, n in times['folders'].values()):6} {whole:7.1f} {1:6.0%} "
+        f"{allowed_s:7.1f}  (the loop took {loop_s * 1e3:.0f} ms)"
+    )
+    return lines, wrong
+
+
+def written(tier: str, times: dict[str, Any], others: dict[str, Any]) -> str:
+    """The text of budgets.toml with one tier's exchanged for what was measured."""
+    found = {name: s / times["reference_s"] for name, (s, _) in times["folders"].items()}
+    text = [f"# In loops of tests/harness/times.py. Written by {FILE.stem}.py; see there.\n"]
+    for name, folders in sorted({**others, tier: found}.items()):
+        text.append(f"\n[{name}]\n")
+        text += [f'"{folder}" = {max(1, round(n))}\n' for folder, n in sorted(folders.items())]
+    return "".join(text)
+
+
+def main(arguments: list[str]) -> int:
+    times = json.loads(Path(arguments[0]).read_text())
+    budgets = tomllib.loads(FILE.read_text()) if FILE.exists() else {}
+    tier = times["tier"]
+    if "--write" in arguments:
+        FILE.write_text(written(tier, times, budgets))
+        return 0
+    lines, wrong = judge(times, budgets.get(tier, {}))
+    print(f"budgets of the {tier} tier, by folder", *lines, sep="\n")
+    for sentence in wrong:
+        print(f"budgets: {sentence}; make it faster, or say why in a commit of new budgets")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

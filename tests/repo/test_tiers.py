@@ -1,0 +1,101 @@
+"""The tiers: what the quick one still meets, ids that workers agree on, budgets by folder."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from tests import budgets, interpreters
+from tests.harness import ids, tier, times
+from tests.harness.cases import CALLABLE, Case, _spread, cases, dtypes_of, long_cases
+from tests.rows import Row
+
+
+def test_a_spread_meets_each_value_of_each_axis_and_no_value_itself_alone() -> None:
+    axes = ["a", "b", "c"], ["a", "b", "c"], [1, 2]
+    found = tier.spread(*axes)
+    assert found == [("a", "b", 1), ("b", "c", 2), ("c", "a", 1)]
+    assert all({case[k] for case in found} == set(axis) for k, axis in enumerate(axes))
+
+
+def test_the_full_tier_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tier, "chosen", "full")
+    assert len(tier.crossed("abc", "de")) == 6
+    monkeypatch.setattr(tier, "chosen", "quick")
+    assert len(tier.crossed("abc", "de")) == 3
+
+
+@pytest.mark.parametrize("row", CALLABLE, ids=str)
+def test_the_quick_tier_meets_all_that_a_row_has(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sample; and each overload with each dtype and each layout that it takes in any case of
+    the full tier."""
+    quick = _spread(row)
+    assert {case.sample for case in quick} == set(row.samples)
+    assert {case.dtype for case in quick if case.tensors()} in (set(), set(dtypes_of(row)))
+
+    def met(made: list[Case]) -> set[tuple[str, str, object]]:
+        fine = [case for case in made if case.expected() is not None]
+        return {(c.op().name, part, getattr(c, part)) for c in fine for part in ("dtype", "layout")}
+
+    monkeypatch.setattr(tier, "chosen", "full")
+    full = list(cases(row, crossed=False))
+    assert met(quick) >= met(full), sorted(map(str, met(full) - met(quick)))
+    assert len(quick) <= len(full)
+
+
+def test_long_cases_are_long_and_keep_their_broadcasts() -> None:
+    (add,) = [row for row in CALLABLE if row.name == "add"]
+    sizes = {tuple(x.sizes for x in case.tensors()) for case in long_cases(add)}
+    assert ((54, 81), (81,)) in sizes and ((), ()) not in sizes
+
+
+def test_an_id_has_no_address() -> None:
+    thing = object()
+    assert ids.has_address(repr(thing))
+    assert ids.without_address(repr)([thing]) == "[<object object>]"
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+MEASURED = {
+    "tier": "full",
+    "reference_s": 0.5,
+    "folders": {"tests/core": [29.0, 10], "tests/amp": [31.0, 7], "tests/test_new.py": [1.0, 1]},
+}
+
+
+def test_a_folder_may_exceed_its_budget_by_half() -> None:
+    lines, wrong = budgets.judge(MEASURED, {"tests/core": 40.0, "tests/amp": 40.0})
+    assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 31.0 s")
+    assert [line.split()[0] for line in lines[1:]] == [
+        "tests/amp", "tests/core", "tests/test_new.py", "all",
+    ]  # fmt: skip
+    assert "155% EXCEEDED" in lines[1] and "145%" in lines[2]
+
+
+def test_budgets_are_written_by_tier() -> None:
+    text = budgets.written("full", MEASURED, {"quick": {"tests/core": 3}})
+    read = tomllib.loads(text)
+    assert read["full"] == {"tests/core": 58, "tests/amp": 62, "tests/test_new.py": 2}
+    assert read["quick"] == {"tests/core": 3}
+
+
+def test_a_file_in_the_root_stands_for_a_folder() -> None:
+    assert times.folder_of("tests/core/test_device.py::test_x[1]") == "tests/core"
+    assert times.folder_of("tests/test_ops_grad.py::test_x[a/b::c]") == "tests/test_ops_grad.py"
+
+
+# --- other Pythons --------------------------------------------------------------------------------
+
+
+def test_a_python_is_taken_for_what_it_says_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"python3.12": None, "/there/3.12.1/bin/python3": "3.12", "python3.13": "3.11"}
+    monkeypatch.setattr(interpreters, "version_of", said.get)
+    monkeypatch.setattr(
+        interpreters, "candidates",
+        lambda version: [path for path in said if version in path],
+    )  # fmt: skip
+    monkeypatch.setattr(interpreters, "VERSIONS", ("3.12", "3.13", "3.99"))
+    monkeypatch.setattr(interpreters.sys, "version_info", (3, 11))
+    assert interpreters.others() == {"3.12": "/there/3.12.1/bin/python3"}
