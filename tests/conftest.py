@@ -7,6 +7,7 @@ tests that would be skipped for want of it fail instead.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from importlib.util import find_spec
@@ -83,6 +84,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("full")]
         items[:] = [item for item in items if not item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: tests that collect garbage look at what they made alone."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

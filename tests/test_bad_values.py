@@ -15,14 +15,14 @@ import pytest
 
 import gputensor as gt
 
-from .harness import bad_values, cases
+from .harness import bad_values, cases, tier
 from .harness.bad_values import VALUES
 from .harness.cases import CALLABLE, OPS, OPS_OF, Case
 from .harness.entrances import ENTRANCES
 from .rows import Row
 
 # Of so many calls one is made; which one goes through all values in turn.
-STRIDE = {"cpu": 5, "meta": 11, "cuda:0": 17}
+STRIDE = tier.pick({"cpu": 23, "meta": 53, "cuda:0": 83}, {"cpu": 5, "meta": 11, "cuda:0": 17})
 if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
     STRIDE = dict.fromkeys(STRIDE, 1)
 

@@ -188,4 +188,4 @@ def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:
 
 def _put(x: Tensor, values: Array) -> None:
     """Write into a tensor without anyone being told."""
-    calls.copy_(x.data, over_array(np.ascontiguousarray(values)), False)
+    calls.copy_(x.data, over_array(np.asarray(values, order="C")), False)

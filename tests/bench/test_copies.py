@@ -129,6 +129,7 @@ def test_opencvs_copies_are_right(number):
     assert case["skipped"] == ({"opencv": "no such function"} if number == 36 else {})
 
 
+@pytest.mark.full
 def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
     """It would go on with PyTorch's eager copy, under its name."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -163,6 +163,7 @@ def test_what_is_carried_is_no_part_of_the_tree() -> None:
 _HANGS = "import time; print('half', flush=True); time.sleep(60)"
 
 
+@pytest.mark.full
 def test_a_step_that_fails_hangs_or_dies_costs_only_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GRACE_S", 0.5)
     status, found, table = ran(
@@ -235,6 +236,7 @@ sys.exit(run.Run("measure", steps, place / "work", place / "out", 60.0, environm
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
 def test_what_was_done_is_there_when_the_whole_command_is_killed(tmp_path, number):
     process = subprocess.Popen(
@@ -316,6 +318,7 @@ def test_last(): gt.cuda.synchronize()
 """
 
 
+@pytest.mark.full
 @pytest.mark.emulator
 def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_path):
     if not gt.cuda.is_available():
@@ -468,6 +471,7 @@ def test_a_budget_is_held_against_the_records_of_all_parts(tmp_path):
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.emulator
 def test_a_real_step_that_is_killed_half_way_leaves_its_cases_and_costs_no_other(tmp_path):
     if not gt.cuda.is_available():

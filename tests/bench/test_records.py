@@ -37,6 +37,7 @@ def made(data):
     return record.build(data, environment("cpu"))
 
 
+@pytest.mark.full
 @requires_emulator
 @pytest.mark.emulator
 def test_the_emulator_has_a_record_of_its_own(tmp_path, monkeypatch):

@@ -212,6 +212,7 @@ def test_the_page_shows_cases_that_pass(tmp_path):
     assert status == 0 and "axpy: 72 launches equal to the reference, 72 more" in out, out + err
 
 
+@pytest.mark.full
 def test_registers_and_spills_without_a_gpu(file):
     status, out, err = check("--order", "forward", file)
     if status == 3:
@@ -227,6 +228,7 @@ def test_registers_and_spills_without_a_gpu(file):
     assert status == 1 and 'scale.cu(3): error: identifier "missing" is undefined' in out
 
 
+@pytest.mark.full
 def test_the_examples_pass_and_their_twins_do_not(tmp_path):
     names = sorted(path.stem for path in EXAMPLES.glob("*.cu"))
     assert names == ["blur", "histogram", "softmax", "warp_sum"]

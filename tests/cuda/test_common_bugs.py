@@ -18,6 +18,7 @@ import pytest
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 
+from ..harness import tier
 from .support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
@@ -154,8 +155,7 @@ def launch(name: str, repaired: bool) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize(("name", "order"), tier.crossed(list(BUGS), ORDERS))
 def test_a_bug_is_named_and_its_repair_is_not_accused(emulated, name, order):
     body, *_, sentence, expected = BUGS[name]
     lines = [n for n, text in enumerate(text_of(body, False).splitlines(), 1) if " here" in text]

@@ -101,6 +101,7 @@ def representatives(family: str) -> list[variants.Defines]:
     return list(found.values())
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_every_variant_compiles_without_spills(family: str) -> None:
@@ -111,6 +112,7 @@ def test_every_variant_compiles_without_spills(family: str) -> None:
         assert record["registers"] <= REGISTERS[record["entry"]], record
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_layouts_of_many_dimensions_compile(family: str) -> None:
@@ -121,6 +123,7 @@ def test_layouts_of_many_dimensions_compile(family: str) -> None:
         assert not record["spills"], record
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("family", variants.FAMILIES)
@@ -148,6 +151,7 @@ def test_a_bare_file_compiles(family: str) -> None:
     nvrtc.destroyProgram(made)
 
 
+@pytest.mark.full
 @requires_nvrtc
 def test_contiguous_entries_move_sixteen_bytes_at_a_time() -> None:
     for family in ("unary", "binary", "comparison", "where", "fill", "copy", "random"):
@@ -165,6 +169,7 @@ def test_contiguous_entries_move_sixteen_bytes_at_a_time() -> None:
             break
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("family", [f for f in variants.FAMILIES if f != "copy"])
 def test_what_may_work_in_place_reads_no_memory_as_constant(family: str) -> None:

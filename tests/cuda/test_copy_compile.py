@@ -156,6 +156,7 @@ def _per_512(gate: Gate) -> float:
     return len(counted) * 16 / gate.nbytes  # a warp copies 32 * nbytes
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("gate", GATES, ids=repr)
 def test_instructions_widths_and_flight(gate: Gate) -> None:
@@ -240,6 +241,7 @@ def _registers(text: str, defines: dict[str, str], arch: str = ARCHITECTURE) -> 
     return max(int(n) for n in re.findall(r"Used (\d+) registers", log))
 
 
+@pytest.mark.full
 @requires_nvrtc
 def test_registers_and_spills() -> None:
     count = 0
@@ -250,6 +252,7 @@ def test_registers_and_spills() -> None:
     assert count > 25
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize(
     "gate", [g for g in GATES if g.text in ("copy_tile", "copy_pack")], ids=repr
@@ -272,6 +275,7 @@ def test_registers_are_those_that_plans_count_with(gate: Gate) -> None:
         assert blocks * threads * gate.nbytes >= 48 << 10
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("gate", [g for g in GATES if g.text == "copy_pack"], ids=repr)
 def test_offsets_take_the_instructions_of_few_tiles(gate: Gate) -> None:
@@ -281,6 +285,7 @@ def test_offsets_take_the_instructions_of_few_tiles(gate: Gate) -> None:
     assert (len(code) - counted) / counted <= 3.7 < score.PACK_OFFSETS
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
 def test_columns_that_begin_anywhere_spill_little_on_older_gpus(arch: str) -> None:
@@ -293,6 +298,7 @@ def test_columns_that_begin_anywhere_spill_little_on_older_gpus(arch: str) -> No
         assert int(spilled) <= 64, gate
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
 @pytest.mark.parametrize("text", variants.COPIES)
@@ -302,6 +308,7 @@ def test_a_bare_text_compiles(text: str, arch: str) -> None:
     assert " 0 bytes spill stores" in log
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_every_entry_compiles_with_its_defines_in_front(family: str) -> None:

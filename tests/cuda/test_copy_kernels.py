@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from gputensor.kernels.cuda.copy_walk import Walk
 from gputensor.runtime.emulator import settings
 from gputensor.runtime.limits import H200, KNOWN, T4, Limits
 
+from ..harness import tier
 from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy
 from .kernel_arrays import SHORT
 from .support import fresh_emulator, requires_emulator
@@ -60,6 +62,13 @@ def by_short(d: dtype) -> str:
     return d.short
 
 
+def shown(value: Any) -> str:
+    """`f16 u8`, `(2, 3) (1, 0)`."""
+    if isinstance(value, tuple) and isinstance(value[0], (tuple, dtype)):
+        return " ".join(map(shown, value))
+    return value.short if isinstance(value, dtype) else str(value)
+
+
 def permuted(
     sizes: tuple[int, ...], order: tuple[int, ...], to: dtype, of: dtype | None = None
 ) -> Copy:
@@ -84,14 +93,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("d", ITEMS, ids=by_short)
-@pytest.mark.parametrize(("sizes", "order"), SHAPES)
-def test_permuted(sizes: tuple[int, ...], order: tuple[int, ...], d: dtype) -> None:
-    assert check(permuted(sizes, order, d))
+@pytest.mark.parametrize(("shape", "d"), tier.crossed(SHAPES, ITEMS), ids=shown)
+def test_permuted(shape: tuple[tuple[int, ...], tuple[int, ...]], d: dtype) -> None:
+    assert check(permuted(*shape, d))
 
 
-@pytest.mark.parametrize("shift", [(0, 1), (1, 0), (1, 1), (3, 2)])
-@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+@pytest.mark.parametrize(
+    ("d", "shift"), tier.crossed(ITEMS, [(0, 1), (1, 0), (1, 1), (3, 2)]), ids=shown
+)
 def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
     for sizes, order in (((150, 132), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((5, 700), (0, 1))):
         copy = permuted(sizes, order, d)
@@ -99,19 +108,17 @@ def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
         check(copy)
 
 
-@pytest.mark.parametrize(("to", "of"), CASTS, ids=lambda d: d.short)
-def test_casts_in_every_kernel(to: dtype, of: dtype) -> None:
-    for sizes, order in (
-        ((150, 70), (1, 0)),
-        ((2, 3, 300), (0, 2, 1)),
-        ((9, 8, 7, 6), (3, 2, 1, 0)),
-    ):
-        check(permuted(sizes, order, to, of))
+CAST_SHAPES = [((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3, 2, 1, 0))]
+
+
+@pytest.mark.parametrize(("types", "shape"), tier.crossed(CASTS, CAST_SHAPES), ids=shown)
+def test_casts_in_every_kernel(types: tuple[dtype, dtype], shape: tuple[Any, Any]) -> None:
+    check(permuted(*shape, *types))
 
 
 @pytest.mark.parametrize("d", ALL, ids=by_short)
 def test_casts_between_all_dtypes_along_rows(d: dtype) -> None:
-    for other in random.Random(d.code).sample(ALL, 3):
+    for other in random.Random(d.code).sample(ALL, tier.pick(1, 3)):
         if other is not d:
             check(permuted((5, 77), (0, 1), other, d), lambda walk, gpu: [copy_plan.row(walk, 1)])
 
@@ -119,13 +126,13 @@ def test_casts_between_all_dtypes_along_rows(d: dtype) -> None:
 @pytest.mark.parametrize("d", ITEMS, ids=by_short)
 def test_turned_and_repeated_rows(d: dtype) -> None:
     size = d.itemsize
-    for n in (64, 77, 1500):
+    for n in tier.pick((77,), (64, 77, 1500)):
         for src in ([size * n, -size], [-size * n, -size], [size, 0], [0, size], [0, 0]):
             check(Copy((6, n), [size * n, size], src, d, d))
         check(Copy((4, 3, n), dense((4, 3, n), size), [n * size, 0, size], d, d))
 
 
-@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+@pytest.mark.parametrize("d", tier.pick([F16], ITEMS), ids=by_short)
 def test_many_tiles_on_few_multiprocessors(d: dtype) -> None:
     """Large tiles, and blocks that take several boxes: what only large copies get otherwise."""
     side, per_block = copy_score.TILE_SIDE[d.itemsize], 0
@@ -180,7 +187,7 @@ def _fuzz(
 
 
 def test_any_layout() -> None:
-    ran = _fuzz(random.Random(7), FUZZ or 120, 12_000)
+    ran = _fuzz(random.Random(7), FUZZ or tier.pick(50, 120), 12_000)
     assert set(ran) == {"elem", "row", "tile", "skinny", "pack", "variants"}, ran
 
 
@@ -239,31 +246,37 @@ def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
     assert ran[0, 0] and any(load and not store for load, store in ran)
 
 
-def test_tiles_whose_rows_begin_anywhere_stay_inside() -> None:
+@pytest.fixture
+def checks() -> Iterator[None]:
+    """Every access is checked; what is built so is for this test alone."""
     module.clear()
     with settings.using(checks="all"):
-        _odd_fuzz(random.Random(12), FUZZ or 6)
-    module.clear()  # what was built with checks
+        yield
+    module.clear()
+
+
+def test_tiles_whose_rows_begin_anywhere_stay_inside(checks: None) -> None:
+    _odd_fuzz(random.Random(12), FUZZ or 6)
 
 
 @pytest.mark.parametrize("schedule", ["reversed", "random"])
 def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
     with settings.using(schedule=schedule, seed=3):
-        _fuzz(random.Random(8), 40, 6_000)
-        for d in ITEMS:
+        _fuzz(random.Random(8), tier.pick(15, 40), 6_000)
+        for d in tier.pick([F16], ITEMS):
             for sizes, order in SHAPES[:4]:
                 check(permuted(sizes, order, d))
 
 
-def test_nothing_is_read_that_was_not_written_nor_written_twice() -> None:
+def test_nothing_is_read_that_was_not_written_nor_written_twice(checks: None) -> None:
     """Every access checked: bounds, shared memory that nobody wrote, races between barriers."""
-    with settings.using(checks="all"):
-        for d in (U8, F32):
-            for sizes, order in (*SHAPES[:4], SHAPES[5]):
-                check(permuted(sizes, order, d))
-        _fuzz(random.Random(9), 6, 2_000)
+    for d in tier.pick([F32], [U8, F32]):
+        for sizes, order in (*SHAPES[:4], SHAPES[5]):
+            check(permuted(sizes, order, d))
+    _fuzz(random.Random(9), 6, 2_000)
 
 
+@pytest.mark.full
 def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
     """In a process of its own, since libasan must be there from its start."""
     environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
@@ -272,6 +285,7 @@ def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
     assert answer.returncode == 0 and "copies equal NumPy" in answer.stdout, answer.stderr[-2000:]
 
 
+@pytest.mark.full
 def test_the_script_runs_over_cupy_too() -> None:
     """As bench/gpu_check.sh runs it on a GPU; here CuPy is one that stands on the emulator."""
     root, here = Path(__file__).parents[2], Path(__file__).parent
@@ -306,9 +320,12 @@ def scaled(x: np.ndarray, to: dtype, scale: np.ndarray, bias: np.ndarray) -> np.
         return np.clip(np.nan_to_num(np.rint(y)), info.min, info.max).astype(to.np)
 
 
-@pytest.mark.parametrize("form", ["planes to pixels", "pixels to planes", "pixels", "planes"])
-@pytest.mark.parametrize(("to", "of"), SCALED, ids=lambda d: d.short)
-def test_pack_scales_each_channel(to: dtype, of: dtype, form: str) -> None:
+FORMS = ["planes to pixels", "pixels to planes", "pixels", "planes"]
+
+
+@pytest.mark.parametrize(("types", "form"), tier.crossed(SCALED, FORMS), ids=shown)
+def test_pack_scales_each_channel(types: tuple[dtype, dtype], form: str) -> None:
+    to, of = types
     kernels = set()
     rng = np.random.default_rng(to.code * 16 + of.code)
     for number, sizes in enumerate(IMAGES):

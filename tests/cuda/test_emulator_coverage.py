@@ -358,6 +358,7 @@ def own_half_types(monkeypatch) -> None:
     monkeypatch.setattr(nvrtc_users, "cuda_headers", tuple)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "text", ["scalars", "threads", "atomic3", "others", "scalars, our half types"]
 )

@@ -22,6 +22,7 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 
 from .hostile import KERNELS, N, address_for, name_of, text
+from ..harness import tier
 from .support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
@@ -79,7 +80,7 @@ if os.environ.get("GPUTENSOR_TEST_LONG") == "1":
     RUNS = [(m, w, o) for m in MODES for w in ("main", "worker") for o in ORDERS]
 
 
-@pytest.mark.parametrize(("mode", "where", "order"), RUNS)
+@pytest.mark.parametrize(("mode", "where", "order"), tier.pick(RUNS[-2:], RUNS))
 def test_every_launch_ends_with_a_sentence(emulated, monkeypatch, path, mode, where, order):
     from gputensor.runtime import cuda_emulator
 
@@ -128,7 +129,7 @@ def test_good(gputensor_cuda):
 PUTS = (1000, 1126, 1127, 1999, 100_999, 10**9, -1, -1000, -(10**6))
 
 
-@pytest.mark.parametrize("order", ["eager", "random"])
+@pytest.mark.parametrize("order", tier.pick(["random"], ["eager", "random"]))
 def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
     (tmp_path / "test_kernels.py").write_text(TESTS)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUTENSOR_") or "CACHE" in k}
@@ -182,8 +183,10 @@ if "ctrl-c" in sys.argv:
 """
 
 
-@pytest.mark.parametrize("what", ["ctrl-c", "ctrl-c waits", "ctrl-c daemon", "daemon"])
-@pytest.mark.parametrize("sanitize", ["", "all"])
+WAYS = ["ctrl-c", "ctrl-c waits", "ctrl-c daemon", "daemon"]
+
+
+@pytest.mark.parametrize(("what", "sanitize"), tier.crossed(WAYS, ["", "all"]))
 def test_an_endless_kernel_in_another_thread_ends(sanitize, what):
     settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": sanitize}
     answer = subprocess.run(

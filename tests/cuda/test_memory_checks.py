@@ -14,6 +14,7 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel, check, emulator_settings
 
 from . import samples
+from ..harness import tier
 from .support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
@@ -122,8 +123,7 @@ def launch(text: str) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize(("case", "order"), tier.crossed(list(WRONG), ORDERS))
 def test_a_wrong_access_is_named_at_its_line(emulated, case, order):
     body, sentence = WRONG[case]
     text = text_of(body)

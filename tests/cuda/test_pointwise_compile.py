@@ -57,6 +57,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_registers(arch: str) -> None:
@@ -82,6 +83,7 @@ def ptx(bound: Any) -> list[str]:
     return re.findall(r"^\s+((?:@!?%p\d+ )?[a-z][\w.:]* .*;)", body, re.MULTILINE)
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize(
     ("given", "accesses", "most"), [k[1:] for k in KERNELS], ids=[k[0] for k in KERNELS]
@@ -108,6 +110,7 @@ REDUCTIONS = [(op, scalar, layout) for op, scalar in (("sum", "f32"), ("amax", "
               for layout in ("ROWS", "COLUMNS")]  # fmt: skip
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize(("op", "scalar", "layout"), REDUCTIONS)
 def test_reductions_have_four_wide_loads_in_flight(op: str, scalar: str, layout: str) -> None:

@@ -43,6 +43,7 @@ def test_a_sample_runs_and_is_not_accused(name, emulated):
             sample.run(limit=3)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(bool(NO_NVRTC), reason=NO_NVRTC)
 @pytest.mark.parametrize("name", samples.NAMES)
 def test_a_sample_compiles_for_gpus(name):

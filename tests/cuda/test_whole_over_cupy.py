@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ..harness import tier
 from .support import requires_emulator
 
 HERE = Path(__file__).parent
@@ -20,9 +21,8 @@ ROOT = HERE.parents[1]
 ORDERS = ("lazy", "random")
 
 
-@requires_emulator
-@pytest.mark.emulator
-@pytest.mark.parametrize("tests", [
+# The first one has a call of each kind; the quick tier leaves the others out.
+TESTS = [
     ["tests/cuda/over_cupy.py"],
     ["tests/cuda/layout_over_cupy.py"],
     ["tests/cuda/streams_over_cupy.py", "lazy"],
@@ -30,8 +30,16 @@ ORDERS = ("lazy", "random")
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
-], ids=lambda tests: "-".join([Path(tests[0]).stem,
-*(t for t in tests if t in ORDERS)]))  # fmt: skip
+]
+
+
+def name_of(tests: list[str]) -> str:
+    return "-".join([Path(tests[0]).stem, *(t for t in tests if t in ORDERS)])
+
+
+@requires_emulator
+@pytest.mark.emulator
+@pytest.mark.parametrize("tests", tier.pick(TESTS[:1], TESTS), ids=name_of)
 def test_over_cupy(tests: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     order = "eager"
     if tests[-1] in ORDERS:

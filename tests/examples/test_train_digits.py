@@ -42,6 +42,7 @@ def python(*arguments: Any) -> tuple[float, str]:
     return float(found[1]) / 100, done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_it_recognises_97_percent(optimizer: str, tmp_path: Path) -> None:
     picture = tmp_path / "loss.png"
@@ -50,6 +51,7 @@ def test_it_recognises_97_percent(optimizer: str, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_pause_changes_nothing(optimizer: str, tmp_path: Path) -> None:
     """k + m steps are k steps, a checkpoint, a new process and m steps; k lies within an epoch."""
@@ -64,6 +66,7 @@ def test_a_pause_changes_nothing(optimizer: str, tmp_path: Path) -> None:
     assert whole.read_bytes() == rest.read_bytes()
 
 
+@pytest.mark.full
 def test_an_epoch_on_a_cuda_device() -> None:
     if not gt.cuda.is_available():
         pytest.skip("no CUDA device")

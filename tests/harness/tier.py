@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 TIERS = ("quick", "full")
 
@@ -17,6 +19,10 @@ chosen = "quick"
 
 def is_full() -> bool:
     return chosen == "full"
+
+
+def pick(quick: T, full: T) -> T:
+    return full if is_full() else quick
 
 
 def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -52,11 +52,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.full
 def test_the_wheel_is_pure_and_small(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     assert wheel.stat().st_size <= MAX_BYTES
 
 
+@pytest.mark.full
 def test_every_file_that_is_not_python_is_in_it(wheel: Path) -> None:
     suffixes = {".cu", ".cuh", ".h", ".pyi", ".typed"}
     here = {p.relative_to(ROOT).as_posix() for p in (ROOT / "gputensor").rglob("*")
@@ -65,12 +67,14 @@ def test_every_file_that_is_not_python_is_in_it(wheel: Path) -> None:
     assert here <= set(zipfile.ZipFile(wheel).namelist())
 
 
+@pytest.mark.full
 def test_nothing_else_is_in_it(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gputensor"}
     assert not [n for n in names if n.endswith((".pyc", ".so"))]
 
 
+@pytest.mark.full
 def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
