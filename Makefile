@@ -31,7 +31,7 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 # $(call pytest,TIER): the tests on all cores; --dist keeps neighbours in one process.
 pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(PYTEST)
 
-.PHONY: help demo test check full pythons oracle nvrtc lint bench wheel clean
+.PHONY: help demo test check full pythons oracle nvrtc lint bench docs wheel clean
 
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
@@ -41,6 +41,7 @@ help:
 	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the benchmark $(BENCH); BENCH=NAME for another"
+	@echo "make docs    the pages and the reference of docs/ as a site, in site/index.html"
 	@echo "make wheel   build dist/gputensor-*.whl"
 	@echo "make clean   remove $(VENV) and everything built"
 
@@ -79,8 +80,12 @@ wheel: $(VENV)/.check
 	@$(bin)/python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
 	@ls -l dist/*.whl
 
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(bin)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html; $(bin)/python -m http.server --directory site 8000 makes its search work"
+
 clean:
-	@rm -rf $(VENV) $(VENV)-3.* build dist gputensor.egg-info demo.png
+	@rm -rf $(VENV) $(VENV)-3.* build dist site gputensor.egg-info demo.png
 
 # --- setting up -------------------------------------------------------------------------------------
 
@@ -100,6 +105,9 @@ $(VENV)/.test: pyproject.toml | $(bin)/python
 
 $(VENV)/.check: pyproject.toml | $(bin)/python
 	@$(call install,check)
+
+$(VENV)/.docs: pyproject.toml | $(bin)/python
+	@$(call install,docs)
 
 $(VENV)/.oracle: $(VENV)/.check
 	@echo "setup: installing torch==2.13.0 into $(VENV), for the oracle tests only"

@@ -11,5 +11,6 @@ _HOME = {
     "register_fake": "custom_op", "register_autograd": "custom_op", "opcheck": "opcheck",
     "infer_schema": "infer_schema",
 }  # fmt: skip
+__all__ = list(_HOME)
 
 __getattr__, __dir__ = lazy.attributes(globals(), _HOME, "gputensor.custom")

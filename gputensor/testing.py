@@ -21,6 +21,8 @@ from .kernels.cpu import quiet
 from .tensor.base import materialised
 from .tensor.tensor import Tensor
 
+__all__ = ["assert_close"]
+
 # dtype -> (rtol, atol); all others compare for equality
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5), dtypes.bfloat16: (1.6e-2, 1e-5), dtypes.float32: (1.3e-6, 1e-5),

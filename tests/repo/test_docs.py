@@ -146,7 +146,15 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             assert printed.getvalue().splitlines() == re.findall("# → (.*)", block.text), where
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+# Those of the benchmarks take half a minute where PyTorch is installed.
+_SLOW = {"benchmarks.md": [pytest.mark.full]}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=_SLOW.get(page.name, []), id=str(page.relative_to(ROOT)))
+     for page in PAGES],
+)  # fmt: skip
 def test_shell_blocks_run(page: Path, tmp_path: Path) -> None:
     found = [b for b in blocks(page) if b.language in ("sh", "console") and b.not_run is None]
     if not found:

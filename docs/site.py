@@ -1,0 +1,279 @@
+"""What `make docs` adds to the pages of this folder, as a hook of mkdocs (mkdocs.yml).
+
+The reference is written from the package as it is imported: families of operators load when they
+are named, so their functions are in no module's text. For every public name a stub with its
+signature and docstring goes into `build/reference/gt`, which mkdocstrings reads. The pages at the
+root of the repository join the site, and links that lead out of it become plain text.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import sys
+import textwrap
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import gputensor as gt  # noqa: E402 - the checkout's
+from gputensor._generated import index  # noqa: E402
+
+STUBS = ROOT / "build" / "reference"
+# Page of the repository -> page of the site.
+PAGES = {
+    "README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
+    "docker/README.md": "images.md",
+}  # fmt: skip
+GUIDES = [
+    "architecture.md", "kernels_without_a_gpu.md", "new_device.md", "custom_operators.md",
+    "new_operator.md", "dispatch_tools.md", "autocast.md",
+]  # fmt: skip
+# Page -> (title, modules whose public names it has, as users spell them).
+MODULES = {
+    "library": ("gt.library: operators of your own", ["library"]),
+    "dispatch": ("gt.dispatch: the dispatcher", ["dispatch", "fallback"]),
+    "backend": ("gt.backend: devices of your own", ["backend"]),
+    "cuda": ("gt.cuda: devices, streams, kernels", ["cuda"]),
+    "layout": ("gt.layout: copies of any library's arrays", ["layout"]),
+    "autograd": ("gt.autograd: gradients", ["autograd"]),
+    "amp": ("gt.amp: mixed precision", ["amp"]),
+    "nn": ("gt.nn and gt.optim: training", ["nn.functional", "optim"]),
+    "testing": ("gt.testing and gt.profiler", ["testing", "profiler"]),
+}
+_ENTRY = "::: {name}\n    options:\n      heading_level: 3\n"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    docs = Path(config.docs_dir)
+    guides = [name for name in GUIDES if (docs / name).exists()]
+    apart = {*GUIDES, "operators.md", "benchmarks.md"}
+    guides += sorted(p.name for p in docs.glob("*.md") if p.name not in apart)
+    config.nav = [
+        {"Start": "index.md"},
+        {"Guides": guides},
+        {"Reference": ["operators.md", *_reference()]},
+        {"Figures": ["benchmarks.md", *_results().values(), "images.md"]},
+        {"Project": ["contributing.md", "changelog.md", *_decisions(docs)]},
+    ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The pages that are not in this folder, and pictures of records."""
+    for source, uri in (PAGES | _results()).items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, uri, content=_links(text, source, uri)))
+    for picture in (ROOT / "bench" / "results").glob("*.png"):
+        uri = f"bench/results/{picture.name}"
+        files.append(File.generated(config, uri, abs_src_path=str(picture)))
+    for uri, text in _reference().items():
+        files.append(File.generated(config, uri, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    uri = page.file.src_uri
+    is_ours = page.file.generated_by is None
+    return _links(markdown, f"docs/{uri}", uri) if is_ours else markdown
+
+
+def _results() -> dict[str, str]:
+    found = sorted((ROOT / "bench" / "results").glob("*.md"))
+    return {f"bench/results/{page.name}": f"bench/results/{page.name}" for page in found}
+
+
+def _decisions(docs: Path) -> list[str]:
+    return sorted(page.relative_to(docs).as_posix() for page in docs.glob("adr/*.md"))
+
+
+def _links(text: str, source: str, uri: str) -> str:
+    """Links of the page `source` of the repository as they are from `uri` of the site."""
+
+    def relink(match: re.Match[str]) -> str:
+        mark, label, target = match.groups()
+        path, sharp, anchor = target.partition("#")
+        if re.match("[a-z]+:", target) or not path:
+            return match[0]
+        place = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        there = (PAGES | _results()).get(place, place.removeprefix("docs/"))
+        is_shown = place.startswith(("docs/", "bench/results/")) and not place.endswith(".json")
+        if place not in PAGES and not is_shown:
+            return str(label)  # a file of the repository
+        near = os.path.relpath(there, os.path.dirname(uri) or ".")
+        return f"{mark}[{label}]({near}{sharp}{anchor})"
+
+    text = re.sub(r"<!-- (?:not run|/?bench:).*? -->\n", "", text)
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    link = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+    return "".join(p if p.startswith("```") else link.sub(relink, p) for p in parts)
+
+
+# --- the reference --------------------------------------------------------------------------------
+
+
+def _reference() -> dict[str, str]:
+    """Page -> its text; writes the stubs that it is made from."""
+    pages = {"reference/functions.md": _functions(), "reference/tensor.md": _tensor()}
+    others = [n for n in _names(gt) if n not in index.FUNCTIONS and n != "Tensor"]
+    _write("gt", gt, [*index.FUNCTIONS, "Tensor", *others])
+    text = "# gt: dtypes, devices, settings\n\n" + _entries("gt", gt, others)
+    pages["reference/gt.md"] = text
+    for page, (title, modules) in MODULES.items():
+        text = f"# {title}\n\n"
+        for name in modules:
+            module = _module(name)
+            names = _names(module)
+            _write(f"gt.{name}", module, names)
+            about = inspect.getdoc(module)
+            text += f"## gt.{name}\n\n```text\n{about}\n```\n\n" if about else ""
+            text += _entries(f"gt.{name}", module, names)
+        pages[f"reference/{page}.md"] = text
+    return pages
+
+
+def _functions() -> str:
+    text = "# Functions\n\nOperators as functions, by family; `gt.ops` has every overload.\n\n"
+    for family in dict.fromkeys(index.FUNCTIONS.values()):
+        names = sorted(n for n, of in index.FUNCTIONS.items() if of == family)
+        text += f"## {family}\n\n{_entries('gt', gt, names)}"
+    return text
+
+
+def _tensor() -> str:
+    text = "# Tensor\n\n" + "::: gt.Tensor\n    options:\n      heading_level: 2\n"
+    return text + "      members: false\n\n" + _entries("gt.Tensor", gt.Tensor, _names(gt.Tensor))
+
+
+def _entries(prefix: str, of: Any, names: list[str]) -> str:
+    return "\n".join(_ENTRY.format(name=f"{prefix}.{name}") for name in names) + "\n"
+
+
+def _module(name: str) -> Any:
+    found: Any = gt
+    for part in name.split("."):
+        found = getattr(found, part, None) or import_module(f"{found.__name__}.{part}")
+    return found
+
+
+def _names(of: Any) -> list[str]:
+    """Public functions and classes of a module, what a class has that is public."""
+    if inspect.isclass(of):
+        return [n for n in dir(of) if not n.startswith("_")]
+    given = getattr(of, "__all__", None) or [n for n in dir(of) if not n.startswith("_")]
+    return [
+        n
+        for n in given
+        if callable(made := getattr(of, n))
+        and getattr(made, "__module__", "").startswith("gputensor")
+        and (hasattr(of, "__all__") or of is gt or made.__module__.startswith(of.__name__))
+    ]
+
+
+def _write(name: str, of: Any, names: list[str]) -> None:
+    """The stub of a module: signatures and docstrings, as Python that is only read."""
+    path = STUBS.joinpath(*name.split("."))
+    path.mkdir(parents=True, exist_ok=True)
+    (path.parent / "__init__.py").touch()
+    parts = ["import typing", *[_stub(n, getattr(of, n), of) for n in names]]
+    (path / "__init__.py").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _stub(name: str, made: Any, of: Any) -> str:
+    if isinstance(made, property | staticmethod | classmethod):
+        inner = made.fget if isinstance(made, property) else made.__func__
+        return f"@{type(made).__name__}\n{_stub(name, inner, of)}"
+    if inspect.isclass(made):
+        doc = _docstring(inspect.getdoc(made))
+        own = [n for n in _names(made) if made is gt.Tensor or n in vars(made)]
+        own = [*own, "__init__"] if "__init__" in vars(made) else own
+        body = [_stub(n, _member(made, n), made) for n in own]
+        return f"class {name}:\n{textwrap.indent(chr(10).join([doc, *body]), '    ')}"
+    if not callable(made):
+        doc = _docstring(inspect.getdoc(made) if inspect.isdatadescriptor(made) else None)
+        return f"@property\ndef {name}(self):\n{textwrap.indent(doc, '    ')}"
+    doc = _docstring(inspect.getdoc(made) if name != "__init__" else None)
+    typed = _TYPED.get((of is gt.Tensor, name), [])
+    heads = [f"def {name}({ast.unparse(t.args)}) -> {ast.unparse(t.returns)}:" for t in typed]
+    overloads = [f"@typing.overload\n{head} ..." for head in heads[: len(heads) > 1 and None]]
+    head = heads[0] if len(heads) == 1 else f"def {name}{_signature(made)}:"
+    return "\n".join([*overloads, head, textwrap.indent(doc, "    ")])
+
+
+def _member(cls: Any, name: str) -> Any:
+    """What a class has at a name, which is loaded by naming it, as it stands in the class."""
+    getattr(cls, name)
+    return inspect.getattr_static(cls, name)
+
+
+def _typed() -> dict[tuple[bool, str], list[ast.FunctionDef]]:
+    """(is it a method, name) -> what the committed stubs say of it, overload by overload."""
+    found: dict[tuple[bool, str], list[ast.FunctionDef]] = {}
+    for name in ("functions", "methods"):
+        path = Path(index.__file__).with_name(f"{name}.pyi")
+        for node in ast.walk(
+            ast.parse(path.read_text(encoding="utf-8").replace("_Number", "Number"))
+        ):
+            if isinstance(node, ast.FunctionDef):
+                found.setdefault((name == "methods", node.name), []).append(node)
+    return found
+
+
+_TYPED = _typed()
+
+
+def _docstring(text: str | None) -> str:
+    """As Markdown: examples are code, and so are the formulas of a gradient."""
+    if not text:
+        return "..."
+    text = re.sub(r"^(Gradient): (.+)", r"\n**\1:** `\2`\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^([A-Z]\w+): (.+)", r"\n**\1:** \2", text, flags=re.MULTILINE)
+    text = re.sub(r"^Gradient:\n((?: +.+\n?)+)", _formulas, text, flags=re.MULTILINE)
+    text = re.sub(r"(?:^>>> .*(?:\n(?! *$).*)*)", r"```pycon\n\g<0>\n```", text, flags=re.MULTILINE)
+    return repr(text)
+
+
+def _formulas(match: re.Match[str]) -> str:
+    lines = [f"- `{line.strip()}`" for line in match[1].splitlines()]
+    return "\n**Gradient:**\n\n" + "\n".join(lines) + "\n\n"
+
+
+class _Bare(str):
+    """An annotation or default that is written as it is."""
+
+    __repr__ = str.__str__
+
+
+def _signature(function: Any) -> str:
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return "(*args, **kwargs)"
+
+    def bare(value: Any) -> Any:
+        text = value if isinstance(value, str) else inspect.formatannotation(value)
+        return _Bare(text) if value is not inspect.Parameter.empty else value
+
+    def default(value: Any) -> Any:
+        if value is inspect.Parameter.empty:
+            return value
+        try:
+            ast.parse(repr(value), mode="eval")
+            return value
+        except SyntaxError:
+            return _Bare("...")
+
+    parameters = [
+        p.replace(annotation=bare(p.annotation), default=default(p.default))
+        for p in found.parameters.values()
+    ]
+    made = found.replace(parameters=parameters, return_annotation=bare(found.return_annotation))
+    return str(made)
