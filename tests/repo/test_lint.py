@@ -28,18 +28,18 @@ def test_tool_has_nothing_to_say(command: str) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_lines_of_cuda_are_as_short_as_those_of_python() -> None:
+def test_lines_that_ruff_does_not_see_are_as_short() -> None:
     longest = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["line-length"]
     paths = [
         path
         for folder in ("gputensor", "examples", "bench", "tests")
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".cu", ".cuh", ".h", ".cpp")
+        if path.suffix in (".cu", ".cuh", ".h", ".cpp", ".pyi") or path.match("_generated/*/*.py")
     ]
-    assert len(paths) > 50
+    assert len(paths) > 100
     assert not [
         f"{path.relative_to(ROOT)}:{number}"
         for path in paths
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > longest
+        if len(line) > longest and not line.lstrip().startswith('"aten::')  # a schema is one text
     ]
