@@ -82,8 +82,9 @@ def _run(code: str, argument: str, names: dict[str, Any]) -> Any:
     """Execute statements; returns the value of the last one if it is an expression."""
     try:
         tree = ast.parse(code)
-    except SyntaxError as error:
-        raise Refusal(f"'{argument}' must be Python (got {code!r}: {error.msg})") from None
+    except (SyntaxError, ValueError) as error:  # the latter of characters that no file can hold
+        why = getattr(error, "msg", error)
+        raise Refusal(f"'{argument}' must be Python (got {code!r}: {why})") from None
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     try:
         exec(compile(tree, f"<{argument}>", "exec"), names)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import dispatcher, keys, tls
 from .keys import DispatchKey
@@ -25,21 +25,21 @@ _traces: tuple[trace, ...] = ()
 _wraps: dispatcher.Handle | None = None
 
 
-class Hop:
+class Hop(NamedTuple):
     """A kernel was reached: `call` from outside or `redispatch` from the kernel above.
 
     depth: how many kernels of its thread or task it runs within. arguments: (name, keys) of each
     tensor. included, excluded: by that thread or task.
     """
 
-    __slots__ = ("depth", "kind", "table", "key", "key_set", "arguments", "included", "excluded")
-
-    def __init__(
-        self, depth: int, kind: str, table: Table, key: DispatchKey, key_set: int, args: Any
-    ) -> None:
-        self.depth, self.kind, self.table = depth, kind, table
-        self.key, self.key_set, self.arguments = key, key_set, list(_tensors(table, args))
-        self.included, self.excluded = tls.included(), tls.excluded()
+    depth: int
+    kind: str
+    table: Table
+    key: DispatchKey
+    key_set: int
+    arguments: list[tuple[str, int]]
+    included: int
+    excluded: int
 
     def lines(self, level: int) -> Iterator[str]:
         """PyTorch's line, and from level 2 on the reasons."""
@@ -137,7 +137,8 @@ def _traced(
 ) -> Callable[..., Any]:
     def traced(key_set: int, *args: Any) -> Any:
         depth = _depth.get()
-        hop = Hop(depth, kind, table, key, key_set, args)
+        tensors, state = list(_tensors(table, args)), (tls.included(), tls.excluded())
+        hop = Hop(depth, kind, table, key, key_set, tensors, *state)
         for active in _traces:
             active.receive(hop)
         token = _depth.set(depth + 1)

@@ -148,6 +148,7 @@ BAD = [
     (("explain", "dispatch", "clone", "--device", "tpu"), "device"),
     (("explain", "nothing"), "invalid choice"),
     (("trace", "x ="), "must be Python"),
+    (("trace", "'\udc80'"), "must be Python"),
     (("trace", "1 / 0"), "ZeroDivisionError"),
     (("ops", "no_such_operator"), "gputensor ops lists all"),
     (("ops", "contigous"), "did you mean contiguous"),

@@ -251,9 +251,10 @@ def test_texts_are_cut_and_wrapped_to_their_room(text: str, room: int) -> None:
 
 
 def test_what_is_written_is_safe_in_xml(tmp_path: Path) -> None:
-    code = "gt.ones(2) if '<b>&\"' < ']]>' else None"
+    code = "gt.ones(2) if '<b>&\"' < ']]>\x1b' else None"
     tree, _, page = drawn(tmp_path, ("trace", code))
-    assert tree[0].text == code and "<b>" not in page
+    assert tree[0].text == tree.get("aria-label") == code.replace("\x1b", "\ufffd")
+    assert "<b>" not in page
 
 
 def test_json_stays_alone_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

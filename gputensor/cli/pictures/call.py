@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputensor.dispatch.precedence import MEANS
 
@@ -13,12 +13,12 @@ from .svg import MARGIN, WIDTH, Picture, width
 _ROW, _GAP, _INDENT, _PILL = 44, 8, 24, 22
 
 
-class Node:
+class Node(NamedTuple):
     """A hop, and those that it made."""
 
-    def __init__(self, number: int, hop: dict[str, Any]) -> None:
-        self.number, self.hop = number, hop
-        self.below: list[Node] = []
+    number: int
+    hop: dict[str, Any]
+    below: list[Node]
 
 
 def forest(hops: list[dict[str, Any]]) -> list[Node]:
@@ -26,7 +26,7 @@ def forest(hops: list[dict[str, Any]]) -> list[Node]:
     roots: list[Node] = []
     open_: list[Node] = []
     for number, hop in enumerate(hops):
-        node = Node(number, hop)
+        node = Node(number, hop, [])
         while open_ and open_[-1].hop["depth"] >= hop["depth"]:
             open_.pop()
         (open_[-1].below if open_ else roots).append(node)

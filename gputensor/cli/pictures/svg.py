@@ -5,8 +5,9 @@ It knows no operator and no copy. A picture has its own ground, so that it can b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax import saxutils
 
 WIDTH, MARGIN = 900, 24
 
@@ -66,6 +67,12 @@ def wrapped(text: str, room: float, size: float, kind: str = "") -> list[str]:
     return lines
 
 
+def escape(text: str) -> str:
+    """As XML takes it: characters that it has no way to write are replaced."""
+    known = re.sub("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+    return saxutils.escape(known, {'"': "&quot;"})
+
+
 class Picture:
     """What was drawn so far. steps: of a shape, the numbers of the steps that it belongs to."""
 
@@ -122,7 +129,7 @@ class Picture:
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}" '
                 f'viewBox="0 0 {WIDTH} {height:g}" font-size="12" role="img" '
-                f"aria-label={quoteattr(self.title)}>",
+                f'aria-label="{escape(self.title)}">',
                 f"<title>{escape(self.title)}</title>", f"<desc>{escape(self.about)}</desc>",
                 f"<style>{STYLE}</style>", f"<defs>{end}</defs>",
                 f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8" '
