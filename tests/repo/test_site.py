@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html.parser
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -30,6 +31,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shutil.rmtree(ROOT / "build" / "reference", ignore_errors=True)  # as in a fresh checkout
     folder = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
