@@ -82,7 +82,7 @@ def _operand(op: Op, argument: Any) -> str:
     if argument.name in op.numbers:
         text = "(*) or number, broadcast with the others"
     elif argument.name == "self" and op.dtypes:
-        text += f", {DTYPES[op.dtypes]}"
+        text += f", {DTYPES[op.dtypes].text}"
     return text
 
 

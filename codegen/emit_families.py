@@ -10,7 +10,7 @@ from pathlib import Path
 
 from . import emit_functions, emit_operators, paths
 from .model import Model, Op
-from .text import WIDTH, module, pruned
+from .text import WIDTH, indent, module, pruned, wrap
 
 FAMILY_DOC = """Family {family}, what is called: of each operator its overloads (`op_`), its
 function, its method (`Tensor_`), and calls for native code (`call_`), which parse nothing.
@@ -41,6 +41,10 @@ INDEX_DOC = (
     """Which family every name belongs to; all that `import gputensor` knows of the operators."""
 )
 
+LOOPS_DOC = """The loops of every family, and what their rows say of dtypes (core/dtype_rules.py).
+
+Which operands native code takes, and which variants of a kernel are compiled, follow from it."""
+
 INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
     """Name -> family, of a text that has each family, with a colon, before its names."""
     found, family = {}, ""
@@ -63,7 +67,9 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
     for family in model.families():
         ops = [op for op in model.ops if op.family == family]
         found[folder / f"{family}.py"] = _family(model, family, ops, used)
-    return found | {paths.GENERATED / "index.py": _index(model)}
+    return found | {
+        paths.GENERATED / "index.py": _index(model), paths.GENERATED / "loops.py": _loops(model)
+    }  # fmt: skip
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
@@ -123,6 +129,21 @@ def _index(model: Model) -> str:
     parts = [f'{name} = _read("""\n{_listed(model, found)}\n""")' for name, found in named.items()]
     parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
     return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
+
+
+def _loops(model: Model) -> str:
+    """Raises: LookupError where two rows say different things of the dtypes of one loop."""
+    found: dict[str, dict[str, str]] = {}
+    for op in model.ops:
+        for loop in op.needed_loops:
+            said = found.setdefault(op.family, {}).setdefault(loop, op.dtypes)
+            if said != op.dtypes:
+                raise LookupError(f"loop '{loop}' must have one 'dtypes' (got {said}, {op.dtypes})")
+    lines = ["LOOPS = {"]
+    for family, loops in found.items():
+        listed = [f'"{loop}": "{said}"' for loop, said in loops.items()]
+        lines += indent(wrap(f'"{family}": {{', listed, "},"))
+    return module(LOOPS_DOC, "\n".join([*lines, "}"]))
 
 
 def _family_of(model: Model, base: str) -> str:

@@ -48,7 +48,7 @@ def _row(op: Op) -> str:
     gradient = ", ".join(f"`{name}`" for name in op.derivatives)
     what = op.doc.partition("\n")[0].replace("|", "\\|")
     if op.dtypes:
-        what += f" Operands: {DTYPES[op.dtypes]}."
+        what += f" Operands: {DTYPES[op.dtypes].text}."
     cells = (f"`{op.name}`", names, forms, _loops(op), gradient, _autocast(op), what)
     return f"| {' | '.join(cells)} |"
 

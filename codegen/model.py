@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gputensor.core.schema import Argument, FunctionSchema
 
 schema: Any = load_module("core.schema")
+# What `dtypes:` may say: word -> its DtypeRule.
+DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
@@ -26,24 +28,6 @@ COMPOSITE = (
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
 
-# What `dtypes:` may say, and how a docstring says it.
-DTYPES = {
-    "any": "any dtype",
-    "same": "of one dtype",
-    "real": "any dtype but complex",
-    "no_bool": "any dtype but bool",
-    "numeric_real": "any dtype but bool and complex",
-    "real_floating": "floating",
-    "places": "any dtype but bool and complex; the result is int64",
-    "floating": "floating or complex; integers and bool promote to the default float",
-    "floating_only": "floating or complex",
-    "sums": "any dtype; integers and bool sum as int64",
-    "complex_to_real": "any dtype; the result of complex is real",
-    "promoted": "promoted to a common dtype",
-    "promoted_float": "promoted to a common dtype, integers and bool to the default float",
-    "promoted_no_bool": "promoted to a common dtype, which is not bool",
-    "promoted_real": "promoted to a common dtype, which is not complex",
-}
 # What autocast does to an operator's floating operands, and the device types it is said for.
 # Source: aten/src/ATen/autocast_mode.h, CastPolicy.
 AUTOCAST_POLICIES = {

@@ -40,6 +40,13 @@ def cpu(family: str) -> ModuleType:
     return module
 
 
+def cuda(family: str) -> ModuleType:
+    """The module that launches a family's CUDA kernels."""
+    from .cuda import binding
+
+    return binding.launches(family)
+
+
 def registered(family: str, op: str, device_type: str) -> Bind | None:
     """What `register_stub` was given for an op of a family on a device type."""
     return _registered.get((device_type, family, op)) or _registered.get((device_type, family, ""))

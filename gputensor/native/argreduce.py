@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls
+from .._generated.loops import LOOPS
 from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import BOOL, COMPLEX
+from ..core.dtype_rules import RULES
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -35,8 +36,7 @@ class _Entry:
     ) -> None:
         given, device = self_._geometry, self_._device
         keepdim = arguments.boolean(op, "keepdim", keepdim)
-        if given.dtype.category in (BOOL, COMPLEX):
-            raise errors.must(op, "self", "be real and not bool", self_, kind=errors.DtypeError)
+        RULES[LOOPS["argreduce"][op]].check(op, "self", given.dtype, self_)
         dims = (axis,) if given.ndim else ()
         if dims and given.sizes[axis] == 0:
             raise errors.must(

@@ -14,56 +14,18 @@ from ..core.arguments import number
 from ..core.dtype import BOOL, COMPLEX, INTEGER
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT
-from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
 from ..structured import pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 
-def _no_bool_sub(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    # Source: ATen/native/BinaryOps.h, sub_check.
-    for name, operand in zip(("self", "other"), inputs):
-        if _category(operand) == BOOL:
-            raise errors.must(
-                op,
-                name,
-                "not be bool",
-                operand,
-                kind=errors.DtypeError,
-                remedy="use != or logical_xor",
-            )
-
-
-def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    if plan.common_dtype.category == COMPLEX:
-        raise errors.must(
-            op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError
-        )
-
-
-def _real_number(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    _real(op, plan, inputs)
-    if plan.common_dtype.category == BOOL:
-        raise errors.must(
-            op, "self", "not be bool", errors.Got("two bools"), kind=errors.DtypeError
-        )
-
-
-_RULES = {
-    "sub": Rule("binary", "sub", BINARY, check=_no_bool_sub),
-    "div": Rule("binary", "div", BINARY_FLOAT),
-    "div_trunc": Rule("binary", "div_trunc", BINARY, check=_real_number),
-    "div_floor": Rule("binary", "div_floor", BINARY, check=_real_number),
-    "minimum": Rule("binary", "minimum", BINARY, check=_real),
-    "maximum": Rule("binary", "maximum", BINARY, check=_real),
-}
 _WITH_ALPHA = ("add", "sub")
 # Small ints are one object each: a product with 1 is left out, as `a + b` leaves it out.
 _ONE = 1
 
 
 def rule(loop: str) -> Rule:
-    return _RULES.get(loop) or Rule("binary", loop, BINARY)
+    return pointwise.rule("binary", loop, BINARY, BINARY_FLOAT)
 
 
 # --- the three forms: (on the CPU, on every other device) -----------------------------------------
@@ -128,9 +90,9 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 
 def threshold_functional(operator: Operator, loop: str) -> Kernel:
-    select = pointwise.functional(
-        operator, Rule("binary", loop, BINARY, check=_real, param="threshold"), n_params=1
-    )
+    said = rule(loop)
+    said.param = "threshold"
+    select = pointwise.functional(operator, said, n_params=1)
 
     def kernel(key_set: int, grad_output: Tensor, self: Tensor, threshold: Any) -> Tensor:
         if type(threshold) not in pointwise.NUMBERS or type(threshold) is complex:

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import errors
-from ..core.dtype import COMPLEX
 from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
-from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
 from ..structured import pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 
-def _real(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    if plan.common_dtype.category == COMPLEX:
-        raise errors.must(
-            op, "self", "be real", errors.Got(plan.common_dtype.short), kind=errors.DtypeError
-        )
-
-
 def rule(loop: str) -> Rule:
-    return Rule("comparison", loop, COMPARISON, check=None if loop in ("eq", "ne") else _real)
+    return pointwise.rule("comparison", loop, COMPARISON, COMPARISON)
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:

@@ -78,9 +78,7 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
         pointers = (out._address(), self._address() if k else 0, mat2._address() if k else 0)
         bind_op("mm", Product(out, self, mat2))(out._device.index, pointers, ())
         return out
-    from ..kernels.cuda import binding
-
-    binding.matmul(out._geometry.dtype)(
+    stub.cuda("matmul").mm(out._geometry.dtype)(
         out._device.index, out._address(), self._address() if k else 0,
         mat2._address() if k else 0, m, n, k,
         self._geometry.strides, mat2._geometry.strides, out._geometry.strides,
@@ -195,12 +193,11 @@ def _addmm_into(
         scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
         made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
         return calls.copy_(out, made, False)
-    from ..kernels.cuda import binding
 
     (m, k), n = mat1._geometry.sizes, shape.sizes[1]
     given = self._geometry
     strides = [0 if size == 1 else by for size, by in zip(given.sizes, given.strides)]
-    binding.addmm(shape.dtype)(
+    stub.cuda("matmul").addmm(shape.dtype)(
         out._device.index, out._address(), mat1._address() if k else 0,
         mat2._address() if k else 0, m, n, k,
         mat1._geometry.strides, mat2._geometry.strides, shape.strides,

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from .._generated.loops import LOOPS
 from ..core import dtype as dtypes
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import COMPLEX, FLOATING, INTEGER, dtype
+from ..core.dtype import INTEGER, dtype
+from ..core.dtype_rules import RULES
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -37,31 +39,25 @@ def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dty
     return wanted, wanted
 
 
-def _mean_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
-    wanted = given if wanted is None else wanted
-    if wanted.category < FLOATING:
+def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
+    word = LOOPS["reduce"][op]
+    if word == "sums":
+        return _sum_dtypes(op, given, wanted)
+    if word == "any":
+        return given, dtypes.uint8 if given is dtypes.uint8 else dtypes.bool_
+    found, said = given, RULES[word]
+    if word == "floating_only" and wanted is not None:
+        found = wanted
+    if not said.takes(found) and word == "floating_only":
         raise errors.must(
-            op, "dtype" if wanted is not given else "self", "be floating or complex",
-            errors.Got(wanted.short),
+            op, "dtype" if found is not given else "self", "be floating or complex",
+            errors.Got(found.short),
             kind=errors.DtypeError, remedy="use .float() or dtype=",
         )  # fmt: skip
-    return wanted, wanted
+    said.check(op, "self", found)
+    return found, found
 
 
-def _extreme_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
-    if given.category == COMPLEX:
-        raise errors.must(op, "self", "be real", errors.Got(given.short), kind=errors.DtypeError)
-    return given, given
-
-
-def _truth_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
-    return given, dtypes.uint8 if given is dtypes.uint8 else dtypes.bool_
-
-
-_DTYPES = {
-    "sum": _sum_dtypes, "mean": _mean_dtypes, "amax": _extreme_dtypes, "amin": _extreme_dtypes,
-    "any": _truth_dtypes, "all": _truth_dtypes,
-}  # fmt: skip
 # Reductions without a value for no elements at all.
 _NO_IDENTITY = ("amax", "amin")
 # An empty tuple of dimensions means none of them here, and all of them in the other reductions.
@@ -95,7 +91,7 @@ def _make_entry(
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     if op in _NO_IDENTITY and given.numel == 0:
         _check_not_empty(op, given.sizes, dims, dim)
-    compute, result = _DTYPES[op](op, given.dtype, _wanted(op, wanted, out))
+    compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
     if op == "sum" and compute is dtypes.bool_:
         loop_name, compute = "any", given.dtype  # elements are made bool before they are added

@@ -17,9 +17,11 @@ from typing import Any
 
 from numpy import may_share_memory
 
+from .._generated.loops import LOOPS
 from ..core import errors, number_range
 from ..core.device import CPU
-from ..core.dtype import BOOL, INTEGER, bfloat16, complex32, dtype, float16, float64
+from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
+from ..core.dtype_rules import RULES, DtypeRule
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
@@ -69,6 +71,36 @@ class Rule:
         self.family, self.loop, self.config, self.param = family, loop, config, param
         self.takes_scalars = family == "binary" and loop.partition("_")[0] in ("mul", "div")
         self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
+
+
+def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
+    """What the row of a loop says of it by `dtypes:`. to_float: the config of one that computes
+    integers in floating point."""
+    said = RULES[LOOPS[family][loop]]
+    out_dtype = _real if said.gives_real else None
+    return Rule(
+        family, loop, to_float if said.to_float else config, _check(said), out_dtype,
+        like_input=said.gives_real,
+    )  # fmt: skip
+
+
+def _real(common: dtype) -> dtype:
+    return common.to_real
+
+
+def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | None:
+    if not said.refuses:
+        return None
+
+    def check(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        said.check(op, "self", plan.common_dtype)
+
+    def check_each(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        for name, x in zip(("self", "other"), inputs):
+            if type(x) is bool or type(x) not in NUMBERS:
+                said.check(op, name, bool_ if type(x) is bool else x._geometry.dtype, x)
+
+    return check_each if said.each else check
 
 
 class CpuEntry:

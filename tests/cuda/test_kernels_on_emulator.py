@@ -16,6 +16,7 @@ from gputensor.core.dtype import ALL, dtype
 from gputensor.kernels.cpu import cast
 from gputensor.kernels.cpu import random as cpu_random
 from gputensor.kernels.cpu import range as cpu_range
+from gputensor.kernels import stub
 from gputensor.kernels.cuda import binding, launch, module, variants
 
 from ..harness import tier
@@ -514,7 +515,9 @@ def test_mm_of_fractions() -> None:
         rng.normal(size=(200, 20)).astype(np.float32),
     )
     target, x, y = OnDevice(np.zeros((33, 20), np.float32), 0), OnDevice(a, 0), OnDevice(b, 0)
-    binding.matmul(F32)(0, target.ptr, x.ptr, y.ptr, 33, 20, 200, (200, 1), (20, 1), (20, 1))
+    stub.cuda("matmul").mm(F32)(
+        0, target.ptr, x.ptr, y.ptr, 33, 20, 200, (200, 1), (20, 1), (20, 1)
+    )
     exact = a.astype(np.float64) @ b
     assert (np.abs(target.read() - exact) <= 200 * 2.0**-24 * (np.abs(a) @ np.abs(b))).all()
 

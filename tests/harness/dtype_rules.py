@@ -1,6 +1,6 @@
 """What the YAML's `dtypes:` promises of a call: the dtype it computes in and that of its result.
 
-Written apart from the kernels, from PyTorch's rules (facts of `codegen/model.py`, DTYPES).
+Written apart from the kernels, from PyTorch's rules (words of core/dtype_rules.py).
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ _RULES = {
     "real_floating": _real_floating,
     "places": _numeric_real,
     "floating": _floating,
+    "floating_real": lambda common, wanted: _real_floating(_floating(common, wanted), wanted),
     "floating_only": _floating_only,
     "sums": _sums,
     "complex_to_real": _itself,
@@ -103,4 +104,7 @@ _RULES = {
     "promoted_float": _floating,
     "promoted_no_bool": _unless(BOOL),
     "promoted_real": _unless(COMPLEX),
+    "promoted_numeric_real": _numeric_real,
+    "promoted_float_real": lambda common, wanted: _real_floating(_floating(common, wanted), wanted),
+    "conjugated": _itself,
 }

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "gputensor"
 FLOORS = [
     (0, "core"),
     (0, "_generated.index"),
+    (0, "_generated.loops"),
     (1, "runtime"),
     (1, "dispatch"),
     (2, "kernels"),  # plans and kernels see operands, never a Tensor

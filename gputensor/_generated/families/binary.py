@@ -151,7 +151,7 @@ def sub(input, other, *, alpha=1, out=None):
     """input - alpha * other of each pair of elements.
 
     Args:
-        input: (*), promoted to a common dtype, which is not bool.
+        input: (*), promoted to a common dtype; none may be bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
         out: Tensor that takes the result, optional.
@@ -276,7 +276,7 @@ def rsub(input, other, *, alpha=1):
     """other - alpha * input of each pair of elements.
 
     Args:
-        input: (*), promoted to a common dtype, which is not bool.
+        input: (*), promoted to a common dtype; none may be bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.rsub.

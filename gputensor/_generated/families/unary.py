@@ -73,7 +73,7 @@ def conj_physical(input, *, out=None):
     """The complex conjugate of each element, in memory; input where it is real.
 
     Args:
-        input: (*).
+        input: (*), any dtype; what is real stays as it is.
         out: Tensor that takes the result, optional.
     Gradient: grad.conj_physical()
     Native: native/unary.py. Matches torch.conj_physical.

@@ -17,11 +17,11 @@
 // add_alpha, which also serves sub with an alpha, whose sign launch.py turns.
 namespace op {
 
-struct add {
+struct add {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return plus(a, b); }
 };
 
-struct add_alpha {
+struct add_alpha {  // signless
   template <class T> static DEVICE T of(T a, T b, T alpha) { return plus(a, times(alpha, b)); }
 };
 
@@ -71,11 +71,11 @@ struct minimum {
   template <class T> static DEVICE T of(T a, T b, T) { return a < b || is_nan(a) ? a : b; }
 };
 
-struct mul {
+struct mul {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return times(a, b); }
 };
 
-struct sub {
+struct sub {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return minus(a, b); }
 };
 

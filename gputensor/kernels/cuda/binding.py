@@ -7,18 +7,14 @@ A family's launch arithmetic is imported when it is first bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+from ..._generated.loops import LOOPS
 from ...core import errors
-
-_LAUNCHES = {
-    **dict.fromkeys(("unary", "binary", "comparison", "where", "fill"), "pointwise_launch"),
-    **dict.fromkeys(("range", "random"), "generator_launch"),
-    **{family: f"{family}_launch" for family in ("copy", "reduce", "argreduce", "softmax", "loss")},
-}
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -33,32 +29,17 @@ def bind(family: str, op: str, layout: Any) -> Any:
     range and random count a layout's elements with dimension 0 fastest, so theirs must not have
     been reordered: for `eye` dimension 0 is the column.
     """
-    if family not in _LAUNCHES:
+    bind_op = getattr(launches(family, op), "bind", None)
+    if bind_op is None:
         raise errors.no_stub(family, op, "cuda")
-    return _binder(_LAUNCHES[family])(family, op, layout)
+    return bind_op(family, op, layout)
 
 
 @cache
-def _binder(name: str) -> Callable[[str, str, Any], Any]:
-    found: Callable[[str, str, Any], Any] = import_module(f"{__package__}.{name}").bind
-    return found
-
-
-@cache
-def matmul(dtype: Any) -> Any:
-    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
-    out_strides), the first three pointers; strides are (row, column) in elements.
-    """
-    from .matmul_launch import Matmul
-
-    return Matmul(dtype)
-
-
-@cache
-def addmm(dtype: Any) -> Any:
-    """addmm of one dtype: as `matmul`, and behind it the pointer and strides of what is added, beta
-    and alpha. With beta 0 that pointer is not read.
-    """
-    from .matmul_launch import Addmm
-
-    return Addmm(dtype)
+def launches(family: str, op: str = "") -> ModuleType:
+    """The launch arithmetic of a family: `<family>_launch.py`, or what pointwise families share."""
+    if family not in LOOPS:
+        raise errors.no_stub(family, op, "cuda")
+    own = f"{family}_launch"
+    has_own = os.path.exists(os.path.join(os.path.dirname(__file__), f"{own}.py"))
+    return import_module(f"{__package__}.{own if has_own else 'pointwise_launch'}")

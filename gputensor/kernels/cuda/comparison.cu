@@ -14,7 +14,7 @@
 
 namespace op {
 
-struct eq {
+struct eq {  // signless
   template <class T> static DEVICE bool of(T a, T b) { return equal(a, b); }
 };
 
@@ -34,7 +34,7 @@ struct lt {
   template <class T> static DEVICE bool of(T a, T b) { return a < b; }
 };
 
-struct ne {
+struct ne {  // signless
   template <class T> static DEVICE bool of(T a, T b) { return !equal(a, b); }
 };
 

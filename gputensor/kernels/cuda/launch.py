@@ -1,6 +1,6 @@
 """Launch plans: pure arithmetic from a layout to entry, defines, grid, block and parameter bytes.
 
-The families' `*_launch.py` stand on it; binding.py chooses among them. What a layout decides is
+The families' `*_launch.py` stand on it; binding.py finds them by name. What a layout decides is
 done once per plan; a call then packs pointers and numbers into a prepared template and launches.
 Grids have one dimension and no grid-stride loops. Nothing here touches CuPy, and only a call
 touches the runtime.

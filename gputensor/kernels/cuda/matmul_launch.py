@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from struct import Struct
 from typing import Any
 
@@ -19,7 +20,7 @@ _ADDED = Struct("<Q2q").pack
 
 
 class Matmul:
-    """mm of one dtype; see binding.matmul."""
+    """mm of one dtype; see `mm`."""
 
     __slots__ = ("itemsize", "defines")
     entry = "matmul_strided"
@@ -66,7 +67,7 @@ class Matmul:
 
 
 class Addmm(Matmul):
-    """addmm of one dtype; see binding.addmm."""
+    """addmm of one dtype; see `addmm`."""
 
     __slots__ = ("number",)
     op = "addmm"
@@ -91,3 +92,19 @@ class Addmm(Matmul):
         return (
             _ADDED(pointer if beta != 0 else 0, *in_bytes) + self.number(beta) + self.number(alpha)
         )
+
+
+@cache
+def mm(of: dtype) -> Matmul:
+    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
+    out_strides), the first three pointers; strides are (row, column) in elements.
+    """
+    return Matmul(of)
+
+
+@cache
+def addmm(of: dtype) -> Addmm:
+    """addmm of one dtype: as `mm`, and behind it the pointer and strides of what is added, beta
+    and alpha. With beta 0 that pointer is not read.
+    """
+    return Addmm(of)

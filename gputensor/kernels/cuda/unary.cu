@@ -47,7 +47,7 @@ struct exp {
   }
 };
 
-struct neg {
+struct neg {  // signless
   template <class T> static DEVICE T of(T x) { return negative(x); }
 };
 

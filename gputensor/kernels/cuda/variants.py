@@ -9,76 +9,27 @@ end to it: `planned` names it when it comes up.
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from importlib import resources
 from typing import Any
 
+from ..._generated.loops import LOOPS
 from ...core.dtype import ALL, dtype
+from ...core.dtype_rules import RULES
 
 Defines = dict[str, str]
 
 FEW_DIMS, MANY_DIMS = 8, 64
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
-_KINDS = "bifc"  # by dtype.category
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in ALL}
+_SIGNLESS = re.compile(r"struct (\w+) \{  // signless")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
 
 
-class _Operator:
-    """kinds: categories it takes (b i f c). strided_kinds: those with a strided entry only.
-
-    is_signless: signed and unsigned integers give the same bits, modulo their width.
-    """
-
-    __slots__ = ("kinds", "strided_kinds", "is_signless")
-
-    def __init__(self, kinds: str, *, strided_kinds: str = "", is_signless: bool = False) -> None:
-        self.kinds, self.strided_kinds, self.is_signless = kinds, strided_kinds, is_signless
-
-
-_POINTWISE = {
-    "unary": {
-        "abs": _Operator("bif", strided_kinds="c"),
-        "conj_physical": _Operator("c"),
-        "exp": _Operator("fc"),
-        "neg": _Operator("ifc", is_signless=True),
-        "relu": _Operator("if"),
-        "sqrt": _Operator("fc"),
-    },
-    "binary": {
-        "add": _Operator("bifc", is_signless=True),
-        "add_alpha": _Operator("bifc", is_signless=True),
-        "div": _Operator("fc"),
-        "div_floor": _Operator("bif"),
-        "div_trunc": _Operator("bif"),
-        "maximum": _Operator("bif"),
-        "minimum": _Operator("bif"),
-        "mul": _Operator("bifc", is_signless=True),
-        "sub": _Operator("ifc", is_signless=True),
-        "threshold_backward": _Operator("bif"),
-    },
-    "comparison": {
-        "eq": _Operator("bifc", is_signless=True),
-        "ge": _Operator("bif"),
-        "gt": _Operator("bif"),
-        "le": _Operator("bif"),
-        "lt": _Operator("bif"),
-        "ne": _Operator("bifc", is_signless=True),
-    },
-}
-# Operators whose accumulator holds every integer type, by what they take unconverted.
-_REDUCE = {"sum": "bifc", "mean": "fc", "amax": "bif", "amin": "bif", "any": "bifc", "all": "bifc"}
-_RANGE = {"arange": ("i64", "f64", "c128"), "linspace": ("f64", "c128"), "eye": ("i64",)}
-
-# Operators that compute in floating types alone.
-_SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
-_LOSS = {"nll_loss": ("ELEMENTS", "SUMS", "PARTS"), "nll_loss_backward": ("ELEMENTS",)}
-
-FAMILIES = (
-    "copy", "fill", "unary", "binary", "comparison", "where", "reduce", "matmul", "range", "random",
-    "argreduce", "softmax", "loss",
-)  # fmt: skip
+FAMILIES = tuple(LOOPS)
 
 # Texts of the copy family whose variants copy_plan.py names as they are needed.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
@@ -102,19 +53,28 @@ def word(of: dtype) -> str:
 
 
 def has(family: str, op: str, of: dtype) -> bool:
-    """True if pointwise `op` computes in dtype `of`."""
-    known = _POINTWISE[family].get(op)
-    return known is not None and _KINDS[of.category] in known.kinds + known.strided_kinds
+    """True if pointwise `op` computes in dtype `of`, by what its row says of dtypes."""
+    word = LOOPS[family].get(op)
+    return word is not None and RULES[word].takes(of)
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    return _KINDS[of.category] in _POINTWISE[family][op].kinds
+    """True where the result is of the dtype that is computed in, besides a comparison's."""
+    gives_another = RULES[LOOPS[family][op]].gives_real and of.is_complex
+    return has(family, op, of) and not gives_another
 
 
 def contiguous_scalar(family: str, op: str, of: dtype) -> str:
     """The storage type baked into the contiguous entry of `op` for dtype `of`."""
     name = _NAME[of]
-    return _UNSIGNED.get(name, name) if _POINTWISE[family][op].is_signless else name
+    return _UNSIGNED.get(name, name) if op in signless(family) else name
+
+
+@cache
+def signless(family: str) -> frozenset[str]:
+    """Operators whose functor is marked: signed and unsigned integers give the same bits."""
+    text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
+    return frozenset(_SIGNLESS.findall(text))
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
@@ -127,7 +87,7 @@ def number_dtype(scalar: str, common: dtype) -> dtype:
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
     """The storage type with which `op` reads elements of `of` unconverted, None if it does not."""
-    if _KINDS[of.category] not in _REDUCE[op]:
+    if not has("reduce", op, of):
         return None
     name = _NAME[of]
     if op == "sum":
@@ -203,7 +163,7 @@ def _has_dims(family: str, defines: Defines) -> bool:
 
 def _pointwise(family: str) -> list[Defines]:
     listed = []
-    for op in _POINTWISE[family]:
+    for op in LOOPS[family]:
         scalars = [contiguous_scalar(family, op, d) for d in ALL if has_contiguous(family, op, d)]
         listed += [define(op, scalar, "CONTIGUOUS") for scalar in dict.fromkeys(scalars)]
         computed = [arithmetic(d) for d in ALL if has(family, op, d)]
@@ -225,7 +185,7 @@ def _moves(family: str) -> list[Defines]:
 
 def _reduce(family: str) -> list[Defines]:
     listed, layouts = [], ("ROWS", "COLUMNS", "STRIDED")
-    for op in _REDUCE:
+    for op in LOOPS[family]:
         scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
         listed += [define(op, name, layout) for name in scalars for layout in layouts]
     listed += [define("sum", name, "CAST") for name in ("i64", "f32", "f64", "c64", "c128")]
@@ -234,12 +194,14 @@ def _reduce(family: str) -> list[Defines]:
 
 def _matmul(family: str) -> list[Defines]:
     scalars = dict.fromkeys(map(matmul_scalar, ALL))
-    listed = [define("mm", name, "STRIDED") for name in scalars]
-    return listed + [define("addmm", name, "STRIDED") for name in scalars if name != "b8"]
+    listed = [define(op, name, "STRIDED") for op in LOOPS[family] for name in scalars]
+    return [v for v in listed if (v["OP"], v["SCALAR"]) != ("addmm", "b8")]
 
 
 def _range(family: str) -> list[Defines]:
-    return [define(op, name, "STRIDED") for op, names in _RANGE.items() for name in names]
+    asked = [(op, d, floats) for op in LOOPS[family] for d in ALL for floats in (False, True)]
+    scalars = [(op, range_scalar(op, d, has_floats=floats)) for op, d, floats in asked]
+    return [define(op, name, "STRIDED") for op, name in dict.fromkeys(scalars)]
 
 
 def _random(family: str) -> list[Defines]:
@@ -248,22 +210,30 @@ def _random(family: str) -> list[Defines]:
 
 
 def _argreduce(family: str) -> list[Defines]:
-    names = [_NAME[d] for d in ALL if _KINDS[d.category] in "if"]
-    return [define(op, name, "STRIDED") for op in ("argmax", "argmin") for name in names]
+    return [
+        define(op, _NAME[d], "STRIDED") for op in LOOPS[family] for d in ALL if has(family, op, d)
+    ]
 
 
 def _softmax(family: str) -> list[Defines]:
-    floats = [d.short for d in ALL if d.is_floating_point]
     return [
-        define(op, s, layout) for op in _SOFTMAX for layout in ("ROWS", "STRIDED") for s in floats
+        define(op, d.short, layout)
+        for op in LOOPS[family]
+        for layout in ("ROWS", "STRIDED")
+        for d in ALL
+        if has(family, op, d)
     ]
 
 
 def _loss(family: str) -> list[Defines]:
+    """Of those whose result may be a mean: the sums, and parts of them. The family's header says
+    which layouts there are."""
     floats = [d.short for d in ALL if d.is_floating_point]
-    return [
-        define(op, s, layout) for op, layouts in _LOSS.items() for layout in layouts for s in floats
-    ]
+    layouts = {
+        op: ("ELEMENTS", *(() if op.endswith("_backward") else ("SUMS", "PARTS")))
+        for op in LOOPS[family]
+    }
+    return [define(op, s, layout) for op in layouts for layout in layouts[op] for s in floats]
 
 
 _LISTS = {

@@ -1,6 +1,6 @@
-"""Launch plans of the families whose values follow from the index alone: range and random.
+"""Launch plans of arange, linspace and eye, whose values follow from the index alone.
 
-Both count the layout's elements with dimension 0 fastest.
+Elements are counted with dimension 0 fastest.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from ...core import errors
 from ...core.dtype import float64, int64
 from . import launch, numbers, variants
 
@@ -17,18 +16,17 @@ _RANGE_SCALARS = {"arange": 2, "linspace": 3, "eye": 1}
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    shape = layout.shape or (1,)
-    strides = layout.stride_bytes[0] or (0,)
-    if launch.product(shape) == 0:
-        return launch.EmptyLaunch()
     return (
-        Range(op, layout, shape, strides)
-        if family == "range"
-        else _random(op, layout, shape, strides)
+        Range(op, layout, *walked(layout)) if launch.product(layout.shape) else launch.EmptyLaunch()
     )
 
 
-def _split(shape: tuple[int, ...], strides: tuple[int, ...], one: Any) -> Any:
+def walked(layout: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and strides of the elements to be counted."""
+    return layout.shape or (1,), layout.stride_bytes[0] or (0,)
+
+
+def split(shape: tuple[int, ...], strides: tuple[int, ...], one: Any) -> Any:
     """`one(part's sizes, elements before it)`, for each part of the layout."""
     parts: list[tuple[tuple[int | None, ...], Any]] = []
     before = 0
@@ -81,50 +79,4 @@ class Range:
                 tail + launch.pack_dims(sizes, [self.strides], dims),
             )  # fmt: skip
 
-        return _split(self.shape, self.strides, one)
-
-
-def _random(op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    of = layout.dtypes[0]
-    if of.is_complex:
-        # Element i is the real elements 2i and 2i + 1.
-        of = of.to_real
-        if shape == (1,) or (len(shape) == 1 and strides[0] == 2 * of.itemsize):
-            shape, strides = (2 * shape[0],), (of.itemsize,)
-        else:
-            shape, strides = (2, *shape), (of.itemsize, *strides)
-    if not of.is_floating_point:
-        raise errors.no_cuda_kernel(op, of)
-    dense = len(shape) == 1 and (shape[0] == 1 or strides[0] == of.itemsize)
-
-    def one(sizes: tuple[int, ...], before: int) -> launch.Launch:
-        numel, taken = launch.product(sizes), before % 4
-        threads = launch.threads_for(numel + taken, 4)
-        values = [numbers.EMPTY, numbers.pair(before // 4, taken)]
-        if dense:
-            defines, tail = (
-                variants.define(op, of.short, "CONTIGUOUS"),
-                Struct("<II").pack(numel, 0),
-            )
-        else:
-            dims = launch.dims_for(op, sizes)
-            defines = variants.define(op, of.short, "STRIDED", dims)
-            tail = _CODES(numel, len(sizes), of.code, 0, of.code, 0, 0, 0)
-            tail += launch.pack_dims(sizes, [strides], dims)
-        return Uniform(
-            "random", "random_contiguous" if dense else "random_strided", defines,
-            launch.blocks_for(numel + taken, threads * 4), threads, 1, values, [(0, ~0, None)],
-            tail,
-        )  # fmt: skip
-
-    return _split(shape, strides, one)
-
-
-class Uniform(launch.Launch):
-    """A launch whose two scalars, seed and counter, share a slot."""
-
-    __slots__ = ()
-
-    def pack(self, operands: launch.Operands, scalars: launch.Operands = ()) -> bytes:
-        first = numbers.pair(int(scalars[0]), int(scalars[1]))
-        return self.head(*operands) + first + self.values[1] + self.tail
+        return split(self.shape, self.strides, one)

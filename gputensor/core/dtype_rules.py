@@ -1,0 +1,97 @@
+"""What `dtypes:` of a row in native_functions.yaml means: what operands may be, what comes of it.
+
+One word, one meaning. The family's native code refuses by it, the kernels that are compiled follow
+from it, and docstrings and the page of operators say it in its words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import errors
+from .dtype import BOOL, dtype
+
+# Letters of dtype.category: bool, integers, floating, complex.
+KINDS = "bifc"
+
+
+class DtypeRule:
+    """text: for docstrings. kinds: of the dtype that is computed in.
+
+    to_float: bool and integers are computed in the default dtype. gives_real: the result of complex
+    is real. each: every operand must be of these kinds, not only what they promote to. remedy: what
+    to use instead, for the message.
+    """
+
+    __slots__ = ("text", "kinds", "to_float", "gives_real", "each", "remedy")
+
+    def __init__(
+        self, text: str, kinds: str = KINDS, *, to_float: bool = False, gives_real: bool = False,
+        each: bool = False, remedy: str = "",
+    ) -> None:  # fmt: skip
+        self.text, self.kinds, self.to_float = text, kinds, to_float
+        self.gives_real, self.each, self.remedy = gives_real, each, remedy
+
+    @property
+    def refuses(self) -> bool:
+        """Whether there is a dtype that it does not take."""
+        return self.kinds != (KINDS[2:] if self.to_float else KINDS)
+
+    def takes(self, of: dtype) -> bool:
+        return KINDS[of.category] in self.kinds
+
+    def check(self, op: str, arg: str, of: dtype, got: Any = None) -> None:
+        """Raises: DtypeError if an operand of this dtype is not taken."""
+        if not self.takes(of):
+            lacks = "".join(kind for kind in KINDS if kind not in self.kinds)
+            got = errors.Got(of.short) if got is None else got
+            raise errors.must(
+                op, arg, _SENTENCES[lacks], got, kind=errors.DtypeError,
+                remedy=self.remedy if of.category == BOOL else "",
+            )  # fmt: skip
+
+
+# Kinds that are not taken -> what an operand must do.
+_SENTENCES = {
+    "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
+    "bi": "be floating or complex", "bif": "be complex", "fc": "be bool or an integer",
+}  # fmt: skip
+
+RULES = {
+    "any": DtypeRule("any dtype"),
+    "same": DtypeRule("of one dtype"),
+    "real": DtypeRule("any dtype but complex", "bif"),
+    "no_bool": DtypeRule("any dtype but bool", "ifc", remedy="use logical_not"),
+    "numeric_real": DtypeRule("any dtype but bool and complex", "if"),
+    "real_floating": DtypeRule("floating", "f"),
+    "places": DtypeRule("any dtype but bool and complex; the result is int64", "if"),
+    "floating": DtypeRule(
+        "floating or complex; integers and bool promote to the default float", "fc", to_float=True
+    ),
+    "floating_real": DtypeRule(
+        "floating; integers and bool promote to the default float", "f", to_float=True
+    ),
+    "floating_only": DtypeRule("floating or complex", "fc"),
+    "sums": DtypeRule("any dtype; integers and bool sum as int64"),
+    "complex_to_real": DtypeRule("any dtype; the result of complex is real", gives_real=True),
+    "conjugated": DtypeRule("any dtype; what is real stays as it is", "c"),
+    "promoted": DtypeRule("promoted to a common dtype"),
+    "promoted_float": DtypeRule(
+        "promoted to a common dtype, integers and bool to the default float", "fc", to_float=True
+    ),
+    "promoted_float_real": DtypeRule(
+        "promoted to a common dtype, integers and bool to the default float; not complex",
+        "f",
+        to_float=True,
+    ),
+    "promoted_no_bool": DtypeRule(
+        "promoted to a common dtype; none may be bool",
+        "ifc",
+        each=True,
+        remedy="use != or logical_xor",
+    ),
+    "promoted_real": DtypeRule("promoted to a common dtype, which is not complex", "bif"),
+    "promoted_numeric_real": DtypeRule(
+        "promoted to a common dtype, which is neither bool nor complex", "if"
+    ),
+}
