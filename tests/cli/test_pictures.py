@@ -233,6 +233,9 @@ def test_cells_are_where_the_elements_lie(pair: tuple[Any, Any]) -> None:
         for cell in side.cells.values():
             assert cell.offset_bytes == offsets[cell.number]
             assert cell.steps and cell.tint >= 0 and cell.count >= 1
+    if len(plane.sizes) <= 2 and len(plane.places) == np.prod(plane.sizes):
+        written = sum(int(n) for n in re.findall(r"write (\d+) B", " ".join(plane.steps)))
+        assert written == found["bytes"]["written"]
     touched = {step for side in (plane.dst, plane.src) for c in side.cells.values()
                for step in c.steps}  # fmt: skip
     assert touched == set(range(len(plane.steps)))

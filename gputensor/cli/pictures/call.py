@@ -73,11 +73,12 @@ def _step(hop: dict[str, Any]) -> str:
         rows.append((slot["key"], does, why, kernel))
     facts = [*hop["arguments"].items(), ("set", hop["set"])]
     facts += [("thread includes", hop["include"]), ("thread excludes", hop["exclude"])]
+    facts = [fact for fact in facts if fact[1]]
     return (
         f"<h2>{escape(hop['kind'])} <code>{escape(hop['op'])}</code> at "
         f"<code>{escape(hop['key'])}</code></h2>"
         + html_table(("key", "does", "why", "kernel"), rows)
-        + html_table(("", "keys"), [fact for fact in facts if fact[1]])
+        + (html_table(("", "keys"), facts) if facts else "")
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .plane import UNITS, Plane, Side
-from .svg import MARGIN, WIDTH, Picture, width, wrapped
+from .svg import MARGIN, WIDTH, Picture, width
 
 _PANEL = (WIDTH - 3 * MARGIN) / 2
 _CELL, _LINE, _GAP, _HOLE = 24.0, 24.0, 18.0, 5.0
@@ -117,9 +117,8 @@ def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
     y += 26
     end = picture.text(MARGIN + 14, y, found["kernel"], "blue mono bold", 15)
     picture.text(WIDTH - MARGIN - 14, y, "on a GPU", "dim", anchor="end")
-    for line in wrapped(found["why"], WIDTH - MARGIN - end - 96, 13):
-        picture.text(end + 12, y, line, "ink", 13)
-        y += 18
+    picture.text(end + 12, y, found["why"], "ink", 13, WIDTH - MARGIN - end - 96)
+    y += 18
     for words in (found["how"], found["launch"]):
         picture.text(MARGIN + 14, y + 2, words, "dim", room=_ROOM - 28)
         y += 17
