@@ -30,7 +30,8 @@ def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
     """Note that `result` is a view of `source`. replay: makes it where as_strided cannot."""
-    if result is source or result._storage is not source._storage:
+    storage = result._storage  # which a view has: it is made with the first
+    if result is source or storage is None or storage is not source._storage:
         return result  # a mode, or the handler of a subclass, answered with something else
     creation = grad_mode.get() if creation is None else creation
     known = source._autograd
@@ -38,7 +39,7 @@ def track_view(
         result._autograd = source if known is None else known
         return result
     view = view_of(source)
-    version = result._storage.version
+    version = storage.version
     if not source._keys & _TRACKED:
         return result  # of an inference tensor: never tracked
     if view is None:

@@ -32,7 +32,7 @@ from ..dispatch.dispatcher import Handle
 from ..dispatch.operator import Operator, caller_site
 from ..kernels import stub as stubs
 from ..kernels.stub import declare_stub, register_stub
-from ..makers import rows
+from ..makers import further
 from ..native import copy
 from ..tensor.storage import Storage, register_allocator
 from ..tensor.tensor import Tensor
@@ -164,19 +164,19 @@ class Backend:
             brought = (family, ops, undos)
             self._stubs.append(brought)
             undos.append(lambda: self._stubs.remove(brought))
-            for entry in rows.further.get(family, ()):
+            for entry in further.entries.get(family, ()):
                 self._take_over(entry, *brought)
         return self._keep(undos)
 
     def _take_over(
-        self, entry: rows.Entry, family: str, ops: tuple[str, ...],
+        self, entry: further.Entry, family: str, ops: tuple[str, ...],
         undos: list[Callable[[], None]],
     ) -> None:  # fmt: skip
         operator, loop, kernel, site = entry
         if _is_named(operator, loop, family, ops):
             undos.append(self._native(operator, kernel, site))
 
-    def _installed(self, family: str, entry: rows.Entry) -> None:
+    def _installed(self, family: str, entry: further.Entry) -> None:
         """An operator of ours is there: the device has it if it needs no kernel, or a stub brings
         it."""
         if family == "copy" or family not in stubs.families():  # nothing but sizes and memory
@@ -291,11 +291,11 @@ class Backend:
         undo(backend_select.register_current_index(self.name, self.runtime.current_device))
         undo(backend_select.remedies.register(self.key, self._remedy))
         undo(register_allocator(self.name, self._allocate))
-        for family, entries in rows.further.items():
+        for family, entries in further.entries.items():
             for entry in entries:
                 self._installed(family, entry)
-        rows.listeners.append(self._installed)
-        undo(lambda: rows.listeners.remove(self._installed))
+        further.listeners.append(self._installed)
+        undo(lambda: further.listeners.remove(self._installed))
         for name in ("_copy_from", "_copy_from_and_resize"):
             undo(self._native(dispatcher.find(f"aten::{name}"), getattr(copy, name), self.site))
         undo(_set_attribute(sys.modules["gputensor"], self.name, self.module))
@@ -318,7 +318,7 @@ class Backend:
         if operator.short_name in ("copy_", "flip"):
             return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
         others = "a kernel through impl, or cpu_fallback=True"
-        for family, entries in rows.further.items():
+        for family, entries in further.entries.items():
             for found, loop, _, _ in entries:
                 if found is operator and family in stubs.families():
                     op = loop or operator.short_name.rstrip("_")

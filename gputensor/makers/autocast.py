@@ -12,7 +12,7 @@ from ..amp.casting import (
     AUTOCAST, AutocastDevice, cast, cast_any, cast_list, device_of, is_eligible, widest,
 )  # fmt: skip
 from ..core.dtype import dtype, float32
-from ..dispatch import dispatcher
+from ..dispatch import dispatcher, families
 from ..dispatch.calling import keys_of_list
 from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import state as _state
@@ -23,6 +23,13 @@ Maker = Callable[[Table, int], Callable[..., Any]]
 
 # Key -> operator -> policy, of the operators that native_functions.yaml has one for.
 shipped: dict[str, dict[str, Policy]] = {"AutocastCPU": {}, "AutocastCUDA": {}}
+
+
+def ship(key_name: str, name: str, policy: Policy) -> None:
+    """Note the policy of an operator of ours."""
+    of_key = shipped[key_name]
+    of_key[name] = policy
+    families.note(lambda: of_key.pop(name, None))
 
 
 def casts(policy: Policy) -> Maker:

@@ -14,17 +14,10 @@ from ..autograd.node import Node
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
-from . import autocast, autograd, backend_select, inplace_or_view
+from . import autocast, autograd, backend_select, further, inplace_or_view
 
 # Registers one kernel of a row: (operator, site of the row).
 Rule = Callable[[Operator, str], None]
-# What a further device takes over: (operator, loop or "", kernel of all but the CPU, site).
-Entry = tuple[Operator, str, Any, str]
-
-# family -> its entries; devices/backend.py registers them for a further device. listeners are told
-# of those that come later: families are installed when they are first used.
-further: dict[str, list[Entry]] = {}
-listeners: list[Callable[[str, Entry], None]] = []
 
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
@@ -33,7 +26,7 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
     for name in keys.split(", "):
         register_kernel(operator, key(name), kernel, "native", site)
         if name == "CUDA":
-            _note(operator, kernel.__module__, "", kernel, site)
+            further.offer(kernel.__module__, (operator, "", kernel, site))
     for rule in rules:
         rule(operator, site)
 
@@ -46,7 +39,7 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     register_kernel(operator, key("CPU"), cpu, "native", site)
     register_kernel(operator, key("CUDA"), others, "native", site)
     register_kernel(operator, key("Meta"), others, "native", site)
-    _note(operator, factory.__module__, loop, others, site)
+    further.offer(factory.__module__, (operator, loop, others, site))
     for rule in rules:
         rule(operator, site)
 
@@ -56,13 +49,6 @@ def left_to_devices(operator: Operator, *rules: Rule) -> None:
     site = caller_site()
     for rule in rules:
         rule(operator, site)
-
-
-def _note(operator: Operator, module: str, loop: str, kernel: Any, site: str) -> None:
-    family, entry = module.rpartition(".")[2], (operator, loop, kernel, site)
-    further.setdefault(family, []).append(entry)
-    for listener in listeners:
-        listener(family, entry)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -102,6 +88,6 @@ def casts(**policies: str) -> Rule:
         for device, policy in policies.items():
             at = f"Autocast{device}"
             register_kernel(operator, key(at), autocast.casts(policy), "maker", site)
-            autocast.shipped[at][operator.qualified_name] = policy
+            autocast.ship(at, operator.qualified_name, policy)
 
     return rule

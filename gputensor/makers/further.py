@@ -1,0 +1,30 @@
+"""What a further device takes over of ours: it registers these kernels at its own key.
+
+Families are installed when they are first used, so a device is told of those that come after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dispatch import families
+from ..dispatch.operator import Operator
+
+# (operator, loop or "", kernel of all devices but the CPU, site of its row).
+Entry = tuple[Operator, str, Any, str]
+
+# family -> its entries.
+entries: dict[str, list[Entry]] = {}
+# Called with the family and the entry, under the dispatcher's lock.
+listeners: list[Callable[[str, Entry], None]] = []
+
+
+def offer(module: str, entry: Entry) -> None:
+    """Add an entry; its family is the last part of the module's name."""
+    family = module.rpartition(".")[2]
+    of_family = entries.setdefault(family, [])
+    of_family.append(entry)
+    families.note(lambda: of_family.remove(entry))
+    for listener in listeners:
+        listener(family, entry)
