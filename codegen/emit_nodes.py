@@ -66,7 +66,7 @@ def nodes(model: Model, family: str) -> Nodes:
             if before != name:
                 base, head, body = before, ["__slots__ = ()"], []
                 keep = keep if keep != kept else []
-            lines = [f'"""Of {op.name}."""', "", *head, *keep, *body]
+            lines = [f'"""Of {op.name}."""', *head, *keep, *body]
             found.classes.append([f"class {name}({base}):", *indent(lines)])
             found.formulas |= _names_of_formulas(op)
     return found

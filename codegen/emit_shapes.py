@@ -13,16 +13,17 @@ from . import emit_kernels
 from .model import Model, Op
 from .text import WIDTH, indent, module, wrap
 
-DOC = """Kernels of Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
+DOC = """Kernels of Autocast, Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
 
 gputensor/makers chooses among them when a slot is computed. The letters are those of Note [Shapes]
 in makers/autograd.py; other names tell the number of arguments."""
 
-IMPORTS = """from ..autograd.inplace_or_view import bump_version, track_view, track_views
+IMPORTS = """from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
+from ..autograd.inplace_or_view import bump_version, track_view, track_views
 from ..autograd.modes import below_autograd, unrecorded
 from ..autograd.saved import save_result
 from ..autograd.variable import check_constant
-from ..core.arguments import NUMBERS
+from ..core.arguments import NUMBERS, keys_of_list
 from ..dispatch.backend_select import DENSE_KEYS, default_device
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, below, functionality_bit
 from ..dispatch.tls import state
@@ -33,10 +34,13 @@ TRACKED = functionality_bit("ADInplaceOrView")
 get, put = state.get, state.set"""
 
 NAMES = "abcdefghijkmnp"
+# Policies that cast operands; the others say in which dtype to compute.
+_CASTING = {"lower_precision_fp", "fp32", "promote"}
 
 
 def shapes(model: Model) -> str:
     selected, counted, tracked, refused, recorded = (set[tuple[str, int]]() for _ in range(5))
+    cast = {shape_of(op) for op in model.ops if _CASTING.intersection(op.autocast.values())}
     for op in model.ops:
         n = len(op.arguments)
         places = [number for number, a in enumerate(op.arguments) if a.is_write]
@@ -61,8 +65,9 @@ def shapes(model: Model) -> str:
         *(_tracks(name, n) for name, n in sorted(tracked)),
         *(_refuses(shape) for shape, _ in sorted(refused)),
         *(_records(shape) for shape, _ in sorted(recorded)),
+        *(_casts(shape) for shape in sorted(cast)),
     ]
-    return module(DOC, IMPORTS, *("\n".join(part) for part in parts))
+    return module(DOC, IMPORTS, "\n\n".join("\n".join(part) for part in parts))
 
 
 def shape_of(op: Op) -> str:
@@ -77,7 +82,7 @@ def shape_of(op: Op) -> str:
         elif a.name not in inputs:
             letters += "O" if a.type.is_optional else "C"
         else:
-            letters += "N" if a.name in op.kernel_numbers else "T"
+            letters += "P" if a.type.is_optional else "N" if a.name in op.kernel_numbers else "T"
     return letters
 
 
@@ -87,7 +92,6 @@ def _maker(name: str, closed: Iterable[str], n: int, body: list[str]) -> list[st
         *wrap(f"def {name}(", ["operator", *closed], "):"),
         f"    def kernel({given}):",
         *indent(body, 8),
-        "",
         "    return kernel",
     ]
 
@@ -139,6 +143,7 @@ def _plain(shape: str) -> str:
     tests = {
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
+        "P": "({0} is None or {0}._autograd is None)",
         "L": "all([x._autograd is None for x in {0}])",
     }
     return " and ".join(
@@ -148,7 +153,7 @@ def _plain(shape: str) -> str:
 
 def _given(shape: str) -> str:
     """The operands that are differentiated, as arguments."""
-    stars = {"T": "", "N": "", "L": "*"}
+    stars = {"T": "", "N": "", "P": "", "L": "*"}
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
 
@@ -199,3 +204,27 @@ def _records(shape: str) -> list[str]:
         "return finish(result, node)",
     ]
     return _maker(f"records_{shape}", ["kind", "record", "keep", "has_result", "finish"], n, body)
+
+
+def _casts(shape: str) -> list[str]:
+    casters = {"T": "cast", "N": "cast_any", "P": "cast_any", "L": "cast_list"}
+    keys = {
+        "T": "{0}._keys", "L": "keys_of_list({0})", "P": "(0 if {0} is None else {0}._keys)",
+        "N": "(0 if type({0}) in NUMBERS else {0}._keys)",
+    }  # fmt: skip
+    operands = [(letter, name) for letter, name in zip(shape, NAMES) if letter in casters]
+    bits = " | ".join(keys[letter].format(name) for letter, name in operands)
+    given = ", ".join(["key_set", *NAMES[: len(shape)]])
+    return _maker(f"casts_{shape}", ["fixed", "is_widest"], len(shape), [
+        "device = device_of[key_set & AUTOCAST]",
+        "include, keep = before = get()",
+        "keep &= ~device.key",
+        "try:",
+        "    put((include, keep))",
+        f"    to = widest(device, {_given(shape)}) if is_widest else fixed or device.dtype.get()",
+        *(f"    {name} = {casters[letter]}({name}, to, device)" for letter, name in operands),
+        f"    key_set = ({bits} | include) & keep",
+        f"    return operator.table[key_set]({given})",
+        "finally:",
+        "    put(before)",
+    ])  # fmt: skip

@@ -28,13 +28,15 @@ from .node import Edge, HookDict, Node, RemovableHandle, _numbers, add_output, h
 from .streams import current_stream
 
 _new = object.__new__
+# Types of what may stand in the place of a tensor.
+_NOT_TENSORS = NUMBERS | {type(None)}
 
 
 # --- recording; called by generated kernels -------------------------------------------------------
 
 
 def any_requires_grad(*operands: Any) -> bool:
-    return any([type(x) not in NUMBERS and requires_grad(x) for x in operands])
+    return any([type(x) not in _NOT_TENSORS and requires_grad(x) for x in operands])
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
@@ -45,7 +47,7 @@ def record(kind: type[Node], *operands: Any) -> Any:
     is_needed = False
     for x in operands:
         edge = None
-        if type(x) is Tensor or type(x) not in NUMBERS:
+        if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
                 # Written out for what is neither leaf nor view, most operands by far.

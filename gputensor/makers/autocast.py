@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._generated import shapes
 from ..amp.casting import (
-    AUTOCAST, AutocastDevice, cast, cast_any, cast_list, device_of, is_eligible, widest,
+    AUTOCAST, cast_any, cast_list, device_of, is_eligible, widest,
 )  # fmt: skip
 from ..core.dtype import dtype, float32
 from ..dispatch import dispatcher, families
 from ..dispatch.calling import keys_of_list
 from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import state as _state
+from .autograd import shape_of
 
 # A policy, or a dtype that operands are cast to.
 Policy = str | dtype
@@ -36,78 +38,73 @@ def casts(policy: Policy) -> Maker:
     """The maker for a policy."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
-        operator = table.operator
-        prepare = _preparation(policy, operator)
-        target = with_dtype(operator) if policy == "fp32_append_dtype" else operator
-        assert target is not None
-        tensors = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
-        is_one = len(tensors) == 1 and not operator.schema.arguments[tensors[0]].type.is_list
-        get, put = _state.get, _state.set
-
-        def kernel(key_set: int, *args: Any) -> Any:
-            device = device_of[key_set & AUTOCAST]
-            include, keep = get()
-            try:
-                put((include, keep & ~device.key))
-                given = list(args)
-                prepare(device, given)
-                key_set = (
-                    given[tensors[0]]._keys if is_one else keys_of_list([given[n] for n in tensors])
-                )
-                key_set = (key_set | include) & keep & ~device.key
-                return target.table[key_set](key_set, *given)
-            finally:
-                put((include, keep))
-
-        return kernel
+        if policy in ("fp32_set_opt_dtype", "fp32_append_dtype"):
+            return _in_float32(table.operator, policy == "fp32_append_dtype")
+        return _casting(table, policy)
 
     return make
 
 
-def _preparation(policy: Policy, operator: Operator) -> Callable[[AutocastDevice, list[Any]], None]:
-    """What changes the arguments of a call."""
+def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
+    """The operands are cast."""
+    fixed = float32 if policy == "fp32" else policy if isinstance(policy, dtype) else None
+    made = vars(shapes).get(f"casts_{shape_of(table)}")
+    if made is not None:
+        return made(table.operator, fixed, policy == "promote")  # type: ignore[no-any-return]
+    return general(table.operator, fixed, policy == "promote")
+
+
+def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callable[..., Any]:
+    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+    places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
+    get, put = _state.get, _state.set
+
+    def kernel(key_set: int, *args: Any) -> Any:
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            given, operands = list(args), [args[n] for n in places]
+            flat = [x for v in operands for x in (v if isinstance(v, (list, tuple)) else (v,))]
+            to = widest(device, *flat) if is_widest else fixed or device.dtype.get()
+            for n, value in zip(places, operands):
+                is_list = isinstance(value, (list, tuple))
+                given[n] = (cast_list if is_list else cast_any)(value, to, device)
+            key_set = (keys_of_list([given[n] for n in places]) | include) & keep
+            return operator.table[key_set](key_set, *given)
+        finally:
+            put(before)
+
+    return kernel
+
+
+def _in_float32(operator: Operator, appends: bool) -> Callable[..., Any]:
+    """The operator computes in float32: by its argument `dtype`, or by an overload that has one."""
     arguments = operator.schema.arguments
     places = [n for n, a in enumerate(arguments) if a.type.has_tensor]
-    first = places[0]
-    if policy == "fp32_set_opt_dtype":
-        at = next(n for n, a in enumerate(arguments) if takes_dtype(a, "ScalarType?"))
+    at = next((n for n, a in enumerate(arguments) if takes_dtype(a, "ScalarType?")), -1)
+    target = with_dtype(operator) if appends else operator
+    assert target is not None
+    get, put = _state.get, _state.set
 
-        def prepare(device: AutocastDevice, given: list[Any]) -> None:
-            if given[at] is None and is_eligible(given[first], device):
+    def kernel(key_set: int, *args: Any) -> Any:
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        try:
+            put((include, keep & ~device.key))
+            given, x = list(args), args[places[0]]
+            if appends:
+                given.append(float32 if is_eligible(x, device) else x.dtype)
+            elif given[at] is None and is_eligible(x, device):
                 given[at] = float32
+            include |= keys_of_list([given[n] for n in places])
+            key_set = include & keep & ~device.key
+            return target.table[key_set](key_set, *given)
+        finally:
+            put(before)
 
-    elif policy == "fp32_append_dtype":
-
-        def prepare(device: AutocastDevice, given: list[Any]) -> None:
-            x = given[first]
-            given.append(float32 if is_eligible(x, device) else x.dtype)
-
-    else:
-        numbers = operator.table.definition.numbers if operator.table.definition else ()
-        casters = [
-            (n, cast_list if arguments[n].type.required.is_list
-             else cast_any if numbers or arguments[n].type.is_optional else cast)
-            for n in places
-        ]  # fmt: skip
-
-        def prepare(device: AutocastDevice, given: list[Any]) -> None:
-            to = target_dtype(policy, device, [given[n] for n in places])
-            for n, caster in casters:
-                given[n] = caster(given[n], to, device)
-
-    return prepare
-
-
-def target_dtype(policy: Policy, device: AutocastDevice, operands: list[Any]) -> dtype:
-    """What the operands are cast to."""
-    if policy == "lower_precision_fp":
-        return device.dtype.get()
-    if policy == "fp32":
-        return float32
-    if isinstance(policy, dtype):
-        return policy
-    flat = [x for v in operands for x in (v if isinstance(v, (list, tuple)) else (v,))]
-    return widest(device, *flat)
+    return kernel
 
 
 def takes_dtype(argument: Any, type_name: str) -> bool:

@@ -4,8 +4,8 @@ A kernel looks first whether autograd knows its operands at all. What it does th
 schema and from the node's class, which keeps what the derivative needs.
 
 Note [Shapes]
-A letter an argument: T a tensor, N a tensor or a number, L a list of tensors, C a tensor that has
-no derivative, O the same where it may be left out, V anything else.
+A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, L a list
+of tensors; C a tensor that has no derivative, O the same where it may be left out; V anything else.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[s
         return "L"
     if inputs is not None and argument.name not in inputs:
         return "O" if argument.type.is_optional else "C"
-    return "N" if argument.name in numbers else "T"
+    return "P" if argument.type.is_optional else "N" if argument.name in numbers else "T"
 
 
 # --- recording ------------------------------------------------------------------------------------

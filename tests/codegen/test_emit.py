@@ -274,7 +274,6 @@ def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None
                     d = default_device()
                 key_set = DENSE_KEYS[d.type]
                 return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
-
             return kernel
         """)
     assert block(shapes, "def counts_first_3(") == textwrap.dedent("""\
@@ -288,7 +287,6 @@ def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None
                 else:
                     bump_version(a)
                 return result
-
             return kernel
         """)
     assert "def refuses_NNVT(operator, check):" in shapes

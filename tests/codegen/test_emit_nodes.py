@@ -75,7 +75,6 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
     assert block(text, "class BlendBackward0") == textwrap.dedent('''\
         class BlendBackward0(_Node):
             """Of blend."""
-
             __slots__ = ("saved_other", "saved_self", "saved_alpha")
             saved = ("saved_other", "saved_self")
 
@@ -132,7 +131,6 @@ def test_what_is_asked_of_an_operand_is_asked_when_it_is_recorded(model: load.Mo
     assert block(module(model, "view"), "class TurnBackward0") == textwrap.dedent('''\
         class TurnBackward0(_Node):
             """Of turn."""
-
             __slots__ = ("saved_self_shape", "saved_dims")
 
             def keep(node, self, dims):
@@ -148,13 +146,11 @@ def test_a_class_that_differs_in_its_name_extends_the_other(model: load.Model) -
     assert block(module(model, "view"), "class TurnAgainBackward0") == textwrap.dedent('''\
         class TurnAgainBackward0(TurnBackward0):
             """Of turn_again."""
-
             __slots__ = ()
         ''')
     assert block(module(model, "view"), "class TurnByBackward0") == textwrap.dedent('''\
         class TurnByBackward0(TurnBackward0):
             """Of turn_by."""
-
             __slots__ = ()
 
             def keep(node, self, by, dims):
@@ -182,7 +178,6 @@ def test_kernels_record_and_go_on_below(model: load.Model) -> None:
                 if has_result:
                     node.saved_result = save_result(result)
                 return finish(result, node)
-
             return kernel
         """)
     ast.parse(emit_shapes.shapes(model))
@@ -213,7 +208,6 @@ def test_views_are_tracked(model: load.Model) -> None:
                     result._autograd = a
                     return result
                 return track_view(a, result)
-
             return kernel
         """)
 

@@ -19,14 +19,18 @@ from gputensor.autograd.variable import check_out, check_resize
 from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys, tls
 from gputensor.dispatch.operator import Operator
-from gputensor.makers import autograd, backend_select, inplace_or_view
+from gputensor.makers import autocast, autograd, backend_select, inplace_or_view
 from gputensor.tensor.make import view_of
 
-NAMES = [n for n in vars(shapes) if re.match("(counts|tracks|selects|refuses|records)_", n)]
-CPU, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(
-    keys.key, ("CPU", "Autograd", "ADInplaceOrView", "BackendSelect")
+NAMES = [n for n in vars(shapes) if re.match("(casts|counts|tracks|selects|refuses|records)_", n)]
+CPU, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT, AUTOCAST_CPU, AUTOCAST_CUDA = map(
+    keys.key,
+    ("CPU", "Autograd", "ADInplaceOrView", "BackendSelect", "AutocastCPU", "AutocastCUDA"),
 )
-TYPES = {"T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "L": "Tensor[]", "V": "int"}
+TYPES = {
+    "T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "P": "Tensor?", "L": "Tensor[]",
+    "V": "int",
+}  # fmt: skip
 
 
 class Seen:
@@ -69,12 +73,12 @@ def test_a_shape_says_what_the_schemas_say() -> None:
     """The generator and the makers spell shapes alike: else every call would take the long way."""
     wanted = set()
     for operator in dispatcher.operators():
-        for key in (AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT):
+        for key in (AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT, AUTOCAST_CPU, AUTOCAST_CUDA):
             for kernel in operator.kernels.get(key, ()):
                 if kernel.convention == "maker" and operator.name.startswith("aten::"):
                     code = kernel.function(operator.table, 0).__qualname__.partition(".")[0]
                     wanted.add(code)
-    assert set(NAMES) <= wanted and wanted - set(NAMES) <= {"replays"}
+    assert set(NAMES) <= wanted and wanted - set(NAMES) <= {"replays", "_in_float32"}
 
 
 # --- ADInplaceOrView ------------------------------------------------------------------------------
@@ -189,7 +193,7 @@ def given(letters: str, requires: int = -1, **other: Any) -> list[Any]:
     made: list[Any] = []
     for i, letter in enumerate(letters):
         x = gt.ones(2).requires_grad_(i == requires)
-        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCO" else i)
+        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCOP" else i)
     return made
 
 
@@ -268,12 +272,55 @@ def test_what_requires_grad_is_recorded(name: str, defined: Any) -> None:
             seen.answer = lambda *a: gt.ones(2)
 
 
+# --- Autocast -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*of("casts_"), "TNLPV"])
+@pytest.mark.parametrize("fixed", [None, gt.float32, "widest"])
+def test_operands_are_cast(name: str, fixed: Any, defined: Any) -> None:
+    letters = name.rpartition("_")[2]
+    text, numbers = schema_of(letters, name, False)
+    operator, seen = defined(text, lambda *a: None, numbers)
+    how = (None, True) if fixed == "widest" else (fixed, False)
+    kernels = [autocast.general(operator, *how)]
+    if name != letters:
+        kernels.append(vars(shapes)[name](operator, *how))
+    plain = [gt.ones(2, dtype=gt.float16), gt.ones(2), gt.ones(2, dtype=gt.float64)]
+    found = []
+    for kernel in kernels:
+        for x in plain:
+            for missing in (False, True):
+                args = given(letters)
+                args[:1] = [[x, x] if letters[0] == "L" else x]
+                if missing:
+                    odd = {"P": None, "N": 1.5}
+                    args = [odd.get(letter, a) for letter, a in zip(letters, args)]
+                with gt.autocast("cpu"):
+                    outside = tls.state.get()
+                    kernel(x._keys | keys.key_set(("AutocastCPU",)), *args)
+                    assert tls.state.get() == outside
+                key_set, cast, state = seen.calls.pop()
+                assert not state[1] & keys.key_set(("AutocastCPU",))
+                found.append((key_set, state, [dtypes(value) for value in cast]))
+    half = len(found) // len(kernels)
+    assert found[:half] == found[-half:]
+    expected = {None: gt.bfloat16, gt.float32: gt.float32, "widest": gt.float32}[fixed]
+    first = found[0][2][0]
+    assert (first[0] if isinstance(first, list) else first) is expected
+
+
+def dtypes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [dtypes(x) for x in value]
+    return value.dtype if isinstance(value, gt.Tensor) else value
+
+
 # --- ours and others' -----------------------------------------------------------------------------
 
 
 RULES = {
     "ADInplaceOrView": inplace_or_view.of_custom, "BackendSelect": backend_select.selects,
-    "Autograd": autograd.refuses_out,
+    "Autograd": autograd.refuses_out, "AutocastCPU": None, "AutocastCUDA": None,
 }  # fmt: skip
 
 
@@ -296,6 +343,10 @@ def test_a_users_operator_of_the_same_schema_gets_the_same_kernel(
         ours = found[0].function(operator.table, 0)
         text = str(schema).removeprefix("aten::")
         twin, _ = defined(text, lambda *a: None, operator.definition.numbers)
-        assert RULES[key_name](twin.table, 0).__code__ is ours.__code__, operator
+        rule = RULES[key_name]
+        if rule is None:
+            policy = autocast.shipped[key_name][operator.qualified_name]
+            rule = autocast.casts(policy)
+        assert rule(twin.table, 0).__code__ is ours.__code__, operator
         n += 1
-    assert n > 10
+    assert n >= 10

@@ -43,7 +43,6 @@ def install() -> None:
 
 class AddBackward0(_Node):
     """Of add.Tensor."""
-
     __slots__ = ("saved_alpha",)
 
     def keep(node, self, other, alpha):
@@ -59,7 +58,6 @@ class AddBackward0(_Node):
 
 class SubBackward0(_Node):
     """Of sub.Tensor."""
-
     __slots__ = ("saved_alpha",)
 
     def keep(node, self, other, alpha):
@@ -75,7 +73,6 @@ class SubBackward0(_Node):
 
 class MulBackward0(_Node):
     """Of mul.Tensor."""
-
     __slots__ = ("saved_other", "saved_self")
     saved = ("saved_other", "saved_self")
 
@@ -104,7 +101,6 @@ class MulBackward0(_Node):
 
 class DivBackward0(_Node):
     """Of div.Tensor."""
-
     __slots__ = ("saved_other", "saved_self")
     saved = ("saved_other", "saved_self")
 
@@ -134,7 +130,6 @@ class DivBackward0(_Node):
 
 class DivBackward2(_Node):
     """Of div.Tensor_mode."""
-
     __slots__ = ("saved_other", "saved_self", "saved_rounding_mode")
     saved = ("saved_other", "saved_self")
 
@@ -168,7 +163,6 @@ class DivBackward2(_Node):
 
 class MinimumBackward0(_Node):
     """Of minimum."""
-
     __slots__ = ("saved_self", "saved_other")
     saved = ("saved_self", "saved_other")
 
@@ -195,7 +189,6 @@ class MinimumBackward0(_Node):
 
 class MaximumBackward0(_Node):
     """Of maximum."""
-
     __slots__ = ("saved_self", "saved_other")
     saved = ("saved_self", "saved_other")
 
@@ -222,7 +215,6 @@ class MaximumBackward0(_Node):
 
 class ThresholdBackwardBackward0(_Node):
     """Of threshold_backward."""
-
     __slots__ = ("saved_self", "saved_threshold")
     saved = ("saved_self",)
 

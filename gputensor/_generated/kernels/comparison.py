@@ -31,7 +31,6 @@ def install() -> None:
 
 class EqBackward0(_Node):
     """Of eq_.Tensor."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -44,29 +43,24 @@ class EqBackward0(_Node):
 
 class NeBackward0(EqBackward0):
     """Of ne_.Tensor."""
-
     __slots__ = ()
 
 
 class LtBackward0(EqBackward0):
     """Of lt_.Tensor."""
-
     __slots__ = ()
 
 
 class LeBackward0(EqBackward0):
     """Of le_.Tensor."""
-
     __slots__ = ()
 
 
 class GtBackward0(EqBackward0):
     """Of gt_.Tensor."""
-
     __slots__ = ()
 
 
 class GeBackward0(EqBackward0):
     """Of ge_.Tensor."""
-
     __slots__ = ()

@@ -32,7 +32,6 @@ def install() -> None:
 
 class ViewAsRealBackward0(_Node):
     """Of view_as_real."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -41,7 +40,6 @@ class ViewAsRealBackward0(_Node):
 
 class ViewAsComplexBackward0(_Node):
     """Of view_as_complex."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -50,7 +48,6 @@ class ViewAsComplexBackward0(_Node):
 
 class ConjBackward0(_Node):
     """Of _conj."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -59,7 +56,6 @@ class ConjBackward0(_Node):
 
 class NegViewBackward0(_Node):
     """Of _neg_view."""
-
     __slots__ = ()
 
     def backward(node, grad):

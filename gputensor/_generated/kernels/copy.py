@@ -28,7 +28,6 @@ def install() -> None:
 
 class CopyBackwards(_Node):
     """Of copy_."""
-
     __slots__ = ("saved_src_dtype", "saved_src_device")
 
     def keep(node, self, src, non_blocking):
@@ -47,7 +46,6 @@ class CopyBackwards(_Node):
 
 class CloneBackward0(_Node):
     """Of clone."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -56,7 +54,6 @@ class CloneBackward0(_Node):
 
 class ToCopyBackward0(_Node):
     """Of _to_copy."""
-
     __slots__ = ("saved_self_dtype", "saved_self_device")
 
     def keep(node, self, dtype, layout, device, pin_memory, non_blocking, memory_format):
@@ -69,7 +66,6 @@ class ToCopyBackward0(_Node):
 
 class FlipBackward0(_Node):
     """Of flip."""
-
     __slots__ = ("saved_dims",)
 
     def keep(node, self, dims):

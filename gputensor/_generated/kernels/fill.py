@@ -16,7 +16,6 @@ def install() -> None:
 
 class FillBackward2(_Node):
     """Of fill_.Scalar."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -25,7 +24,6 @@ class FillBackward2(_Node):
 
 class FillBackward3(_Node):
     """Of fill_.Tensor."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -38,5 +36,4 @@ class FillBackward3(_Node):
 
 class ZeroBackward0(FillBackward2):
     """Of zero_."""
-
     __slots__ = ()

@@ -25,7 +25,6 @@ def install() -> None:
 
 class CatBackward0(_Node):
     """Of cat."""
-
     __slots__ = ("saved_tensors_shapes", "saved_dim")
 
     def keep(node, tensors, dim):
@@ -38,7 +37,6 @@ class CatBackward0(_Node):
 
 class StackBackward0(_Node):
     """Of stack."""
-
     __slots__ = ("saved_dim",)
 
     def keep(node, tensors, dim):
@@ -50,7 +48,6 @@ class StackBackward0(_Node):
 
 class RepeatBackward0(_Node):
     """Of repeat."""
-
     __slots__ = ("saved_self_shape", "saved_repeats")
 
     def keep(node, self, repeats):

@@ -34,7 +34,6 @@ def install() -> None:
 
 class NllLossBackward0(_Node):
     """Of nll_loss_forward."""
-
     __slots__ = (
         "saved_self", "saved_target", "saved_weight", "saved_total_weight",
         "saved_reduction", "saved_ignore_index",
@@ -67,7 +66,6 @@ class NllLossBackward0(_Node):
 
 class NllLossBackwardBackward0(_Node):
     """Of nll_loss_backward."""
-
     __slots__ = (
         "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",
         "saved_ignore_index",

@@ -34,7 +34,6 @@ def install() -> None:
 
 class MmBackward0(_Node):
     """Of mm."""
-
     __slots__ = ("saved_mat2", "saved_self")
     saved = ("saved_mat2", "saved_self")
 
@@ -57,7 +56,6 @@ class MmBackward0(_Node):
 
 class AddmmBackward0(_Node):
     """Of addmm."""
-
     __slots__ = ("saved_mat2", "saved_mat1", "saved_beta", "saved_alpha")
     saved = ("saved_mat2", "saved_mat1")
 

@@ -16,7 +16,6 @@ def install() -> None:
 
 class UniformBackward0(_Node):
     """Of uniform_."""
-
     __slots__ = ()
 
     def backward(node, grad):

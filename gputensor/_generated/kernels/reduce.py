@@ -44,7 +44,6 @@ def install() -> None:
 
 class SumBackward0(_Node):
     """Of sum."""
-
     __slots__ = ("saved_self_shape",)
 
     def keep(node, self, dtype):
@@ -56,7 +55,6 @@ class SumBackward0(_Node):
 
 class SumBackward1(_Node):
     """Of sum.dim_IntList."""
-
     __slots__ = ("saved_self_shape", "saved_dim", "saved_keepdim")
 
     def keep(node, self, dim, keepdim, dtype):
@@ -70,7 +68,6 @@ class SumBackward1(_Node):
 
 class MeanBackward0(_Node):
     """Of mean."""
-
     __slots__ = ("saved_self_shape", "saved_self_numel")
 
     def keep(node, self, dtype):
@@ -83,7 +80,6 @@ class MeanBackward0(_Node):
 
 class MeanBackward1(_Node):
     """Of mean.dim."""
-
     __slots__ = ("saved_self_shape", "saved_dim", "saved_keepdim")
 
     def keep(node, self, dim, keepdim, dtype):
@@ -97,7 +93,6 @@ class MeanBackward1(_Node):
 
 class AmaxBackward0(_Node):
     """Of amax."""
-
     __slots__ = ("saved_self", "saved_result", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_result")
 
@@ -117,5 +112,4 @@ class AmaxBackward0(_Node):
 
 class AminBackward0(AmaxBackward0):
     """Of amin."""
-
     __slots__ = ()

@@ -50,7 +50,6 @@ def install() -> None:
 
 class SelectBackward0(_Node):
     """Of select.int."""
-
     __slots__ = ("saved_self_shape", "saved_dim", "saved_index")
 
     def keep(node, self, dim, index):
@@ -64,7 +63,6 @@ class SelectBackward0(_Node):
 
 class SliceBackward0(_Node):
     """Of slice.Tensor."""
-
     __slots__ = ("saved_self_shape", "saved_dim", "saved_start", "saved_end", "saved_step")
 
     def keep(node, self, dim, start, end, step):
@@ -85,7 +83,6 @@ class SliceBackward0(_Node):
 
 class AsStridedBackward0(_Node):
     """Of as_strided."""
-
     __slots__ = (
         "saved_self_geometry", "saved_size", "saved_stride", "saved_storage_offset",
     )
@@ -106,13 +103,11 @@ class AsStridedBackward0(_Node):
 
 class AsStridedBackward1(AsStridedBackward0):
     """Of as_strided_."""
-
     __slots__ = ()
 
 
 class DiagonalBackward0(_Node):
     """Of diagonal."""
-
     __slots__ = ("saved_self_shape", "saved_offset", "saved_dim1", "saved_dim2")
 
     def keep(node, self, offset, dim1, dim2):
@@ -131,7 +126,6 @@ class DiagonalBackward0(_Node):
 
 class UnfoldBackward0(_Node):
     """Of unfold."""
-
     __slots__ = ("saved_self_shape", "saved_dimension", "saved_size", "saved_step")
 
     def keep(node, self, dimension, size, step):
@@ -150,7 +144,6 @@ class UnfoldBackward0(_Node):
 
 class UnbindBackward0(_Node):
     """Of unbind.int."""
-
     __slots__ = ("saved_dim",)
 
     def keep(node, self, dim):
@@ -163,7 +156,6 @@ class UnbindBackward0(_Node):
 
 class SplitBackward0(_Node):
     """Of split.Tensor."""
-
     __slots__ = ("saved_dim",)
 
     def keep(node, self, split_size, dim):
@@ -176,7 +168,6 @@ class SplitBackward0(_Node):
 
 class SplitWithSizesBackward0(SplitBackward0):
     """Of split_with_sizes."""
-
     __slots__ = ()
 
     def keep(node, self, split_sizes, dim):

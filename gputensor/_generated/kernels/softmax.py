@@ -37,7 +37,6 @@ def install() -> None:
 
 class SoftmaxBackward0(_Node):
     """Of _softmax."""
-
     __slots__ = ("saved_result", "saved_self_dtype", "saved_dim")
     saved = ("saved_result",)
 
@@ -55,7 +54,6 @@ class SoftmaxBackward0(_Node):
 
 class SoftmaxBackwardDataBackward0(_Node):
     """Of _softmax_backward_data."""
-
     __slots__ = ("saved_output", "saved_grad_output", "saved_dim", "saved_input_dtype")
     saved = ("saved_output", "saved_grad_output")
 
@@ -86,7 +84,6 @@ class SoftmaxBackwardDataBackward0(_Node):
 
 class LogSoftmaxBackward0(_Node):
     """Of _log_softmax."""
-
     __slots__ = ("saved_result", "saved_self_dtype", "saved_dim")
     saved = ("saved_result",)
 
@@ -104,7 +101,6 @@ class LogSoftmaxBackward0(_Node):
 
 class LogSoftmaxBackwardDataBackward0(_Node):
     """Of _log_softmax_backward_data."""
-
     __slots__ = ("saved_output", "saved_grad_output", "saved_dim")
     saved = ("saved_output", "saved_grad_output")
 

@@ -41,7 +41,6 @@ def install() -> None:
 
 class NegBackward0(_Node):
     """Of neg."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -50,7 +49,6 @@ class NegBackward0(_Node):
 
 class ConjPhysicalBackward0(_Node):
     """Of conj_physical."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -59,13 +57,11 @@ class ConjPhysicalBackward0(_Node):
 
 class ConjPhysicalBackward1(ConjPhysicalBackward0):
     """Of _conj_physical."""
-
     __slots__ = ()
 
 
 class AbsBackward0(_Node):
     """Of abs."""
-
     __slots__ = ("saved_self",)
     saved = ("saved_self",)
 
@@ -84,7 +80,6 @@ class AbsBackward0(_Node):
 
 class ExpBackward0(_Node):
     """Of exp."""
-
     __slots__ = ("saved_result",)
     saved = ("saved_result",)
 
@@ -97,7 +92,6 @@ class ExpBackward0(_Node):
 
 class ReluBackward0(_Node):
     """Of relu."""
-
     __slots__ = ("saved_result",)
     saved = ("saved_result",)
 
@@ -110,7 +104,6 @@ class ReluBackward0(_Node):
 
 class SqrtBackward0(_Node):
     """Of sqrt."""
-
     __slots__ = ("saved_result",)
     saved = ("saved_result",)
 

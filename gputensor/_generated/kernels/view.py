@@ -77,7 +77,6 @@ def install() -> None:
 
 class ViewBackward0(_Node):
     """Of view."""
-
     __slots__ = ("saved_self_shape",)
 
     def keep(node, self, size):
@@ -89,7 +88,6 @@ class ViewBackward0(_Node):
 
 class ReshapeAliasBackward0(ViewBackward0):
     """Of _reshape_alias."""
-
     __slots__ = ()
 
     def keep(node, self, size, stride):
@@ -98,7 +96,6 @@ class ReshapeAliasBackward0(ViewBackward0):
 
 class PermuteBackward0(_Node):
     """Of permute."""
-
     __slots__ = ("saved_dims",)
 
     def keep(node, self, dims):
@@ -110,7 +107,6 @@ class PermuteBackward0(_Node):
 
 class TransposeBackward0(_Node):
     """Of transpose.int."""
-
     __slots__ = ("saved_dim0", "saved_dim1")
 
     def keep(node, self, dim0, dim1):
@@ -123,13 +119,11 @@ class TransposeBackward0(_Node):
 
 class TransposeBackward1(TransposeBackward0):
     """Of transpose_."""
-
     __slots__ = ()
 
 
 class TBackward0(_Node):
     """Of t."""
-
     __slots__ = ()
 
     def backward(node, grad):
@@ -138,13 +132,11 @@ class TBackward0(_Node):
 
 class TBackward1(TBackward0):
     """Of t_."""
-
     __slots__ = ()
 
 
 class ExpandBackward0(_Node):
     """Of expand."""
-
     __slots__ = ("saved_self_shape",)
 
     def keep(node, self, size, implicit):
@@ -156,7 +148,6 @@ class ExpandBackward0(_Node):
 
 class SqueezeBackward0(ViewBackward0):
     """Of squeeze."""
-
     __slots__ = ()
 
     def keep(node, self):
@@ -165,7 +156,6 @@ class SqueezeBackward0(ViewBackward0):
 
 class SqueezeBackward1(ViewBackward0):
     """Of squeeze.dim."""
-
     __slots__ = ()
 
     def keep(node, self, dim):
@@ -174,7 +164,6 @@ class SqueezeBackward1(ViewBackward0):
 
 class SqueezeBackward2(ViewBackward0):
     """Of squeeze.dims."""
-
     __slots__ = ()
 
     def keep(node, self, dim):
@@ -183,7 +172,6 @@ class SqueezeBackward2(ViewBackward0):
 
 class SqueezeBackward3(ViewBackward0):
     """Of squeeze_."""
-
     __slots__ = ()
 
     def keep(node, self):
@@ -192,7 +180,6 @@ class SqueezeBackward3(ViewBackward0):
 
 class SqueezeBackward4(ViewBackward0):
     """Of squeeze_.dim."""
-
     __slots__ = ()
 
     def keep(node, self, dim):
@@ -201,7 +188,6 @@ class SqueezeBackward4(ViewBackward0):
 
 class SqueezeBackward5(ViewBackward0):
     """Of squeeze_.dims."""
-
     __slots__ = ()
 
     def keep(node, self, dim):
@@ -210,7 +196,6 @@ class SqueezeBackward5(ViewBackward0):
 
 class UnsqueezeBackward0(_Node):
     """Of unsqueeze."""
-
     __slots__ = ("saved_dim",)
 
     def keep(node, self, dim):
@@ -222,13 +207,11 @@ class UnsqueezeBackward0(_Node):
 
 class UnsqueezeBackward1(UnsqueezeBackward0):
     """Of unsqueeze_."""
-
     __slots__ = ()
 
 
 class AliasBackward0(_Node):
     """Of alias."""
-
     __slots__ = ()
 
     def backward(node, grad):

@@ -17,7 +17,6 @@ def install() -> None:
 
 class WhereBackward0(_Node):
     """Of where.self."""
-
     __slots__ = ("saved_condition",)
     saved = ("saved_condition",)
     inputs = ("self", "other")
