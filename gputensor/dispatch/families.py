@@ -26,10 +26,10 @@ _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
 _loaded: dict[str, ModuleType] = {}
 _loading: list[str] = []
 # What takes back the changes that loads under way made, innermost last. See `note`.
-_undos: list[list[Callable[[], None]]] = []
+_undos: list[list[Callable[[], object]]] = []
 
 
-def note(undo: Callable[[], None]) -> None:
+def note(undo: Callable[[], object]) -> None:
     """Say how a change is taken back, should the load that it is part of fail."""
     if _undos:
         _undos[-1].append(undo)

@@ -6,6 +6,7 @@ A call goes on without the key of the device whose kernel runs, so what it calls
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .._generated import shapes
@@ -31,7 +32,7 @@ def ship(key_name: str, name: str, policy: Policy) -> None:
     """Note the policy of an operator of ours."""
     of_key = shipped[key_name]
     of_key[name] = policy
-    families.note(lambda: of_key.pop(name, None))
+    families.note(partial(of_key.pop, name, None))
 
 
 def casts(policy: Policy) -> Maker:
