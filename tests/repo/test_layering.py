@@ -32,8 +32,7 @@ FLOORS = [
     (8, "autograd"),
     (9, "interpose"),
     (9, "amp"),  # autograd is below it, its generated kernels above
-    (9, "_generated.shapes"),
-    (10, "makers"),
+    (10, "makers _generated.shapes"),
     (11, "_generated.kernels"),
     (11, "amp.cast_policies"),
     (11, "exchange"),
