@@ -35,7 +35,7 @@ from .autograd import (
     is_grad_enabled as is_grad_enabled, is_inference_mode_enabled as is_inference_mode_enabled,
     no_grad as no_grad, set_grad_enabled as set_grad_enabled,
 )  # fmt: skip
-from .autograd.not_implemented import set_autograd_fallback_mode as _set_autograd_fallback_mode
+from .autograd.fallback import set_autograd_fallback_mode as _set_autograd_fallback_mode
 from .core.device import device as device
 from .core.dtype import (
     bfloat16 as bfloat16, complex64 as complex64, complex128 as complex128, dtype as dtype,

@@ -17,6 +17,7 @@ from typing import Any
 import gputensor as gt
 from gputensor.dispatch import dispatcher, keys
 from gputensor.kernels import stub
+from gputensor.tensor.base import tensors_of
 
 from .backend_check import device_of
 from .output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
@@ -112,7 +113,7 @@ def record() -> Iterator[dict[str, Need]]:
 
         def counted(key_set: int, *args: Any) -> Any:
             result = kernel(key_set, *args)
-            touched = {id(x): x for x in _tensors((args, result))}  # a result may be an operand
+            touched = {id(x): x for x in tensors_of((args, result))}  # a result may be an operand
             nbytes = sum(x.nbytes for x in touched.values())
             with lock:
                 need = needs.setdefault(ASKS.get(name, name), Need(ASKS.get(name, name)))
@@ -127,14 +128,6 @@ def record() -> Iterator[dict[str, Need]]:
         yield needs
     finally:
         handle.remove()
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, gt.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
 
 
 def status(name: str, backend: Any) -> str:

@@ -16,6 +16,7 @@ from ..core.schema import Argument
 from ..dispatch import keys
 from ..dispatch.operator import Operator, Table
 from ..makers.inplace_or_view import argument_of
+from ..tensor.base import tensors_of
 
 Function = Callable[..., Any]
 Maker = Callable[[Table, int], Function]
@@ -153,13 +154,6 @@ def _refuse_alias(
                     )
             if allowed is None:
                 seen.append((result, f"result {number}", None))
-
-
-def tensors_of(value: Any) -> list[Any]:
-    """The tensors in an argument or a result: itself, or those of a list."""
-    if isinstance(value, (list, tuple)):
-        return [x for item in value for x in tensors_of(item)]
-    return [value] if hasattr(value, "_geometry") else []
 
 
 # --- shapes ---------------------------------------------------------------------------------------

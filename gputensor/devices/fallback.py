@@ -7,7 +7,7 @@
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
 `library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in
-`interpose/lazy_views.py`, the one without a derivative in `autograd/not_implemented.py`.
+`interpose/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
 Source: aten/src/ATen/native/CPUFallback.cpp. Other than there, operands that share memory share it
 on the CPU too, and views come back as views.
 """
@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._generated import operators as _ops
-from ..autograd.not_implemented import (
+from ..autograd.fallback import (
     AUTOGRAD_MODES,
     autograd_fallback_mode,
     autograd_not_implemented,
@@ -39,6 +39,7 @@ from ..dispatch.operator import Operator
 from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
 from ..structured.resizing import set_geometry
 from ..tensor.storage import Storage
+from ..tensor.base import tensors_of
 from ..tensor.make import from_storage, view_of
 from ..tensor.tensor import Tensor
 
@@ -93,7 +94,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
                 results[number] = CPU
         operator.redispatch_boxed(_CPU_KEYS, results)
         host.return_written(
-            t for a, value in zip(schema.arguments, given) if a.is_write for t in _tensors(value)
+            t for a, value in zip(schema.arguments, given) if a.is_write for t in tensors_of(value)
         )
         stack[len(stack) - count :] = [host.send(result, place) for result in results]
 
@@ -104,7 +105,7 @@ for _kernel in (not_implemented, cpu_fallback):
 
 def _place(schema: Any, given: Sequence[Any]) -> device | None:
     """The device that the results belong to."""
-    for tensor in _tensors(given):
+    for tensor in tensors_of(given):
         if tensor._device is not CPU:
             return tensor._device
     for argument, value in zip(schema.arguments, given):
@@ -113,18 +114,10 @@ def _place(schema: Any, given: Sequence[Any]) -> device | None:
     return None
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif hasattr(value, "_geometry"):
-        yield value
-
-
 def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
     if operator in _warned:
         return
-    nbytes = sum(t._geometry.nbytes for t in _tensors(given) if t._device is not CPU)
+    nbytes = sum(t._geometry.nbytes for t in tensors_of(given) if t._device is not CPU)
     warnings.warn(
         errors.runs_on_the_cpu(operator, place, nbytes), stacklevel=_levels_to_the_program()
     )
@@ -189,7 +182,7 @@ class _Host:
     def __init__(self, given: Sequence[Any]) -> None:
         self.regions: dict[Storage, _Region] = {}
         self.twins: dict[int, tuple[Tensor, Tensor]] = {}
-        for tensor in _tensors(given):
+        for tensor in tensors_of(given):
             if tensor._device is not CPU:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 

@@ -102,6 +102,16 @@ def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
     raise errors.must(op, "out", f"not share memory with '{arg}'", out)
 
 
+def check_out(op: str, out: Any, shape: Any = None, **read: Any) -> None:
+    """Raise unless `out`, with the geometry `shape` that it gets, may be written while `read` are.
+
+    read: the inputs by their arguments' names.
+    """
+    check_itself(op, out)
+    for arg, x in read.items():
+        check_apart(op, out, x, arg, shape)
+
+
 def check_itself(op: str, out: Any, arg: str = "out") -> None:
     """Raise if `out` holds one memory location more than once."""
     if internal_overlap(out._geometry) == YES:

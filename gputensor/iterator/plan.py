@@ -99,13 +99,15 @@ def build(
     *,
     default_dtype: Any,
     out_dtype: Any = None,
+    is_like_input: bool = False,
     static_sizes: tuple[int, ...] | None = None,
 ) -> Plan:
     """The plan of a pointwise operator.
 
     Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
     to be allocated. An output that is also an input is the same pair object in both.
-    out_dtype: of the result where it is not the common dtype (abs of complex).
+    out_dtype: of the result where it is not the common dtype, or what tells it from that (abs of
+    complex); is_like_input: a result of another dtype is then laid out as the first input.
     static_sizes: of the outputs, where operands do not decide it.
     Raises: the house errors on shape, device, dtype and an output's internal overlap.
     """
@@ -129,19 +131,26 @@ def build(
                 plan.device, plan.scalar_operands = common_device(op, config, outputs, inputs)
             break
 
+    is_of_common = callable(out_dtype)
     if config.promote_from is None:
-        common = single_dtype(op, config, outputs, inputs, out_dtype or default_dtype)
+        fallback = default_dtype if is_of_common else out_dtype or default_dtype
+        common = single_dtype(op, config, outputs, inputs, fallback)
     else:
         common = common_dtype(op, config, inputs, default_dtype)
     plan.common_dtype = common
+    if is_of_common:
+        out_dtype = out_dtype(common)
     result = out_dtype or config.static_dtype or common
+    has_numbers = len(tensors) != len(outputs) - outputs.count(None) + len(inputs)
+    if is_like_input and outputs == (None,) and result is not common:
+        shape, place = inputs[0]
+        outputs = ((geometry(shape.sizes, dense_strides_like(shape), result), place),)
 
     actions = [output_action(op, config, x, inputs, sizes, result) for x in outputs]
     elements = [result if x is None else x[0].dtype for x in outputs]
     # Outputs that are allocated or resized take no part in the layout.
     known = [x[0] for x, action in zip(outputs, actions) if action is KEEP]
     known += [x[0] for x in inputs if type(x) is tuple]
-    has_numbers = len(tensors) != len(outputs) - outputs.count(None) + len(inputs)
     fresh = _dense_walk(config, sizes, known, has_numbers)
     if fresh is None:
         cast = _cast_strides(plan, outputs, inputs, actions, has_numbers)

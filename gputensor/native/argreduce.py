@@ -101,9 +101,7 @@ def out(operator: Operator, loop: str) -> Kernel:
                 True,
             )
         entry = _Entry(loop, x, out, axis, keeps)
-        overlap.check_itself(loop, out)
-        overlap.check_apart(loop, out, x, "self")
-        overlap.check_apart(loop, out, x, "self", entry.geometry)
+        overlap.check_out(loop, out, entry.geometry, self=x)
         if entry.plan.outputs[0].action is RESIZE:
             resize_output(loop, out, entry.geometry)
         return entry.write(out, x)

@@ -127,9 +127,8 @@ def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     if out._geometry.sizes != sizes:
         strides = formats.strides_for("cat", sizes, _cat_format(found))
         shape = geometry(sizes, strides, out._geometry.dtype)
-    for number, x in enumerate(found):
-        overlap.check_apart("cat", out, x, f"tensors[{number}]", shape)
-    overlap.check_itself("cat", out)
+    read = {f"tensors[{number}]": x for number, x in enumerate(found)}
+    overlap.check_out("cat", out, shape, **read)
     if shape is not None:
         resize_output("cat", out, shape)
     return _join(out, found, d)

@@ -107,9 +107,7 @@ def out(operator: Operator, loop: str) -> Kernel:
             )
         wanted = contiguous_geometry((rows, columns), element)
         shape = wanted if out._geometry.sizes != wanted.sizes else None
-        overlap.check_itself(loop, out)
-        overlap.check_apart(loop, out, self, "self", shape)
-        overlap.check_apart(loop, out, mat2, "mat2", shape)
+        overlap.check_out(loop, out, shape, self=self, mat2=mat2)
         if shape is not None:
             resize_output(loop, out, wanted)
         return _product(out, self, mat2)
@@ -258,9 +256,7 @@ def _check_written(
     out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape: Geometry | None = None
 ) -> None:
     """`shape` is what `out` is about to have, where that is another geometry than its own."""
-    overlap.check_itself("addmm", out)
-    overlap.check_apart("addmm", out, mat1, "mat1", shape)
-    overlap.check_apart("addmm", out, mat2, "mat2", shape)
+    overlap.check_out("addmm", out, shape, mat1=mat1, mat2=mat2)
     if out is not self:
         overlap.check_apart("addmm", out, self, "self", shape)
 

@@ -164,9 +164,7 @@ def _reduce_into(
     operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any, out: Tensor
 ) -> Tensor:
     entry = _make_entry(op, self, out, dim, keepdim, wanted)
-    overlap.check_itself(op, out)
-    overlap.check_apart(op, out, self, "self")
-    overlap.check_apart(op, out, self, "self", entry.geometry)
+    overlap.check_out(op, out, entry.geometry, self=self)
     if entry.plan.outputs[0].action is RESIZE:
         resize_output(op, out, entry.geometry)
     entry.write(out, self)

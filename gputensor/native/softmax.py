@@ -108,7 +108,6 @@ def out(operator: Operator, loop: str) -> Kernel:
         entry = _entry(operator, loop, (self,), dim, out)
         overlap.check_itself(loop, out)
         if out is not self:
-            overlap.check(loop, out, self, "self")
             overlap.check(loop, out, self, "self", entry.geometry)
         if out._geometry is not entry.geometry:
             resize_output(loop, out, entry.geometry)

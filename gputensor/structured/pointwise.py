@@ -22,12 +22,11 @@ from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
 from ..core.dtype_rules import RULES, DtypeRule
-from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator import overlap, parallel
-from ..iterator.order import dense_strides_like
 from ..iterator.operands import RESIZE
 from ..iterator.plan import Plan, build
 from ..kernels import stub
@@ -247,9 +246,10 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
             (s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device)
         )
     default = defaults.get_default_dtype()
-    # Of an operator with a result dtype of its own, `out` is looked at once that is known.
-    first_out = out_spec if rule.out_dtype is None else None
-    plan = build(op, rule.config, (first_out,), specs, default_dtype=default)
+    plan = build(
+        op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=rule.out_dtype,
+        is_like_input=rule.like_input,
+    )  # fmt: skip
     if plan.common_dtype is complex32:
         raise errors.must(
             op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32"),
@@ -257,12 +257,6 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         )  # fmt: skip
     if rule.check is not None:
         rule.check(op, plan, inputs)
-    if rule.out_dtype is not None:
-        to = rule.out_dtype(plan.common_dtype)
-        if rule.like_input and out_spec is None and to is not plan.common_dtype:
-            shape, device = specs[0]
-            out_spec = (geometry(shape.sizes, dense_strides_like(shape), to), device)
-        plan = build(op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=to)
     return plan
 
 

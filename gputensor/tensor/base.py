@@ -256,3 +256,10 @@ def suggest_memory_format(tensor: TensorBase) -> memory_format:
     if looks_channels_last_3d(geometry.sizes, geometry.strides):
         return formats.channels_last_3d
     return formats.contiguous_format
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors in an argument or a result: itself, or those of a list."""
+    if isinstance(value, (list, tuple)):
+        return [x for item in value for x in tensors_of(item)]
+    return [value] if hasattr(value, "_geometry") else []

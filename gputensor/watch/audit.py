@@ -22,7 +22,7 @@ from ..dispatch import dispatcher
 from ..dispatch.keys import DispatchKey
 from ..dispatch.operator import Operator, Table
 from .profiler import _device, columns
-from ..tensor.base import suggest_memory_format
+from ..tensor.base import suggest_memory_format, tensors_of
 from ..tensor.tensor import Tensor
 
 Kernel = Callable[..., Any]
@@ -124,11 +124,11 @@ class audit_copies:  # noqa: N801 - a context manager, used as `with gt.audit_co
         """Record results that are row-major although an operand of their rank was channels_last."""
         if any(isinstance(a, formats.memory_format) for a in args):
             return  # asked for
-        operands = [x for x in _tensors(args) if _is_channels_last(x)]
-        for made in _tensors(result) if operands else ():
+        operands = [x for x in tensors_of(args) if _is_channels_last(x)]
+        for made in tensors_of(result) if operands else ():
             if _is_channels_last(made) or not made._geometry.is_contiguous or _suits_both(made):
                 continue
-            if any(x is made or _shares(x, made) for x in _tensors(args)):
+            if any(x is made or _shares(x, made) for x in tensors_of(args)):
                 continue
             lost = next((x for x in operands if x._geometry.ndim == made._geometry.ndim), None)
             if lost is not None:
@@ -199,14 +199,6 @@ def _event(device: tuple[Any, int]) -> Any:
     event = module.Event(enable_timing=True)
     event.record(module.current_stream(index))
     return event
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif hasattr(value, "_geometry"):
-        yield value
 
 
 def _is_channels_last(tensor: Tensor) -> bool:

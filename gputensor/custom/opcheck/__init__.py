@@ -19,7 +19,7 @@ from ...dispatch import dispatcher, keys
 from ...dispatch.backend_select import BACKEND_OF_TYPE
 from ...dispatch.operator import Operator
 from ...devices.fallback import autograd_fallback_mode, set_autograd_fallback_mode
-from ..operator_kernels import tensors_of
+from ...tensor.base import tensors_of
 from . import derivative, fake, memory
 from .call import Call
 

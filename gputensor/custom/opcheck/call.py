@@ -9,7 +9,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.schema import Argument
 from ...dispatch.operator import Operator
-from ..operator_kernels import tensors_of
+from ...tensor.base import tensors_of
 from ...tensor.tensor import Tensor
 
 

@@ -21,7 +21,7 @@ from ...core import errors
 from ...core.dtype import COMPLEX, FLOATING, complex128, dtype, float64
 from ...dispatch import keys
 from ...tensor.make import over_array
-from ..operator_kernels import tensors_of
+from ...tensor.base import tensors_of
 from ...tensor.tensor import Tensor
 from .call import Call
 

@@ -9,7 +9,7 @@ from ...core import errors
 from ...core.device import META, device
 from ...dispatch import keys
 from ...dispatch.backend_select import DENSE_KEYS, TENSOR_KEYS
-from ..operator_kernels import tensors_of
+from ...tensor.base import tensors_of
 from ...tensor.storage import Storage, allocate_storage
 from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor

@@ -11,7 +11,7 @@ from ...core import errors
 from ...core.schema import Type
 from ...dispatch.keys import ZERO
 from ...dispatch.tls import AD_INPLACE_OR_VIEW
-from ..operator_kernels import tensors_of
+from ...tensor.base import tensors_of
 from ...tensor.pickling import host_bytes
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor

@@ -79,7 +79,7 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
 
     # Every operator of users without a derivative comes by, so the commonest forms are written out
     # (0.8x a call, bench/dispatch.py).
-    def of_one(key_set: int, x: Any) -> Any:
+    def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None
         except AttributeError:
@@ -89,7 +89,7 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             return operator.redispatch_table[key_set](key_set, x)
         return without_derivative(key_set, x)
 
-    def of_two(key_set: int, x: Any, y: Any) -> Any:
+    def unrecorded_two(key_set: int, x: Any, y: Any) -> Any:
         try:
             is_plain = x._autograd is None and y._autograd is None
         except AttributeError:
@@ -99,7 +99,7 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             return operator.redispatch_table[key_set](key_set, x, y)
         return without_derivative(key_set, x, y)
 
-    kernels: dict[int, Callable[..., Any]] = {1: of_one, 2: of_two}
+    kernels: dict[int, Callable[..., Any]] = {1: unrecorded_one, 2: unrecorded_two}
     return kernels.get(table.n_tensors, without_derivative)
 
 
