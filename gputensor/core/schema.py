@@ -315,6 +315,11 @@ class FunctionSchema(Frozen):
             return f"{self.name}({', '.join(shown)}) -> {returned}"
         return f"{self.name}({', '.join(shown)}) -> ({returned})"
 
+    def named(self, name: OperatorName) -> FunctionSchema:
+        """The same schema of an operator of another name."""
+        rest = self.is_vararg, self.is_varret, self.has_one_tuple
+        return FunctionSchema(name, self.arguments, self.returns, *rest)
+
     @property
     def positional(self) -> tuple[Argument, ...]:
         return tuple(argument for argument in self.arguments if not argument.is_keyword_only)

@@ -106,7 +106,7 @@ def custom_op(
             if before is not None:
                 before._destroy()
             try:
-                made = CustomOpDef(name, text, function, tags, site)
+                made = CustomOpDef(name, text, parsed, function, tags, site)
                 made._register_kernel(device_types, function, site)
             except BaseException:
                 if made is not None:
@@ -138,9 +138,11 @@ class CustomOpDef:
     """
 
     def __init__(
-        self, name: str, text: str, fn: Function, tags: tuple[str, ...], site: str
-    ) -> None:
+        self, name: str, text: str, parsed: FunctionSchema, fn: Function, tags: tuple[str, ...],
+        site: str,
+    ) -> None:  # fmt: skip
         self._qualname, self._text, self._tags, self._site = name, text, tags, site
+        self._parsed = parsed
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
         self._disabled: set[str | None] = set()
@@ -149,7 +151,7 @@ class CustomOpDef:
         self._define()
 
     def _define(self) -> None:
-        operator = dispatcher.define(self._text, self._tags, self._site)
+        operator = dispatcher.define(self._text, self._tags, self._site, parsed=self._parsed)
         self._opoverload = operator
         definition = operator.definition
 

@@ -160,14 +160,18 @@ class Library:
 
             _check_callable("define", fn)
             text, alias_analysis = infer_schema(fn, op_name=text), alias_analysis or "CONSERVATIVE"
-        name = schema.parse(text).name
+        parsed = schema.parse(text)
+        name = parsed.name
         if name.namespace not in ("", self.ns):
             raise errors.wrong_registration(
                 f"define({text!r})", f"have the namespace '{self.ns}' of its library, or none", site
             )
         full = text.strip() if name.namespace else f"{self.ns}::{text.strip()}"
+        parsed = parsed.named(schema.OperatorName(self.ns, name.base, name.overload))
         tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
-        operator = dispatcher.define(full, tags, site, alias_analysis or "FROM_SCHEMA")
+        operator = dispatcher.define(
+            full, tags, site, alias_analysis or "FROM_SCHEMA", parsed=parsed
+        )
         definition = operator.definition
 
         def undo() -> None:

@@ -22,13 +22,16 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from ..core import errors
 from . import families, keys
 from .keys import AliasKey, DispatchKey
 from .operator import Definition, Kernel, Key, Operator, Table, caller_site
+
+if TYPE_CHECKING:
+    from ..core.schema import FunctionSchema
 
 lock = families.lock
 _operators: dict[str, Operator] = {}
@@ -171,19 +174,22 @@ def _swap_all() -> None:
 def define(
     schema_text: str, tags: tuple[str, ...] = (), site: str | None = None,
     alias_analysis: str = "FROM_SCHEMA", numbers: tuple[str, ...] = (),
+    parsed: FunctionSchema | None = None,
 ) -> Operator:  # fmt: skip
     """Define the operator of `schema_text`, which carries its namespace. Returns the Operator.
 
     numbers: Tensor arguments for which Python numbers may be given.
 
-    The text is parsed when the schema is first asked for: the generated operators are known to
-    parse (`python -m codegen --check`), and `library.Library.define` parses before it comes here.
+    parsed: the schema of the text, from who has it already; else the text is parsed when the schema
+    is first asked for, since the generated operators are known to parse (`python -m codegen
+    --check`).
     Raises: RegistrationError if it is defined already, even by the same text, or if a kernel that
     waits for it does not take its arguments.
     """
     with lock:
         operator = _get_or_make(schema_text[: schema_text.index("(")])
-        definition = Definition(schema_text, site or caller_site(), tags, alias_analysis, numbers)
+        site = site or caller_site()
+        definition = Definition(schema_text, site, tags, alias_analysis, numbers, parsed)
         if operator.definition is not None:
             raise errors.defined_twice(operator, definition.site)
         for key, stack in operator.kernels.items():

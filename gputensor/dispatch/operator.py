@@ -74,12 +74,12 @@ class Definition:
 
     def __init__(
         self, text: str, site: str, tags: tuple[str, ...], alias_analysis: str,
-        numbers: tuple[str, ...] = (),
+        numbers: tuple[str, ...] = (), parsed: FunctionSchema | None = None,
     ) -> None:  # fmt: skip
         self.text, self.site, self.tags, self.alias_analysis = text, site, tags, alias_analysis
         # Tensor arguments that may be Python numbers; PyTorch's allow_numbers_as_tensors.
         self.numbers = numbers
-        self._schema: FunctionSchema | None = None
+        self._schema = parsed
         self._signature: Signature | None = None
 
     @property

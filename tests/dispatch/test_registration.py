@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputensor import dispatch, ops
-from gputensor.core import errors
+from gputensor.core import errors, schema
 from gputensor.dispatch import dispatcher, keys
 from gputensor.library import Library, fallthrough_kernel
 
@@ -33,6 +33,16 @@ def test_2_definition_then_kernel_that_does_not_fit(lib: Library) -> None:
     assert message.count("test_registration.py:") == 2 and "2 positional arguments" in message
     assert "registered for CPU at" in message
     assert dispatch.dump(f"{lib.ns}::f") == before
+
+
+def test_a_schema_is_parsed_once(lib: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = schema.parse
+    monkeypatch.setattr(schema, "parse", lambda text: (parsed.append(text), parse(text))[1])
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x, "CPU")
+    assert str(ops.__getattr__(lib.ns).f.default._schema) == f"{lib.ns}::f(Tensor x) -> Tensor"
+    assert parsed == ["f(Tensor x) -> Tensor"]
 
 
 def test_2_kernel_then_definition_that_does_not_fit(lib: Library) -> None:

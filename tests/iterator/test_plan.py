@@ -167,6 +167,15 @@ def test_an_output_of_another_dtype_needs_a_config_that_casts():
         build(config.UNARY_BOOL, [out], [x], op="signbit")
 
 
+def test_the_results_dtype_may_follow_from_the_common_one():
+    rule = {"op": "abs", "out_dtype": lambda common: common.to_real, "is_like_input": True}
+    x = pair((2, 3), (1, 4), dt.complex64)  # with gaps
+    made = build(config.UNARY, [None], [x], **rule)
+    assert (made.common_dtype, made.dtypes) == (dt.complex64, (F32, dt.complex64))
+    assert made.outputs[0].geometry is geometry((2, 3), (1, 2), F32)  # dense, in the input's order
+    assert build(config.UNARY, [None], [pair((2, 3), (1, 4))], **rule).dtypes == (F32, F32)
+
+
 def test_default_dtype_is_passed_in():
     x = pair((3,), element=dt.int64)
     made = plan.build("sin", config.UNARY_FLOAT, (None,), (x,), default_dtype=dt.float64)
