@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..dispatch.keys import LAZY
 from ..dispatch.tls import AD_INPLACE_OR_VIEW
 from ..runtime.current import stream_given
 from .storage import Storage, storage_of_array
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 
 class TensorBase:
@@ -258,7 +261,7 @@ def suggest_memory_format(tensor: TensorBase) -> memory_format:
     return formats.contiguous_format
 
 
-def tensors_of(value: Any) -> list[Any]:
+def tensors_of(value: Any) -> list[Tensor]:
     """The tensors in an argument or a result: itself, or those of a list."""
     if isinstance(value, (list, tuple)):
         return [x for item in value for x in tensors_of(item)]
