@@ -66,7 +66,7 @@ def run(device: str = "cpu", rounds: int = 61) -> dict[str, Any]:
     """Measure everything; returns the record that `bench run` prints and writes."""
     libraries = peers.with_torch(device)
     sides = {name: _cases(lib, device) for name, lib in libraries.items()}
-    cases = []
+    cases: list[dict[str, Any]] = []
     for name in timing.progress(list(sides["gputensor"]), str):
         samples = timing.alternate(
             [side[name] for side in sides.values()], rounds, finish=peers.synchronizer(device)

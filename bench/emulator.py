@@ -13,6 +13,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -255,7 +256,7 @@ def _with_checks(inputs: dict[str, Input], checks: str) -> dict[str, Side]:
         a, b, c = (gt.rand(n, n, device="cuda") for _ in range(3))
         for name in ("product", "fill", "local"):
             launch = gt.cuda.Kernel(DENSE, name)[(n // 16, n // 16), (16, 16)]
-            sides[name] = lambda launch=launch: launch(a, b, c, n)
+            sides[name] = partial(launch, a, b, c, n)
     return {name: _under(checks, side) for name, side in sides.items()}
 
 

@@ -69,4 +69,5 @@ def _by_pytorch(side: Callable[[], Any], calls: int, device: str) -> Callable[[]
     with module.cuda.graph(graph):
         for _ in range(calls):
             side()
-    return graph.replay
+    replay: Callable[[], Any] = graph.replay
+    return replay

@@ -41,6 +41,10 @@ class Pair:
         return see(self.result, self.dense), see(self.source, self.how)
 
 
+def copying(to: Any, source: Any) -> Side:
+    return lambda: to.copy_(source)
+
+
 def rotating(sides: list[Side]) -> Side:
     if len(sides) == 1:
         return sides[0]
@@ -51,7 +55,7 @@ def rotating(sides: list[Side]) -> Side:
 def side(name: str, case: Case, pairs: list[Pair]) -> Side | str:
     """The callable of a library, or why there is none."""
     maker = _MAKERS[name]
-    made = [maker(case, pair) for pair in pairs]
+    made: list[Any] = [maker(case, pair) for pair in pairs]
     if isinstance(made[0], str):
         return made[0]
     return rotating(made)
@@ -192,5 +196,5 @@ def memcpys(place: Any, nbytes: int, pairs: int) -> dict[str, Side]:
 
     return {
         "memcpy": rotating([driver(*b) for b in buffers]),
-        "memcpy_kernel": rotating([lambda b=b: b[0].copy_(b[1]) for b in buffers]),
+        "memcpy_kernel": rotating([copying(*b) for b in buffers]),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,10 @@ def _measure(number: int, nbytes: int, session: copies.Session) -> dict[str, Any
         see = getattr(place, "tensor" if name == "gputensor" else name)
         views = [(see(to, how), see(source, how)) for source, to in pairs]
         if name in ("gputensor", "torch"):
-            sides = [lambda v=v: v[0].copy_(v[1]) for v in views]
+            sides = [layout_sides.copying(*v) for v in views]
         else:
             module = np if name == "numpy" else peers.cupy(session.device)
-            sides = [lambda v=v: module.copyto(*v) for v in views]
+            sides = [partial(module.copyto, *v) for v in views]
         return layout_sides.rotating(sides)
 
     def verify(side: Callable[[], Any], what: str) -> None:

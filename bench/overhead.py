@@ -6,7 +6,7 @@ seen before, which find no plan. On a CUDA device the same against PyTorch and C
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def _sides(device: str) -> dict[str, dict[str, Side]]:
 def _churn(lib: Any, device: str) -> Side:
     """One add of a shape that was not seen before, on every call."""
     base = lib.ones((CHURN_SHAPES * 4,), dtype=lib.float32, device=device)
-    sizes = iter(())
+    sizes: Iterator[int] = iter(())
 
     def step() -> Any:
         nonlocal sizes
@@ -122,7 +122,7 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
     sides = _sides(device)
     finish = peers.synchronizer(device)
     names = list(sides["gputensor"])
-    cases = []
+    cases: list[dict[str, Any]] = []
     for name in timing.progress(names, str):
         libraries = list(sides)
         samples = timing.alternate(

@@ -105,11 +105,13 @@ def _images(
     case: Case, n: int, h: int, w: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(source, its view as NCHW, the result as NCHW, scale, bias); one image, on all CPUs."""
+    by: np.ndarray = STD if case.back else 1 / STD
+    plus: np.ndarray = MEAN if case.back else -MEAN / STD
     if case.back:
-        host, by, plus = np.empty((n, 3, h, w), np.float32), STD, MEAN
+        host = np.empty((n, 3, h, w), np.float32)
         view = host
     else:
-        host, by, plus = np.empty((n, h, w, 3), np.uint8), 1 / STD, -MEAN / STD
+        host = np.empty((n, h, w, 3), np.uint8)
         view = host.transpose(0, 3, 1, 2)
     if case.channels_last:
         expected = np.empty((n, h, w, 3), case.result).transpose(0, 3, 1, 2)

@@ -141,7 +141,7 @@ class Gpu:
             side()
         end.record()
         end.synchronize()
-        return begin.elapsed_time(end) * 1e6
+        return float(begin.elapsed_time(end)) * 1e6
 
     def put(self, array: np.ndarray) -> Any:
         return gt.from_numpy(array).to(self.device)
@@ -162,8 +162,8 @@ class Gpu:
     def near(self, flat: Any, expected: Any, by: float) -> bool:
         """As of the host; compared where it lies if CuPy is there."""
         module = peers.cupy(self.device)
-        sides = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
-        return _is_near(module or np, *sides, by)
+        a, b = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
+        return _is_near(module or np, a, b, by)
 
     def cupy(self, flat: Any, how: Strided) -> Any:
         module = peers.cupy(self.device)

@@ -101,7 +101,8 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise NotARecord(f"{path}: {error}") from None
     check(record)
-    return record[OURS]  # type: ignore[no-any-return]
+    ours: dict[str, Any] = record[OURS]
+    return ours
 
 
 # --- parts ----------------------------------------------------------------------------------------

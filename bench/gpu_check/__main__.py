@@ -113,7 +113,7 @@ def prepare(arch: str) -> int:
     ).returncode
     shutil.rmtree(PACKAGES, ignore_errors=True)
     for name in WANTED:
-        folder = Path(import_module(name).__file__).parent
+        folder = Path(import_module(name).__file__ or "").parent
         compiled = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(folder, PACKAGES / name, ignore=compiled)
     print(f"gpu_check: {checkout.note()}; carry the folder {CARRIED.name}/ along")
