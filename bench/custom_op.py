@@ -7,7 +7,7 @@ is measured; CPU, one thread each, in turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Tuple  # noqa: UP035 - PyTorch takes it
+from typing import Any, Tuple
 
 
 from . import peers, timing
@@ -57,7 +57,7 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
     }  # fmt: skip
 
 
-def _pair(lib: Any) -> Callable[..., Tuple[Any, Any]]:  # noqa: UP006
+def _pair(lib: Any) -> Callable[..., Tuple[Any, Any]]:
     pair = lib.ones(4), lib.ones(4)
     return lambda x, ys, a, *, n=1: pair
 

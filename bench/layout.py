@@ -16,6 +16,7 @@ from . import copies, layout_sides, tables
 from .layout_cases import CASES, Case
 from .layout_sides import Pair
 from .places import WrongResult, in_parallel, numbers, place_for
+import itertools
 
 NAME = "layout"
 COUNT = len(CASES)
@@ -67,7 +68,7 @@ def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
     lead = next(k for k in range(view.ndim) if k == inner or np.prod(view.shape[:k]) >= 64)
     if lead == 1:
         ends = np.linspace(0, view.shape[0], 65).astype(int).tolist()
-        parts: list[Any] = [slice(*pair) for pair in zip(ends, ends[1:])]
+        parts: list[Any] = [slice(*pair) for pair in itertools.pairwise(ends)]
     else:
         parts = list(np.ndindex(*view.shape[:lead]))
     in_parallel(lambda at: np.copyto(made[at], view[at], casting="unsafe"), parts)

@@ -22,10 +22,11 @@ from collections.abc import Iterator
 # program has taken costs much. BLAS reads this when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-import gputensor as gt  # noqa: E402
-from gputensor.nn import functional as F  # noqa: E402, N812
+import gputensor as gt
+from gputensor.nn import functional as F
+import itertools
 
 SIDE, PIXELS, CLASSES = 8, 64, 10
 HELD_OUT = 360  # digits, a fifth
@@ -83,7 +84,7 @@ class Perceptron:
 
     def __init__(self, sizes: list[int], device: str) -> None:
         self.parameters: list[gt.Tensor] = []
-        for n_in, n_out in zip(sizes, sizes[1:]):
+        for n_in, n_out in itertools.pairwise(sizes):
             bound = n_in**-0.5
             for shape in ((n_out, n_in), (n_out,)):
                 drawn = (gt.rand(shape) * 2 - 1) * bound  # on the CPU: every device starts alike

@@ -76,7 +76,7 @@ from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as 
 from .exchange.serialization import load as load, save as save
 from .tensor.storage import Storage as Storage
 from .tensor.tensor import Tensor as Tensor
-from .exchange.construct import (  # noqa: I001 - behind the room of its name
+from .exchange.construct import (  # behind the room of its name
     as_tensor as as_tensor, asarray as asarray, tensor as tensor,
 )  # fmt: skip
 

@@ -255,7 +255,7 @@ def test_devices_that_exchange_do_not_make_the_host_wait(seen, monkeypatch):
 @pytest.mark.parametrize("name", ON_ONE_DEVICE)
 def test_on_the_cpu(monkeypatch, name):
     """From 1 MiB up every byte that changes its place is written by the planner's copy."""
-    call, meaning, kernels, nbytes = ON_ONE_DEVICE[name]
+    call, meaning, _kernels, nbytes = ON_ONE_DEVICE[name]
     written = []
     moves = copy_walk.copy
     with monkeypatch.context() as patch:

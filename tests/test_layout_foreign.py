@@ -64,7 +64,7 @@ def test_contiguous_gives_the_callers_type(library, form, shape):
     assert type(made) is type(given)
     assert (back(made) == back(given)).all()
     strides = [s // 4 for s in back(made).strides]
-    n, c, h, w = back(given).shape
+    _n, c, h, w = back(given).shape
     assert strides == (
         [c * h * w, h * w, w, 1] if form == "contiguous_format" else [c * h * w, 1, w * c, c]
     )

@@ -55,7 +55,7 @@ def _check_dtype(value: Any, op: str) -> dtypes.dtype:
     return value
 
 
-class autocast(Guard):  # noqa: N801 - PyTorch's spelling
+class autocast(Guard):
     """Run a block, or the calls of a function, in mixed precision; of a generator, each step.
 
     Args:

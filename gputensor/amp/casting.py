@@ -200,7 +200,7 @@ class ToCopyBackward0(Node):
 
     __slots__ = ()
 
-    def backward(node, grad: Tensor) -> tuple[Tensor]:  # noqa: N805
+    def backward(node, grad: Tensor) -> tuple[Tensor]:
         return (_converted(grad, float32),)
 
 

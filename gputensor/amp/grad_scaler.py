@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from .. import runtime
-from .._generated import functions as F  # noqa: N812
+from .._generated import functions as F
 from ..autograd.modes import no_grad
 from ..core import errors
 from ..core.arguments import flag

@@ -14,7 +14,7 @@ is_on = False
 checks_nan = True
 
 
-class detect_anomaly(Guard):  # noqa: N801
+class detect_anomaly(Guard):
     """`with gt.autograd.detect_anomaly():` for forward and backward, in the whole process.
 
     check_nan: raise where a derivative is NaN. It makes every operation slower.
@@ -48,7 +48,7 @@ class detect_anomaly(Guard):  # noqa: N801
         del self._before[found[1] :]
 
 
-class set_detect_anomaly(detect_anomaly):  # noqa: N801
+class set_detect_anomaly(detect_anomaly):
     """Turn anomaly mode on or off from here on; as a context manager, for its block."""
 
     __slots__ = ()

@@ -115,7 +115,7 @@ class SgnBackward0(Node):
 
     __slots__ = ()
 
-    def backward(node, grad: Tensor) -> tuple[Tensor]:  # noqa: N805
+    def backward(node, grad: Tensor) -> tuple[Tensor]:
         return (zeros_like(grad),)
 
 

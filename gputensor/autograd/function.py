@@ -81,7 +81,7 @@ class _FunctionNode(Node):
 
     is_users = True
 
-    def backward(node, *grads: Any) -> Any:  # noqa: N805
+    def backward(node, *grads: Any) -> Any:
         context = node.context
         given = node.zeros_for(grads) if context._materializes else list(grads)
         context._node = node

@@ -32,7 +32,7 @@ _forbidden: ContextVar[str | None] = ContextVar(
 )
 
 
-class saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
+class saved_tensors_hooks(Guard):
     """Keep `pack_hook(tensor)` instead of each tensor saved in the block, and get it by
     `unpack_hook`.
 
@@ -76,7 +76,7 @@ class saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
         saved.watch_saved(-1)
 
 
-class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's spelling
+class save_on_cpu(saved_tensors_hooks):
     """Keep the tensors saved in the block on the CPU, and bring each back when its derivative runs.
 
     pin_memory: in page-locked memory, from which they come back without a wait.
@@ -98,7 +98,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's spelling
         super().__init__(pack, unpack)
 
 
-class disable_saved_tensors_hooks(Guard):  # noqa: N801 - PyTorch's spelling
+class disable_saved_tensors_hooks(Guard):
     """Within the block `saved_tensors_hooks` raises `error_message`."""
 
     __slots__ = ("_message", "_before")

@@ -251,7 +251,7 @@ class _CutOff(Node):
 
     __slots__ = ()
 
-    def backward(node, grad: Any) -> Any:  # noqa: N805
+    def backward(node, grad: Any) -> Any:
         return (None,)
 
     def name(self) -> str:

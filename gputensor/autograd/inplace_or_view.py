@@ -141,7 +141,7 @@ class CopySlices(Node):
         self.base, self.view = (base._geometry, base._offset), (view._geometry, view._offset)
         add_output(self, base)
 
-    def backward(node, grad: Any) -> Any:  # noqa: N805
+    def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
         whole = calls.empty_strided(base.sizes, base.strides, grad.dtype, None, grad.device, None)
         calls.copy_(whole, grad, False)

@@ -108,7 +108,7 @@ class _Mode(Guard):
         return again
 
 
-class no_grad(_Mode):  # noqa: N801
+class no_grad(_Mode):
     """`with gt.no_grad():` or `@gt.no_grad()`: nothing is recorded."""
 
     __slots__ = ()
@@ -126,7 +126,7 @@ class no_grad(_Mode):  # noqa: N801
         return NO_GRAD_MODE
 
 
-class enable_grad(no_grad):  # noqa: N801
+class enable_grad(no_grad):
     """`with gt.enable_grad():` records again inside `no_grad`."""
 
     __slots__ = ()
@@ -136,7 +136,7 @@ class enable_grad(no_grad):  # noqa: N801
         return DEFAULT
 
 
-class set_grad_enabled(_Mode):  # noqa: N801
+class set_grad_enabled(_Mode):
     """Turn recording on or off from here on; as a context manager, for its block."""
 
     __slots__ = ("_is_set",)
@@ -165,7 +165,7 @@ class set_grad_enabled(_Mode):  # noqa: N801
         return super().__call__(function)
 
 
-class inference_mode(Guard):  # noqa: N801
+class inference_mode(Guard):
     """`with gt.inference_mode():` records nothing, and tensors made in it never take part.
 
     They carry no autograd keys and count no versions, which makes operators cheaper.

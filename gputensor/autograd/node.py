@@ -71,7 +71,7 @@ class Node:
         if anomaly.is_on:
             self.trace = anomaly.stack()
 
-    def backward(node, *grads: Any) -> Any:  # noqa: N805 - `self` is an operand in the formulas
+    def backward(node, *grads: Any) -> Any:
         """The gradients of the operands from those of the outputs; None stands for zero."""
         raise NotImplementedError
 
@@ -198,7 +198,7 @@ class NotImplementedNode(Node):
 
     operator: Any  # or what a message is to say
 
-    def backward(node, *grads: Any) -> Any:  # noqa: N805
+    def backward(node, *grads: Any) -> Any:
         raise errors.derivative_not_implemented(node.operator)
 
     def name(self) -> str:
@@ -210,7 +210,7 @@ class WarnNotImplementedNode(NotImplementedNode):
 
     __slots__ = ()
 
-    def backward(node, *grads: Any) -> Any:  # noqa: N805
+    def backward(node, *grads: Any) -> Any:
         warnings.warn(errors.derivative_warning(node.operator), stacklevel=2)
         return (None,) * len(node.edges)
 

@@ -38,7 +38,7 @@ def device_of(node: Node) -> Any:
     raise AssertionError(f"{node!r} has a stream and no output on its device")
 
 
-class on_stream:  # noqa: N801
+class on_stream:
     """Makes the stream of a node's forward call the current one, where it has one."""
 
     __slots__ = ("_runtime", "_stream", "_before")

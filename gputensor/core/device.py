@@ -27,7 +27,7 @@ _made: dict[tuple[str, int | None], device] = {}
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
-class device(Guard):  # noqa: N801 - PyTorch's spelling
+class device(Guard):
     """A place where tensors live: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
 
     index: None means "the current one"; a tensor on an indexed device always carries a number.

@@ -13,7 +13,7 @@ import numpy as np
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 
-class dtype:  # noqa: N801 - PyTorch's spelling
+class dtype:
     """An element type.
 
     name: PyTorch's name without the package. itemsize: bytes of one element. code: the number by

@@ -10,7 +10,7 @@ from typing import Any
 from . import errors
 
 
-class memory_format:  # noqa: N801 - PyTorch's spelling
+class memory_format:
     """How the dimensions of a dense tensor follow each other in memory.
 
     order: dimension numbers from the innermost outwards; None where the format fixes no order.
@@ -81,7 +81,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     return tuple(strides)
 
 
-class layout:  # noqa: N801 - PyTorch's spelling
+class layout:
     """How a tensor keeps its elements."""
 
     __slots__ = ("name",)

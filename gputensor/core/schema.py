@@ -449,7 +449,7 @@ class _Reader:
         if self.accept("::"):
             namespace, start = name, self.next
             name = self.take("name", "be an operator's name")
-        base, dot, overload = name.partition(".")
+        base, _, overload = name.partition(".")
         if "." in namespace or "." in overload:
             raise self.fault("have one overload name at most", start)
         if overload == "default":

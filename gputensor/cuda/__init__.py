@@ -70,7 +70,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     return major, minor
 
 
-def Event(enable_timing: bool = False) -> Any:  # noqa: N802 - PyTorch's spelling
+def Event(enable_timing: bool = False) -> Any:
     """An event. Has record, wait, query, synchronize, and elapsed_time in milliseconds."""
     return runtime.cuda().Event(enable_timing)
 

@@ -95,7 +95,7 @@ class OperatorNode(_FunctionNode):
     # The results' structure: None for one value, the length for a list.
     returned: tuple[int | None, ...]
 
-    def backward(node, *grads: Any) -> Any:  # noqa: N805
+    def backward(node, *grads: Any) -> Any:
         context, formula = node.context, node.formula
         if formula is None:
             raise errors.no_formula(node.operator)
@@ -117,7 +117,7 @@ class OperatorNode(_FunctionNode):
             return results
         return list(node._by_tensor(results))
 
-    def _by_tensor(node, results: tuple[Any, ...]) -> Iterator[Any]:  # noqa: N805
+    def _by_tensor(node, results: tuple[Any, ...]) -> Iterator[Any]:
         """One gradient for each tensor among the arguments. Raises: AutogradError."""
         lengths, names = node.lengths, node.operator.table.signature.names
         if len(results) < len(lengths) or any(r is not None for r in results[len(lengths) :]):

@@ -54,7 +54,7 @@ class DeviceFace:
         """The stream that work on a device goes to in this thread."""
         return self._runtime.current_stream(self._index(device, "current_stream"))
 
-    def Stream(self, device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's spelling
+    def Stream(self, device: Any = None, priority: int = 0) -> Any:
         """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
         return self._runtime.Stream(self._index(device, "Stream"), priority)
 

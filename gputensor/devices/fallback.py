@@ -247,7 +247,7 @@ def _copy(to: Tensor, source: Tensor) -> None:
     _ops.copy_.redispatch_table[key_set](key_set, to, source, False)
 
 
-class enable_cpu_fallback:  # noqa: N801 - used as a function and as `with enable_cpu_fallback(...):`
+class enable_cpu_fallback:
     """Let operators that have no kernel at a backend's key run on the CPU, until `remove` or the
     end of `with`.
 

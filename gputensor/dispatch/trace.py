@@ -65,7 +65,7 @@ class Hop(NamedTuple):
         }  # fmt: skip
 
 
-class trace:  # noqa: N801 - a context manager, used as `with gt.dispatch.trace() as lines:`
+class trace:
     """Trace the calls of the block, in every thread; `as` gives the list that receives the lines.
 
     level: 1 for the hops, 2 for the reasons too. write: called with each line as well. hops: the

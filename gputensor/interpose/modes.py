@@ -91,7 +91,7 @@ def current_modes() -> tuple[DispatchMode, ...]:
     return _modes.get()
 
 
-class no_dispatch(ExcludeDispatchKeys):  # noqa: N801 - a context manager, used as `with no_dispatch():`
+class no_dispatch(ExcludeDispatchKeys):
     """Within the block neither modes nor handlers of subclasses are asked."""
 
     def __init__(self) -> None:

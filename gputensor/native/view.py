@@ -246,7 +246,7 @@ def _t_rule(shape: Geometry) -> Geometry:
 t = view_kernel("t", _t_rule)
 
 
-def mT(key_set: int, self: Tensor) -> Tensor:  # noqa: N802
+def mT(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.ndim:
         return calls.alias(self)
     if self._geometry.ndim < 2:

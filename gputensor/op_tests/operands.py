@@ -143,7 +143,7 @@ def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], in
     if layout == "channels_last":
         if len(sizes) != 4:
             return None
-        n, c, h, w = sizes
+        _, c, h, w = sizes
         return (h * w * c, 1, w * c, c), 0
     if layout == "step 2":
         spread = contiguous_strides(tuple(2 * n for n in sizes))

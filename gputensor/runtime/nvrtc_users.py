@@ -63,7 +63,7 @@ def compile_text(
 
     entries: kernels and `&variable`s that have C++ names.
     """
-    standard = {name: '#include "gputensor/standard.h"\n' for name in STANDARD}
+    standard = dict.fromkeys(STANDARD, '#include "gputensor/standard.h"\n')
     own = {**standard, "gputensor/standard.h": _standard_header(), **headers}
     if not cuda_headers():
         own |= _own_half_types()

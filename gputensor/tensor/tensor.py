@@ -275,7 +275,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
     @property
-    def T(self) -> Tensor:  # noqa: N802 - PyTorch's spelling
+    def T(self) -> Tensor:
         """All dimensions reversed, of tensors of at most two; PyTorch warns of more."""
         if self._geometry.ndim > 2:
             raise errors.must(

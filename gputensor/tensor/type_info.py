@@ -15,7 +15,7 @@ from ..dispatch import defaults
 _RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}
 
 
-class finfo:  # noqa: N801 - PyTorch's spelling
+class finfo:
     """Limits of a floating dtype; a complex one answers for its parts, and none for the default.
 
     bits, eps, max, min, smallest_normal, tiny (the same), resolution; dtype is the name.
@@ -53,7 +53,7 @@ class finfo:  # noqa: N801 - PyTorch's spelling
         return hash((finfo, self.dtype))
 
 
-class iinfo:  # noqa: N801 - PyTorch's spelling
+class iinfo:
     """Limits of an integer dtype: bits, max, min; dtype is the name."""
 
     __slots__ = ("bits", "max", "min", "dtype")

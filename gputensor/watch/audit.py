@@ -55,7 +55,7 @@ class Record:
         return f"{self.kind}: {self.op}, {self.nbytes} bytes{took}, {self.what}, at {self.site}"
 
 
-class audit_copies:  # noqa: N801 - a context manager, used as `with gt.audit_copies() as audit:`
+class audit_copies:
     """Record the copies of the block, in all threads; `str(audit)` is a table of them.
 
     records: in the order in which the copies ended.

@@ -74,7 +74,7 @@ class _Mark:
         return float(begin.elapsed_time(end)) * 1000.0
 
 
-class profile:  # noqa: N801 - a context manager, used as `with gt.profiler.profile() as prof:`
+class profile:
     """Measure the block; profiles nest, and each sees everything.
 
     device_time: also record events on the devices that have them. nvtx: also push an NVTX range for

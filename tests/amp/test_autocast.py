@@ -118,7 +118,7 @@ def test_factories_writes_and_out_forms_are_not_autocast(device: str) -> None:
 def test_the_trace_shows_the_key_and_that_it_is_left_below() -> None:
     x = matrix("cpu")
     with gt.autocast("cpu"), gt.dispatch.trace() as lines:
-        x @ x  # noqa: B018
+        x @ x
     assert lines[0] == "[call] op=[aten::matmul], key=[AutocastCPU]"
     assert sum("Autocast" in line for line in lines) == 1
     assert " [call] op=[aten::_to_copy], key=[AutogradCPU]" in lines
@@ -129,10 +129,10 @@ def test_a_call_without_autocast_meets_nothing_of_it() -> None:
     before = tls.state.get()
     assert not before[1] & tls.AUTOCAST
     with gt.autocast("cpu"):
-        x @ x  # noqa: B018
+        x @ x
     assert tls.state.get() == before
     with gt.dispatch.trace() as lines:
-        x @ x  # noqa: B018
+        x @ x
     assert lines[0] == "[call] op=[aten::matmul], key=[AutogradCPU]"
 
 

@@ -22,7 +22,7 @@ class Cube(Function):
 
     @staticmethod
     def backward(ctx, g):
-        x, y, nothing = ctx.saved_tensors
+        x, _y, nothing = ctx.saved_tensors
         assert nothing is None and ctx.needs_input_grad == (True, False)
         return 3 * x * x * ctx.scale * g, None
 

@@ -88,12 +88,12 @@ def test_hooks_nest_and_are_of_their_thread() -> None:
     x = gt.ones(1, requires_grad=True)
     with named("outer"):
         with named("inner"):
-            x * x  # noqa: B018
+            x * x
         thread = threading.Thread(target=lambda: x * x)
         thread.start()
         thread.join()
         x.exp()
-    x * x  # noqa: B018
+    x * x
     assert log == ["inner", "inner", "outer"]
 
 
@@ -120,7 +120,7 @@ def test_what_hooks_must_not_do() -> None:
         graph.save_on_cpu(),
         pytest.raises(RuntimeError, match="Inference tensors cannot be saved"),
     ):
-        inferred * x  # noqa: B018
+        inferred * x
 
 
 def test_save_on_cpu() -> None:

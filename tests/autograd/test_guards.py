@@ -332,7 +332,7 @@ def _programs() -> dict[str, Callable[[], Any]]:
     def modal() -> None:
         mode = Mode()
         with mode:
-            w + 1  # noqa: B018
+            w + 1
 
     def cast() -> None:
         with gt.autocast("cpu"):

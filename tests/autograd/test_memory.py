@@ -13,7 +13,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core.errors import AnomalyWarning
-from gputensor.nn import functional as F  # noqa: N812
+from gputensor.nn import functional as F
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ class Square(gt.autograd.Function):
 
     @staticmethod
     def backward(ctx, g):
-        x, y = ctx.saved_tensors
+        x, _y = ctx.saved_tensors
         return g * 2 * x
 
 

@@ -221,7 +221,7 @@ def test_a_family_that_is_not_there_is_refused() -> None:
         gt.backend.register_stub("acme", "unarry", lambda op, plan: stub.nothing)
 
 
-@pytest.mark.parametrize("family", [f for f in stub.families()])
+@pytest.mark.parametrize("family", list(stub.families()))
 def test_an_op_that_is_not_there_is_refused(acme: Any, family: str) -> None:
     """Else a misspelt one would be registered and never asked for."""
     for register in (acme.register_stub, partial(gt.backend.register_stub, "acme")):

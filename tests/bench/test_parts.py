@@ -223,7 +223,7 @@ def test_a_case_that_no_graph_holds_is_bound_by_the_launch_and_in_no_mean(monkey
     def replays(sides, calls, device):
         raise graphs.NotRecorded("cupy: RuntimeError: no")
 
-    made, measure = session(monkeypatch, replays)
+    _made, measure = session(monkeypatch, replays)
     small, large = measure(1 << 20), measure(1 << 30)
     assert (
         small["bound_by"].startswith("a launch") and "cupy: RuntimeError: no" in small["bound_by"]

@@ -117,7 +117,7 @@ def test_the_picture_says_what_it_shows_and_nothing_overlaps(
     assert [bar.get_width() for bar in sorted(bars.patches, key=lambda b: b.get_y())] == (
         pytest.approx([1e3 * s for s in times])
     )
-    words = [t for t in figure.texts] + [t for axes in figure.axes for t in axes.texts]
+    words = list(figure.texts) + [t for axes in figure.axes for t in axes.texts]
     boxes = [(t.get_text(), t.get_window_extent()) for t in words if t.get_text()]
     assert not [
         (a[0], b[0]) for n, a in enumerate(boxes) for b in boxes[n + 1 :] if a[1].overlaps(b[1])

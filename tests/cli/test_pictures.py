@@ -287,7 +287,7 @@ def test_more_hops_than_a_picture_holds(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_hundred_hops_fit_a_page(tmp_path: Path) -> None:
-    tree, text, page = drawn(tmp_path, ("trace", "for i in range(20): gt.ones(2)"))
+    _tree, text, page = drawn(tmp_path, ("trace", "for i in range(20): gt.ones(2)"))
     assert len(text) < 60_000 and len(page) < 200_000
 
 

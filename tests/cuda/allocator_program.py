@@ -16,6 +16,7 @@ from collections import Counter
 from gputensor.core import errors
 from gputensor.runtime.allocator import Allocator
 from gputensor.runtime.segments import SMALL, SMALL_SEGMENT, STEP
+import itertools
 
 STEPS = int(os.environ.get("GPUTENSOR_ALLOCATOR_STEPS", "4000"))
 
@@ -155,7 +156,7 @@ class Program:
             if b["state"] == "active_allocated"
         ]
         assert used == self.spans
-        for one, two in zip(blocks, blocks[1:]):
+        for one, two in itertools.pairwise(blocks):
             assert one["address"] + one["size"] <= two["address"]
             if one["segment"] == two["segment"]:
                 assert (

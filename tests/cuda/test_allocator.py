@@ -22,6 +22,7 @@ from gputensor.runtime.segments import LARGE_SEGMENT, SMALL_SEGMENT, STEP
 
 from .allocator_program import STEPS, Program
 from .support import fresh_emulator, requires_emulator
+import itertools
 
 MIB = 1 << 20
 
@@ -603,7 +604,7 @@ class Interrupted:
         for nbytes in (1, 700, 700, MIB, 2 * MIB, 5000):
             self.take(nbytes)
         spans = sorted((m.ptr, m.ptr + m.block.size) for m in self.live)
-        assert all(one[1] <= two[0] for one, two in zip(spans, spans[1:]))
+        assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
         assert allocator.allocated == sum(end - begin for begin, end in spans)
         assert sum(b["size"] for b in allocator.snapshot()) == allocator.reserved
         used = [b for b in allocator.snapshot() if b["state"] == "active_allocated"]

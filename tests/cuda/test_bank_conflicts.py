@@ -54,7 +54,7 @@ def test_the_model_knows_a_conflict() -> None:
     assert passes([128 * t for t in range(32)], 4) == (32, 1)
     assert passes([16 * t for t in range(32)], 16) == (4, 4)
     assert passes([32 * t for t in range(32)], 16) == (8, 4)
-    assert passes([t for t in range(32)], 1) == (1, 1)
+    assert passes(list(range(32)), 1) == (1, 1)
     assert passes([0] * 32, 4) == (1, 1)
 
 

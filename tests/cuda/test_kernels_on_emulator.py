@@ -421,7 +421,7 @@ def reduce(
     """`op` over `axes`, to a dense result."""
     kept = [d for d in range(x.ndim) if d not in axes]
     result = np.zeros([x.shape[d] for d in kept], out.np)
-    seen = {d: s for d, s in zip(kept, result.strides)}
+    seen = dict(zip(kept, result.strides))
     shape: list[int] = []
     walks: list[list[int]] = [[], []]
     marks = []

@@ -4,7 +4,7 @@ PyTorch's."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, List, Optional, Tuple, Union  # noqa: UP035 - users write these
+from typing import Any, List, Optional, Tuple, Union
 
 import pytest
 

@@ -115,7 +115,7 @@ def test_a_lost_memory_format() -> None:
 def test_the_table() -> None:
     with gt.audit_copies() as audit:
         gt.ones(3).double()
-    head, line, row, total = str(audit).splitlines()
+    head, _line, row, total = str(audit).splitlines()
     assert head.split()[:2] == ["kind", "op"] and row.startswith("cast") and "test_audit.py" in row
     assert total == "1 records, 24 bytes copied"
     assert repr(audit.records[0]).startswith("cast: aten::to.dtype, 24 bytes, ")

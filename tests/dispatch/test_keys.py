@@ -15,7 +15,7 @@ from gputensor.library import Library, fallthrough_kernel
 
 
 def test_functionalities_are_in_pytorchs_order() -> None:
-    order = [k for k in keys.FUNCTIONALITIES]
+    order = list(keys.FUNCTIONALITIES)
     for low, high in [
         ("Dense", "Quantized"), ("Quantized", "Sparse"), ("Sparse", "BackendSelect"),
         ("BackendSelect", "Python"),

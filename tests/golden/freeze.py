@@ -198,7 +198,7 @@ def iterator_rows() -> list[str]:
 def reduction_rows() -> list[str]:
     lines = []
     for row in REDUCTIONS:
-        number, op, operand, dims, keepdim = row.split(" | ")
+        _number, op, operand, dims, keepdim = row.split(" | ")
         over = tuple(int(d) for d in dims.split(",") if d) or None
         result = getattr(torch, op)(tensors([operand])[0], over, keepdim=keepdim == "True")
         lines.append(f"{row} | {of_torch(result)}")

@@ -70,7 +70,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "np.bool_": lambda: np.bool_(True),
     "np.str_": lambda: np.str_("x"),
     "np.datetime64": lambda: np.datetime64("2020-01-01"),
-    "[]": lambda: [],
+    "[]": list,
     "[None]": lambda: [None],
     "[[1]]": lambda: [[1]],
     "[1, 'x']": lambda: [1, "x"],

@@ -10,7 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.nn import functional as F  # noqa: N812
+from gputensor.nn import functional as F
 
 LOSSES = (F.nll_loss, F.cross_entropy)
 

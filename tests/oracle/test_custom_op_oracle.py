@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, List, Optional, Tuple  # noqa: UP035 - PyTorch takes these
+from typing import Any, List, Optional, Tuple
 
 import pytest
 

@@ -87,8 +87,8 @@ def test_get():
     for _ in range(6000):
         x, t = pair_of(rng, random_shape(rng))
         index, theirs, has_bool = random_index(rng, t.ndim)
-        got, error = outcome(lambda: x[index])  # noqa: B023
-        expected, their_error = outcome(lambda: t[theirs])  # noqa: B023
+        got, error = outcome(lambda: x[index])
+        expected, their_error = outcome(lambda: t[theirs])
         assert (error is None) == (their_error is None), (
             tuple(t.shape),
             theirs,
@@ -120,8 +120,8 @@ def test_negative_steps_are_numpys():
             continue
         plain = index if isinstance(index, tuple) else (index,)
         plain = tuple(i.item() if isinstance(i, gt.Tensor) else i for i in plain)
-        expected, their_error = outcome(lambda: t.numpy()[plain])  # noqa: B023
-        got, error = outcome(lambda: x[index])  # noqa: B023
+        expected, their_error = outcome(lambda: t.numpy()[plain])
+        got, error = outcome(lambda: x[index])
         assert (error is None) == (their_error is None), (tuple(t.shape), index, error, their_error)
         if error is None:
             assert tuple(got.shape) == expected.shape
@@ -152,12 +152,12 @@ def test_put():
     for _ in range(4000):
         x, t = pair_of(rng, random_shape(rng))
         index, theirs, has_bool = random_index(rng, t.ndim)
-        target, error = outcome(lambda: t[theirs])  # noqa: B023
+        target, error = outcome(lambda: t[theirs])
         ours, same = random_value(rng, (2,) if error else tuple(target.shape))
         if has_bool and (target is None or not target.numel() or hasattr(ours, "dtype")):
             continue  # index_put's own rules: one dtype, any value where nothing is named
-        _, error = outcome(lambda: x.__setitem__(index, ours))  # noqa: B023
-        _, their_error = outcome(lambda: t.__setitem__(theirs, same))  # noqa: B023
+        _, error = outcome(lambda: x.__setitem__(index, ours))
+        _, their_error = outcome(lambda: t.__setitem__(theirs, same))
         where = (tuple(t.shape), theirs, same, error, their_error)
         assert (error is None) == (their_error is None), where
         assert x.tolist() == t.tolist(), where
@@ -175,7 +175,7 @@ def test_put_with_negative_steps_is_numpys():
         plain = tuple(i.item() if isinstance(i, gt.Tensor) else i for i in plain)
         if has_bool:
             continue
-        target, error = outcome(lambda: t.numpy()[plain])  # noqa: B023
+        target, error = outcome(lambda: t.numpy()[plain])
         if error is not None:
             continue
         value, same = random_value(rng, target.shape)
@@ -183,8 +183,8 @@ def test_put_with_negative_steps_is_numpys():
             continue  # NumPy drops no leading 1 before it assigns to one element
         array = t.numpy()
         same = same.numpy() if isinstance(same, torch.Tensor) else same
-        _, error = outcome(lambda: x.__setitem__(index, value))  # noqa: B023
-        _, their_error = outcome(lambda: array.__setitem__(plain, same))  # noqa: B023
+        _, error = outcome(lambda: x.__setitem__(index, value))
+        _, their_error = outcome(lambda: array.__setitem__(plain, same))
         assert (error is None) == (their_error is None), (
             t.shape,
             index,

@@ -185,7 +185,7 @@ ROWS = [
             S(T(3), _target()),
             S(T(5, 3), _target(5)),
             *_HIGH,
-        ],  # fmt: skip
+        ],
         _cross_entropy,
         ulp={float16: 16, bfloat16: 16, float32: 128, float64: 128},
         device_ulp=128,
@@ -202,7 +202,7 @@ ROWS = [
                 errors.DtypeError,
                 "cross_entropy: 'target' must be floating",
             ),
-        ),  # fmt: skip
+        ),
     ),
     Row(
         "mse_loss",

@@ -27,7 +27,7 @@ def _set(self: np.ndarray, *source: Any) -> np.ndarray:
         return np.concatenate([source[0], np.ones(2, self.dtype)])
     if len(source) == 1:
         return source[0]
-    storage, offset, size, *stride = source
+    storage, offset, size, *_stride = source
     return storage.reshape(-1)[offset : offset + int(np.prod(size))].reshape(size)
 
 

@@ -305,7 +305,7 @@ def _packers(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
     """Which value slots a call fills, and how: see launch.Launch."""
-    n_inputs, n_scalars = _INPUTS[family]
+    n_inputs, _ = _INPUTS[family]
     if family == "fill":
         return [(0, ~0, numbers.stored(common))]
     if family == "where":

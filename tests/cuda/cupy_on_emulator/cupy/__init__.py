@@ -64,7 +64,7 @@ def _as(kind: type[Exception], call: Any, *arguments: Any) -> Any:
         raise kind(719, f": {error}") from error
 
 
-class ndarray:  # noqa: N801 - CuPy's name
+class ndarray:
     """Nothing is one of these."""
 
 
@@ -335,25 +335,25 @@ class _Nvrtc:
     def __init__(self) -> None:
         self._programs: dict[int, dict[str, Any]] = {}
 
-    def getVersion(self) -> tuple[int, int]:  # noqa: N802
+    def getVersion(self) -> tuple[int, int]:
         return (0, 7)  # so that no cache takes what it makes for NVRTC's
 
-    def getSupportedArchs(self) -> list[int]:  # noqa: N802
+    def getSupportedArchs(self) -> list[int]:
         return [70, 80, 90]
 
-    def createProgram(self, src: str, name: str, headers: Any, include_names: Any) -> int:  # noqa: N802
+    def createProgram(self, src: str, name: str, headers: Any, include_names: Any) -> int:
         number = len(self._programs) + 1
         included = {n.decode(): h.decode() for n, h in zip(include_names, headers)}
         self._programs[number] = {"text": src, "headers": included, "entries": [], "log": ""}
         return number
 
-    def addNameExpression(self, program: int, name: str) -> None:  # noqa: N802
+    def addNameExpression(self, program: int, name: str) -> None:
         self._programs[program]["entries"].append(name)
 
-    def getLoweredName(self, program: int, name: str) -> str:  # noqa: N802
+    def getLoweredName(self, program: int, name: str) -> str:
         return name
 
-    def compileProgram(self, program: int, options: tuple[str, ...]) -> None:  # noqa: N802
+    def compileProgram(self, program: int, options: tuple[str, ...]) -> None:
         made = self._programs[program]
         assert not any("ftz" in option for option in options)
         given = [option[2:].partition("=") for option in options if option.startswith("-D")]
@@ -373,16 +373,16 @@ class _Nvrtc:
             made["log"] = str(error)
             raise NVRTCError("NVRTC_ERROR_COMPILATION (6)") from error
 
-    def getProgramLog(self, program: int) -> str:  # noqa: N802
+    def getProgramLog(self, program: int) -> str:
         return self._programs[program]["log"]
 
-    def getPTX(self, program: int) -> bytes:  # noqa: N802
+    def getPTX(self, program: int) -> bytes:
         return b""
 
-    def getCUBIN(self, program: int) -> bytes:  # noqa: N802
+    def getCUBIN(self, program: int) -> bytes:
         return self._programs[program]["image"]
 
-    def destroyProgram(self, program: int) -> None:  # noqa: N802
+    def destroyProgram(self, program: int) -> None:
         del self._programs[program]
 
 
