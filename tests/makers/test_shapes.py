@@ -232,10 +232,10 @@ class Kept(Node):
 
     __slots__ = ("kept",)
 
-    def keep(node, *args: Any) -> None:  # noqa: N805
+    def keep(node, *args: Any) -> None:
         node.kept = args
 
-    def backward(node, grad: Any) -> Any:  # noqa: N805
+    def backward(node, grad: Any) -> Any:
         return (grad,) * len(node.edges)
 
 
