@@ -5,15 +5,21 @@ Python files are read as AST and `.cu` files as text; nothing is imported or com
 
 from __future__ import annotations
 
-import ast
-import functools
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import paths
 from .model import Model, Op
+
+
+_places: Any = paths.load_module("cli.places")
+# Names that a file of the package has -> their lines.
+Names = Callable[[Path], dict[str, int]]
+python_names: Names = _places.python_names
+cpu_loops: Names = _places.cpu_loops
+cuda_names: Names = _places.cuda_names
 
 
 @dataclass(frozen=True)
@@ -55,57 +61,3 @@ def _missing(op: Op) -> Iterator[Missing]:
 def defines(family: str, name: str) -> bool:
     """True if native/<family>.py defines `name` at its top level; a table's key does not count."""
     return name in python_names(paths.native(family))
-
-
-@functools.cache
-def python_names(path: Path) -> dict[str, int]:
-    """Names that a Python file defines at its top level, with their lines; {} for no file."""
-    found: dict[str, int] = {}
-    for node in _tree(path).body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.setdefault(node.name, node.lineno)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in (name for target in targets for name in ast.walk(target)):
-                if isinstance(name, ast.Name):
-                    found.setdefault(name.id, node.lineno)
-    return found
-
-
-@functools.cache
-def cpu_loops(path: Path) -> dict[str, int]:
-    """Names that kernels/cpu/<family>.py gives loops: what it defines, and its strings."""
-    found = dict(python_names(path))
-    for node in ast.walk(_tree(path)):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and node.value.isidentifier()
-        ):
-            found.setdefault(node.value, node.lineno)
-    return found
-
-
-@functools.cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8") if path.exists() else "", str(path))
-
-
-_FUNCTOR = re.compile(r"^\s*(?:template\s*<[^>]*>\s*)?struct\s+(\w+)", re.MULTILINE)
-_KERNEL = re.compile(r"__global__\s+(?:void\s+|__launch_bounds__\([^)]*\)\s*)+(\w+)\s*\(")
-
-
-@functools.cache
-def cuda_names(path: Path) -> dict[str, int]:
-    """Functors and kernels of a `.cu` file with their lines; `mm_tiled` counts as `mm` too."""
-    found: dict[str, int] = {}
-    if not path.exists():
-        return found
-    text = path.read_text(encoding="utf-8")
-    for match in (*_FUNCTOR.finditer(text), *_KERNEL.finditer(text)):
-        line = text.count("\n", 0, match.start(1)) + 1
-        name = match.group(1)
-        found.setdefault(name, line)
-        if match.re is _KERNEL:
-            found.setdefault(name.partition("_")[0], line)
-    return found

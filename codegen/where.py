@@ -6,17 +6,20 @@ import difflib
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
-from . import check_kernels, paths
+from . import check_kernels, model, paths
 from .model import Model, Op
 
+PLACES: Any = paths.load_module("cli.places")
 
-def print_places(model: Model, name: str) -> int:
+
+def print_places(known: Model, name: str) -> int:
     """Print the places of every overload that `name` means. Exit code 2 for an unknown name."""
     wanted = name.removeprefix("aten::")
-    found = [op for op in model.ops if wanted in (op.base, op.name, op.identifier)]
+    found = [op for op in known.ops if wanted in (op.base, op.name, op.identifier)]
     if not found:
-        names = {known for op in model.ops for known in (op.base, op.name)}
+        names = {spelled for op in known.ops for spelled in (op.base, op.name)}
         close = difflib.get_close_matches(wanted, names, n=3)
         hint = f"; did you mean {', '.join(close)}" if close else ""
         print(
@@ -26,27 +29,30 @@ def print_places(model: Model, name: str) -> int:
     for op in found:
         print(op.name)
         for label, text in places(op):
-            print(f"  {label:8}{text}")
+            print(f"  {label:9}{text}")
     return 0
 
 
 def places(op: Op) -> list[tuple[str, str]]:
-    """(what, where) in the order of a call: public names, YAML, native, kernels, test row."""
-    native = paths.native(op.family)
-    names = check_kernels.python_names(native)
-    found = [("public", ", ".join(public_names(op)) or "gt.ops only")]
+    """(what, where) in the order of a call: names, what is generated, native, kernels, test row."""
+    found = [("public", ", ".join(public_names(op)) or "gt.ops only"), ("schema", op.full_schema)]
     found.append(("yaml", f"{paths.shown(paths.YAML)}:{op.line}"))
+    natives = op.natives
     if op.dispatch is None:
-        own = op.identifier if op.identifier in names else op.kernel_factory
-        found.append(("native", _line(native, names, own)))
-    for key, name in (op.dispatch or {}).items():
-        found.append(("native", f"{_line(native, names, name)} at {key}"))
-    cpu, cuda = paths.cpu_kernels(op.family), paths.cuda_kernels(op.family)
-    for loop in op.needed_loops:
-        found.append(("cpu", _line(cpu, check_kernels.cpu_loops(cpu), loop)))
-        found.append(("cuda", _line(cuda, check_kernels.cuda_names(cuda), loop)))
+        is_own = check_kernels.defines(op.family, op.identifier)
+        natives = [op.identifier if is_own else op.kernel_factory]
+    found += PLACES.of(paths.PACKAGE, op.family, op.name, natives, op.needed_loops)
+    if op.dtypes:
+        kinds = model.DTYPES[op.dtypes].kinds
+        found.append(("variants", f"of {kinds}, by dtypes: {op.dtypes}"))
     rows = paths.rows(op.family)
-    found.append(("row", _line(rows, row_names(rows), op.base)))
+    found.append(("test", _line(rows, row_names(rows), op.base)))
+    page = paths.ROOT / "docs" / paths.OPERATORS_PAGE.name
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    entry = op.source or op
+    if f"| `{entry.name}` |" in text:
+        line = text[: text.index(f"| `{entry.name}` |")].count("\n") + 1
+        found.append(("page", f"{paths.shown(page)}:{line}"))
     return found
 
 

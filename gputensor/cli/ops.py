@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
+from gputensor._generated.index import OPERATORS
 from gputensor.amp.cast_policies import policies_of
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
 from gputensor.dispatch.table_text import slots
 
+from . import places
 from .output import FINE, Arguments, Refusal, print_json, table
 
 _FOLDER = str(Path(gt.__file__).parents[1])
@@ -89,9 +91,21 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
         "autocast": policies_of(operator.qualified_name),
         "doc": doc,
         "files": _files(operator, doc),
+        "places": _places(operator),
         "registered": kernels,
         "why": why,
     }
+
+
+def _places(operator: Operator) -> list[str]:
+    """Lines of files, `what where`; nothing for an operator that is not the package's own."""
+    name = operator.qualified_name.removeprefix("aten::")
+    family = OPERATORS.get(name)
+    if family is None:
+        return []
+    package = Path(gt.__file__).parent
+    found = places.of(package, family, name, (), ())
+    return [f"{what:7} {where}" for what, where in found]
 
 
 def _doc(operator: Operator) -> str:
@@ -124,6 +138,7 @@ def _text(row: dict[str, Any]) -> str:
             + ", ".join(f"{policy} on {device}" for device, policy in row["autocast"].items())
         )
     lines += [f"    files: {', '.join(row['files'])}"]
+    lines += [f"      {place}" for place in row["places"]]
     lines += [
         f"    {key}: registered at {site} [{row['why'][key]}]"
         for key, site in row["registered"].items()

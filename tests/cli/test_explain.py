@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import gputensor as gt
 from gputensor.__main__ import COMMANDS, main
 
 
@@ -171,6 +173,15 @@ def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) ->
     status, found = answer("ops", "add")
     assert status == 0
     assert "aten::add.Tensor" in [o["name"] for o in found["operators"]]
+    places = {place.split()[0] for row in found["operators"] for place in row["places"]}
+    assert places == {"called", "row", "node", "native", "cpu", "cuda"}
+    add = next(r for r in found["operators"] if r["name"] == "aten::add.Tensor")
+    for place in add["places"]:
+        path, _, line = place.split()[1].partition(":")
+        text = (Path(gt.__file__).parents[1] / path).read_text(encoding="utf-8")
+        assert "add" in text.splitlines()[int(line) - 1].lower() or place.startswith("native"), (
+            place
+        )
     assert main(["ops", "add"]) == 0
     text = capsys.readouterr().out
     assert "native/" in text and "tags: core, pointwise" in text and "[kernel]" in text

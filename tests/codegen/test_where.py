@@ -13,6 +13,7 @@ YAML = """- func: erf(Tensor self) -> Tensor
   autogen: erf_
   variants: function, method
   family: unary
+  dtypes: floating_real
   doc: Error function of each element.
 - func: pick(Tensor self) -> Tensor
   dispatch:
@@ -27,12 +28,19 @@ FILES = {
     "loop): ...\n",
     "gputensor/kernels/cpu/unary.py": 'LOOPS = {\n    "erf": None,\n}\n',
     "gputensor/kernels/cuda/unary.cu": "namespace op {\nstruct erf {\n};\n}\n",
+    "gputensor/_generated/families/unary.py": "op_erf = _define()\ndef erf(input): ...\n"
+    "Tensor_erf = erf\n",
+    "gputensor/_generated/kernels/unary.py": "def install():\n"
+    '    bind(_ops.erf, native.functional, "erf", records(ErfBackward0))\n'
+    "class ErfBackward0: ...\n",
+    "docs/operators.md": "# Operators\n| `erf` | `gt.erf` |\n",
     "tests/rows/unary.py": 'ROWS = [\n    Row("erf"),\n]\n',
 }
 
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> load.Model:
+    read = load.loads(YAML)
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,19 +48,27 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> load.Model:
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "YAML", tmp_path / "native_functions.yaml")
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "gputensor")
-    return load.loads(YAML)
+    return read
 
 
 def test_where(model: load.Model, capsys: pytest.CaptureFixture[str]) -> None:
     assert where.print_places(model, "erf") == 0
     assert capsys.readouterr().out == (
         "erf\n"
-        "  public  gt.erf, Tensor.erf\n"
-        "  yaml    native_functions.yaml:1\n"
-        "  native  gputensor/native/unary.py:1 functional\n"
-        "  cpu     gputensor/kernels/cpu/unary.py:2 erf\n"
-        "  cuda    gputensor/kernels/cuda/unary.cu:2 erf\n"
-        "  row     tests/rows/unary.py:2 erf\n"
+        "  public   gt.erf, Tensor.erf\n"
+        "  schema   aten::erf(Tensor self) -> Tensor\n"
+        "  yaml     native_functions.yaml:1\n"
+        "  called   gputensor/_generated/families/unary.py:1 op_erf\n"
+        "  called   gputensor/_generated/families/unary.py:2 erf\n"
+        "  called   gputensor/_generated/families/unary.py:3 Tensor_erf\n"
+        "  row      gputensor/_generated/kernels/unary.py:2 of registration\n"
+        "  node     gputensor/_generated/kernels/unary.py:3 ErfBackward0\n"
+        "  native   gputensor/native/unary.py:1 functional\n"
+        "  cpu      gputensor/kernels/cpu/unary.py:2 erf\n"
+        "  cuda     gputensor/kernels/cuda/unary.cu:2 erf\n"
+        "  variants of f, by dtypes: floating_real\n"
+        "  test     tests/rows/unary.py:2 erf\n"
+        "  page     docs/operators.md:2\n"
     )
 
 
@@ -69,9 +85,9 @@ def test_where_suggests(model: load.Model, capsys: pytest.CaptureFixture[str]) -
 
 def test_what_is_promised_and_missing(model: load.Model) -> None:
     assert [str(item) for item in check_kernels.missing(model)] == [
-        "native_functions.yaml:6: pick: must have 'def pick_cpu' in gputensor/native/unary.py",
-        "native_functions.yaml:6: pick: must have a loop 'pick' in gputensor/kernels/cpu/unary.py",
-        "native_functions.yaml:6: pick: must have 'struct pick' or a kernel 'pick' in "
+        "native_functions.yaml:7: pick: must have 'def pick_cpu' in gputensor/native/unary.py",
+        "native_functions.yaml:7: pick: must have a loop 'pick' in gputensor/kernels/cpu/unary.py",
+        "native_functions.yaml:7: pick: must have 'struct pick' or a kernel 'pick' in "
         "gputensor/kernels/cuda/unary.cu",
     ]
 

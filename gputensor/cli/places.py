@@ -1,0 +1,139 @@
+"""Where an operator is, as lines of files, found by reading the package: nothing is imported.
+
+`gputensor ops` prints it, and so does `python -m codegen where`, with what only a checkout has.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+Places = list[tuple[str, str]]
+
+
+def of(
+    package: Path, family: str, name: str, natives: Sequence[str], loops: Sequence[str]
+) -> Places:
+    """(what, where) in the order of a call.
+
+    name: as `add.Tensor`. natives: functions of native/<family>.py; they and the loops are read
+    from the registration where none are given.
+    """
+    identifier, base = name.replace(".", "_"), name.partition(".")[0]
+    called = package / "_generated" / "families" / f"{family}.py"
+    wanted = [f"op_{identifier}", base, f"Tensor_{base}", f"call_{identifier}"]
+    found = _lines("called", called, python_names(called), wanted)
+    kernels = package / "_generated" / "kernels" / f"{family}.py"
+    row = rows(kernels).get(identifier)
+    if row is not None:
+        found.append(("row", f"{_shown(kernels)}:{row.line} of registration"))
+        found += _lines("node", kernels, python_names(kernels), row.nodes)
+    native = package / "native" / f"{family}.py"
+    found += _lines("native", native, python_names(native), natives or (row.natives if row else ()))
+    cpu, cuda = (package / "kernels" / folder / family for folder in ("cpu", "cuda"))
+    cpu, cuda = cpu.with_suffix(".py"), cuda.with_suffix(".cu")
+    for loop in loops or (row.loops if row else ()):
+        found += _lines("cpu", cpu, cpu_loops(cpu), [loop])
+        found += _lines("cuda", cuda, cuda_names(cuda), [loop])
+    return found
+
+
+def _lines(what: str, path: Path, names: dict[str, int], wanted: Sequence[str]) -> Places:
+    known = [name for name in dict.fromkeys(wanted) if name in names]
+    return [(what, f"{_shown(path)}:{names[name]} {name}") for name in known]
+
+
+def _shown(path: Path) -> str:
+    """From the package's folder on, with forward slashes."""
+    parts = path.parts
+    return "/".join(parts[len(parts) - 1 - parts[::-1].index("gputensor") :])
+
+
+class Row:
+    """What a line of registration names: functions of native code, a loop, node classes."""
+
+    __slots__ = ("line", "natives", "loops", "nodes")
+
+    def __init__(self, call: ast.Call) -> None:
+        self.line = call.lineno
+        words = [a.value for a in call.args if isinstance(a, ast.Constant)]
+        is_bound = isinstance(call.func, ast.Name) and call.func.id == "bind"
+        self.loops = [str(word) for word in words] if is_bound else []
+        self.natives = [
+            a.attr for a in call.args
+            if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
+            and a.value.id == "native"
+        ]  # fmt: skip
+        self.nodes = [
+            name.id for a in call.args if isinstance(a, ast.Call)
+            for name in a.args if isinstance(name, ast.Name)
+        ]  # fmt: skip
+
+
+@functools.cache
+def rows(path: Path) -> dict[str, Row]:
+    """The rows of registration in a file of _generated/kernels, by operator."""
+    found: dict[str, Row] = {}
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
+            row = found.setdefault(node.args[0].attr, Row(node))
+            row.natives += [name for name in Row(node).natives if name not in row.natives]
+            row.nodes += [name for name in Row(node).nodes if name not in row.nodes]
+    return found
+
+
+@functools.cache
+def python_names(path: Path) -> dict[str, int]:
+    """Names that a Python file defines at its top level, with their lines; {} for no file."""
+    found: dict[str, int] = {}
+    for node in _tree(path).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.setdefault(node.name, node.lineno)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in (name for target in targets for name in ast.walk(target)):
+                if isinstance(name, ast.Name):
+                    found.setdefault(name.id, node.lineno)
+    return found
+
+
+@functools.cache
+def cpu_loops(path: Path) -> dict[str, int]:
+    """Names that kernels/cpu/<family>.py gives loops: what it defines, and its strings."""
+    found = dict(python_names(path))
+    for node in ast.walk(_tree(path)):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.isidentifier()
+        ):
+            found.setdefault(node.value, node.lineno)
+    return found
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8") if path.exists() else "", str(path))
+
+
+_FUNCTOR = re.compile(r"^\s*(?:template\s*<[^>]*>\s*)?struct\s+(\w+)", re.MULTILINE)
+_KERNEL = re.compile(r"__global__\s+(?:void\s+|__launch_bounds__\([^)]*\)\s*)+(\w+)\s*\(")
+
+
+@functools.cache
+def cuda_names(path: Path) -> dict[str, int]:
+    """Functors and kernels of a `.cu` file with their lines; `mm_tiled` counts as `mm` too."""
+    found: dict[str, int] = {}
+    if not path.exists():
+        return found
+    text = path.read_text(encoding="utf-8")
+    for match in (*_FUNCTOR.finditer(text), *_KERNEL.finditer(text)):
+        line = text.count("\n", 0, match.start(1)) + 1
+        name = match.group(1)
+        found.setdefault(name, line)
+        if match.re is _KERNEL:
+            found.setdefault(name.partition("_")[0], line)
+    return found
