@@ -144,7 +144,9 @@ def run(
             code = VIEWS[step.reads].format(*(f"{w.start}:{w.stop}" for w in window))
             rows.append(_row(step.reads, code, ours[step.reads], is_view=True))
         row = _measure(step, contestants, states, 0 if is_emulated else _ROUNDS)
-        rows.append(_row(step.name, step.code, ours[step.name], is_view=False) | row)
+        rows.append(
+            _row(step.name, contestants[0].code(step), ours[step.name], is_view=False) | row
+        )
     top, left = window
     pixels = contestants[0].to_numpy(ours["image"])
     round_trip = bool(np.array_equal(pixels, batch[:, top, left]))

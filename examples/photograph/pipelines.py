@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import gputensor as gt
+from gputensor.kernels import stub
 
 # ImageNet's mean and standard deviation, in units of a pixel's 0 to 255.
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
@@ -61,6 +62,10 @@ class Pipeline:
     def run(self, step: Step, state: State) -> Any:
         return getattr(self, step.name)(state)
 
+    def code(self, step: Step) -> str:
+        """What a reader is shown."""
+        return step.code
+
     def view(self, name: str, state: State) -> Any:
         return getattr(self, name)(state)
 
@@ -79,6 +84,15 @@ class Tensors(Pipeline):
 
     def _tensor(self, array: np.ndarray) -> Any:
         return self.module.from_numpy(array).to(self.device)
+
+    def _has_pack(self) -> bool:
+        """PyTorch has none, and a further device need not."""
+        return self.module is gt and stub.serves("copy", "pack", self.device.type)
+
+    def code(self, step: Step) -> str:
+        if step.name == "packed" and not self._has_pack():
+            return "(raw.permute(0, 3, 1, 2) * scale).add_(bias).contiguous()"
+        return step.code
 
     def start(self, batch: np.ndarray, window: tuple[slice, slice]) -> State:
         return {
@@ -101,7 +115,7 @@ class Tensors(Pipeline):
 
     def packed(self, s: State) -> Any:
         pixels = s["raw"].permute(0, 3, 1, 2)
-        if self.module is gt:  # one pass
+        if self._has_pack():  # one pass
             return gt.layout.pack(pixels, "float32", scale=1 / STD, bias=-MEAN / STD)
         scale, bias = s["planes"]
         return (pixels * scale).add_(bias).contiguous()

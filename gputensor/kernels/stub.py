@@ -47,9 +47,16 @@ def cuda(family: str) -> ModuleType:
     return binding.launches(family)
 
 
+# A stub of the whole family does not serve these, whose operands are others: they are named.
+_APART = {("copy", "pack")}
+
+
 def registered(family: str, op: str, device_type: str) -> Bind | None:
     """What `register_stub` was given for an op of a family on a device type."""
-    return _registered.get((device_type, family, op)) or _registered.get((device_type, family, ""))
+    whole = "" if (family, op) not in _APART else op
+    return _registered.get((device_type, family, op)) or _registered.get(
+        (device_type, family, whole)
+    )
 
 
 def serves(family: str, op: str, device_type: str) -> bool:

@@ -277,3 +277,22 @@ def test_declared_families(acme: Any) -> None:
     with pytest.raises(errors.RegistrationError, match="'family' must be new"):
         gt.backend.declare_stub("unary")
     assert "gelu" not in stub.families() and {"unary", "binary", "matmul"} <= set(stub.families())
+
+
+def test_a_stub_of_all_copies_does_not_pass_for_a_pack(acme: Any) -> None:
+    """Its third and fourth operand, scale and bias, would be left out without a word."""
+    log: list[Any] = []
+    acme.register_stub("copy", lambda op, plan: log.append(op) or stub.nothing)
+    x = to(gt.rand(1, 3, 2, 2))
+    x.permute(0, 2, 3, 1).contiguous()
+    with pytest.raises(errors.DispatchError, match="pack: no kernel of family 'copy' for device"):
+        gt.layout.pack(x, scale=2.0)
+    assert set(log) == {"copy"} and not stub.serves("copy", "pack", "acme")
+    given: list[Any] = []
+
+    def bind(op: str, plan: Any) -> Any:
+        return lambda index, operands, scalars=(): given.append((op, operands[2:]))
+
+    acme.register_stub("copy", bind, "pack")
+    gt.layout.pack(x, scale=2.0, bias=[1.0, 2.0, 3.0])
+    assert given == [("pack", ((2.0, 2.0, 2.0), (1.0, 2.0, 3.0)))]
