@@ -37,8 +37,9 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     names = {"gt": gt, "np": np}
     _run(arguments.setup, "--setup", names)
-    with (tracing := trace(level=int(arguments.level))) as lines:
+    with (tracing := trace(level=2)):
         result = _run(arguments.code, "code", names)
+    lines = [line for hop in tracing.hops for line in hop.lines(int(arguments.level))]
     text = None if result is None else repr(result)
     hops = described(tracing.hops)
     drawn(arguments, arguments.code, [], hops)

@@ -28,11 +28,13 @@ _wraps: dispatcher.Handle | None = None
 class Hop(NamedTuple):
     """A kernel was reached: `call` from outside or `redispatch` from the kernel above.
 
-    depth: how many kernels of its thread or task it runs within. arguments: (name, keys) of each
-    tensor. included, excluded: by that thread or task.
+    depth: how many kernels of its thread or task it runs within. head: as PyTorch prints it.
+    arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded: by that
+    thread or task.
     """
 
     depth: int
+    head: str
     kind: str
     table: Table
     key: DispatchKey
@@ -43,8 +45,7 @@ class Hop(NamedTuple):
 
     def lines(self, level: int) -> Iterator[str]:
         """PyTorch's line, and from level 2 on the reasons."""
-        name = self.table.operator.qualified_name
-        yield f"{' ' * self.depth}[{self.kind}] op=[{name}], key=[{self.key.name}]"
+        yield " " * self.depth + self.head
         if level > 1:
             behind = " " * (self.depth + 2)
             yield from (f"{behind}{name}: {keys.describe(of)}" for name, of in self.arguments)
@@ -135,11 +136,13 @@ def _wrap_redispatch(
 def _traced(
     table: Table, key: DispatchKey, kernel: Callable[..., Any], kind: str
 ) -> Callable[..., Any]:
+    head = f"[{kind}] op=[{table.operator.qualified_name}], key=[{key.name}]"
+
     def traced(key_set: int, *args: Any) -> Any:
-        depth = _depth.get()
-        tensors, state = list(_tensors(table, args)), (tls.included(), tls.excluded())
-        hop = Hop(depth, kind, table, key, key_set, tensors, *state)
-        for active in _traces:
+        depth, on = _depth.get(), _traces
+        tensors = list(_tensors(table, args)) if any(t.level > 1 for t in on) else []
+        hop = Hop(depth, head, kind, table, key, key_set, tensors, tls.included(), tls.excluded())
+        for active in on:
             active.receive(hop)
         token = _depth.set(depth + 1)
         try:
