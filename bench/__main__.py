@@ -29,7 +29,7 @@ from .places import WrongResult
 
 BENCHMARKS = (
     "dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "operators", "memcpy",
-    "emulator",
+    "emulator", "import",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 

@@ -4,6 +4,7 @@ which knows the family of every name, with the lazy faces that load a family whe
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +20,8 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
-FAMILY_IMPORTS = """from ...core.arguments import NUMBERS
+FAMILY_IMPORTS = """from ...core import errors as _errors
+from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import coerce as _coerce
 from ...core.arguments import keys_of_list as _keys_of_list
@@ -27,11 +29,6 @@ from ...core.arguments import number as _number
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
-from ...core.errors import no_form as _no_form
-from ...core.errors import no_out as _no_out
-from ...core.errors import not_a_dtype as _not_a_dtype
-from ...core.errors import not_given as _not_given
-from ...core.errors import too_many as _too_many
 from ...core.memory_format import contiguous_format as _contiguous_format
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -68,8 +65,9 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
         ops = [op for op in model.ops if op.family == family]
         found[folder / f"{family}.py"] = _family(model, family, ops, used)
     return found | {
-        paths.GENERATED / "index.py": _index(model), paths.GENERATED / "loops.py": _loops(model)
-    }  # fmt: skip
+        paths.GENERATED / "index.py": _index(model, used),
+        paths.GENERATED / "loops.py": _loops(model),
+    }
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
@@ -116,7 +114,7 @@ def _spaced(blocks: list[list[str]]) -> list[str]:
     return lines
 
 
-def _index(model: Model) -> str:
+def _index(model: Model, used: set[str]) -> str:
     properties = model.bases("property")
     dunders = [(op.family, name) for op in model.ops for name in op.operators]
     methods = [(_family_of(model, name), name) for name in [*model.bases("method"), *properties]]
@@ -124,9 +122,11 @@ def _index(model: Model) -> str:
     named = {
         "FUNCTIONS": functions,
         "METHODS": methods + dunders,
+        "CALLS": [(op.family, op.identifier) for op in model.ops if op.identifier in used],
         "OPERATORS": [(op.family, op.name) for op in model.ops],
     }
-    parts = [f'{name} = _read("""\n{_listed(model, found)}\n""")' for name, found in named.items()]
+    named["EXPORTS"] = exports()
+    parts = [f'{name} = _read("""\n{_listed(found)}\n""")' for name, found in named.items()]
     parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
     return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
 
@@ -146,6 +146,23 @@ def _loops(model: Model) -> str:
     return module(LOOPS_DOC, "\n".join([*lines, "}"]))
 
 
+def exports() -> list[tuple[str, str]]:
+    """(module, name) of what `gputensor/__init__.py` loads later: its imports for type checkers."""
+    tree = ast.parse((paths.PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [
+        node for node in tree.body if isinstance(node, ast.If) and "CHECKING" in ast.unparse(node)
+    ]
+    found = []
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom) and node.level == 1
+        for name in [alias.name for alias in node.names if alias.name != "*"]:
+            of = f"{node.module}.{name}" if node.module else name
+            place = paths.PACKAGE.joinpath(*of.split("."))
+            is_module = place.is_dir() or place.with_suffix(".py").exists()
+            found.append((of if is_module else str(node.module), name))
+    return found
+
+
 def _family_of(model: Model, base: str) -> str:
     """Raises: LookupError where the overloads of one name are in two families."""
     found = {op.family for op in model.ops if op.base == base}
@@ -154,15 +171,15 @@ def _family_of(model: Model, base: str) -> str:
     return found.pop()
 
 
-def _listed(model: Model, names: list[tuple[str, str]]) -> str:
+def _listed(names: list[tuple[str, str]]) -> str:
     """`family: name name`, a family a line, broken where it grows long."""
     lines = []
-    for family in model.families():
+    for family in dict.fromkeys(of for of, _ in names):
         line = f"{family}:"
         for name in sorted(name for of, name in names if of == family):
             if len(line) + len(name) >= WIDTH:
                 lines.append(line)
                 line = "   "
             line += f" {name}"
-        lines += [line] if line[-1] != ":" else []
+        lines.append(line)
     return "\n".join(lines)

@@ -201,7 +201,7 @@ def _normalised(arguments: Sequence[Any], name: str) -> list[str]:
         if base == "ScalarType":
             guard = f"{at} is not None and " if optional else ""
             lines += [f"if {guard}type({at}) is not _dtype:"]
-            lines += [f'    raise _not_a_dtype("{name}", {at})']
+            lines += [f'    raise _errors.not_a_dtype("{name}", {at})']
         elif base == "Device":
             guard = f"{at} is not None and " if optional else ""
             lines += [f"if {guard}type({at}) is not _device:", f"    {at} = _device({at})"]
@@ -241,7 +241,9 @@ def _cases(it: Public, merge: Merge) -> list[str]:
         body += gather.call(op, case.arguments)
         lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
     if merge.cases[-1].condition:
-        lines += wrap("raise _no_form(", [f'"{name}"' for name in (it.name, *merge.forms)], ")")
+        lines += wrap(
+            "raise _errors.no_form(", [f'"{name}"' for name in (it.name, *merge.forms)], ")"
+        )
     return lines
 
 
@@ -253,7 +255,7 @@ def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> li
     keys, branch = [_out_keys(it)], []
     for case, op in zip(merge.cases, ops):
         form = it.outs.get(op.name)
-        body = [f'raise _no_out("{it.name}")']
+        body = [f'raise _errors.no_out("{it.name}")']
         if form is not None:
             filled = {a.name: default(a) for a in form.arguments[:-1] if a.has_default}
             filled = {n: value for n, value in filled.items() if n not in op.parameters}

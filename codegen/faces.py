@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from .text import module
 
-_LAZY = """from ..dispatch.families import lazy_{names} as _lazy
+_LAZY = """import sys as _sys
 
-__getattr__ = _lazy(globals())"""
+from ..dispatch.families import lazy_{names} as _lazy
 
-_FUNCTIONS = """from ..dispatch.families import lazy_functions as _lazy
-from .index import FUNCTIONS as _FUNCTIONS
-
-__all__ = list(_FUNCTIONS)
-__getattr__ = _lazy(globals())
-
-
-def __dir__():
-    return [*globals(), *__all__]"""
+_sys.modules[__name__] = _lazy(globals())"""
 
 _METHODS = '''from ..dispatch.families import later_methods as _later_methods
 
@@ -33,10 +25,13 @@ _WHEN = "whose families load when they are first named."
 
 FILES = {
     "__init__.py": module("What codegen writes: docs/architecture.md tells what is where."),
+    "kernels/__init__.py": module("What is registered, a file a family."),
     "calls.py": module(f"Calls of overloads for native code, {_WHEN}", _LAZY.format(names="calls")),
     "operators.py": module(
         f"The Operator of every overload, {_WHEN}", _LAZY.format(names="operators")
     ),
-    "functions.py": module(f"Public functions, `gt.add(...)`, {_WHEN}", _FUNCTIONS),
+    "functions.py": module(
+        f"Public functions, `gt.add(...)`, {_WHEN}", _LAZY.format(names="functions")
+    ),
     "methods.py": module(f"Tensor's operators, {_WHEN}", _METHODS),
 }

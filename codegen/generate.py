@@ -19,7 +19,6 @@ from .model import Model
 def files(model: Model) -> dict[Path, str]:
     kernels = {
         paths.GENERATED / "shapes.py": emit_shapes.shapes(model),
-        paths.GENERATED / "kernels" / "__init__.py": emit_kernels.init(model),
         **{
             paths.GENERATED / "kernels" / f"{family}.py": emit_kernels.kernels(model, family)
             for family in model.families()

@@ -93,7 +93,7 @@ def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list
     lines += [f"    elif type({name}) is not tuple:", f"        {name} = _sequence({name})"]
     lines += ["elif args:", f"    {name} = args"]
     lacks = " and ".join(f"{parameter(a.name)} is None" for a in (listed, *others))
-    return [*lines, f"elif {lacks}:", f'    raise _not_given("{base}", "{listed.name}")']
+    return [*lines, f"elif {lacks}:", f'    raise _errors.not_given("{base}", "{listed.name}")']
 
 
 class _Overloads:
@@ -243,7 +243,7 @@ class _Overloads:
             word = "elif"
         lines += [line for name in tail for line in _next(name)]
         most = max(map(len, heads.values())) + len(tail)
-        lines += ["if rest:", f'    raise _too_many("{self.base}", {most})']
+        lines += ["if rest:", f'    raise _errors.too_many("{self.base}", {most})']
         return ["if args:", *indent(lines)]
 
     # -- the choice -----------------------------------------------------------------------------

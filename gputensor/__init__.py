@@ -12,31 +12,11 @@ This module re-exports; `docs/architecture.md` tells where everything is.
 from __future__ import annotations
 
 import typing as _typing
+from os import environ as _environ
 
-from . import (
-    amp as amp, autograd as autograd, cuda as cuda, dispatch as dispatch, library as library,
-    ops as ops, testing as testing,
-)  # fmt: skip
-from .devices import backend as backend
-from .interpose import lazy_views as _lazy_views
-from .interpose import modes as _modes
-from ._generated import kernels as _kernels
-from ._generated.functions import *  # noqa: F403
-from .amp.autocast_mode import (
-    autocast as autocast, clear_autocast_cache as clear_autocast_cache,
-    get_autocast_dtype as get_autocast_dtype,
-    is_autocast_cache_enabled as is_autocast_cache_enabled,
-    is_autocast_enabled as is_autocast_enabled,
-    set_autocast_cache_enabled as set_autocast_cache_enabled,
-    set_autocast_dtype as set_autocast_dtype, set_autocast_enabled as set_autocast_enabled,
-)  # fmt: skip
-from .autograd import (
-    enable_grad as enable_grad, inference_mode as inference_mode,
-    is_grad_enabled as is_grad_enabled, is_inference_mode_enabled as is_inference_mode_enabled,
-    no_grad as no_grad, set_grad_enabled as set_grad_enabled,
-)  # fmt: skip
-from .autograd.fallback import set_autograd_fallback_mode as _set_autograd_fallback_mode
+from ._generated import index as _index
 from .core.device import device as device
+from .core.device import unknown_type_hooks as _unknown_type_hooks
 from .core.dtype import (
     bfloat16 as bfloat16, complex64 as complex64, complex128 as complex128, dtype as dtype,
     float16 as float16, float32 as float32, float64 as float64, int8 as int8, int16 as int16,
@@ -45,75 +25,106 @@ from .core.dtype import (
 )  # fmt: skip
 from .core.dtype import bool_ as _bool
 from .core.errors import GpuTensorError as GpuTensorError
-from .core.errors import no_attribute as _no_attribute
 from .core.geometry import Size as Size
 from .core.memory_format import (
     channels_last as channels_last, channels_last_3d as channels_last_3d,
     contiguous_format as contiguous_format, memory_format as memory_format,
     preserve_format as preserve_format, strided as strided,
 )  # fmt: skip
-from .core.promotion import can_cast as can_cast, promote_types as promote_types
-from .dispatch.backend_select import set_default_device as set_default_device
-from .dispatch.defaults import (
-    get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
-)  # fmt: skip
-from .dispatch.trace import start_from_environment as _start_trace
-from .exchange.dlpack import from_dlpack as from_dlpack
-from .exchange.numpy_bridge import from_numpy as from_numpy
-from .structured.tensor_iterator import (
-    TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
-)  # fmt: skip
-from .tensor.type_info import finfo as finfo, iinfo as iinfo
-from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
-from .native.random import (
-    Generator as Generator, initial_seed as initial_seed, manual_seed as manual_seed,
-)  # fmt: skip
-from .tensor.printing import (
-    get_printoptions as get_printoptions, printoptions as printoptions,
-    set_printoptions as set_printoptions,
-)  # fmt: skip
-from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
-from .exchange.serialization import load as load, save as save
-from .tensor.storage import Storage as Storage
 from .tensor.tensor import Tensor as Tensor
-from .exchange.construct import (  # behind the room of its name
-    as_tensor as as_tensor, asarray as asarray, tensor as tensor,
-)  # fmt: skip
+
+# Loaded when first asked for, since imports are budgeted: `python -m codegen` reads these lines and
+# tells `__getattr__` where each name is. The operators are there in the same way.
+if _typing.TYPE_CHECKING:
+    from . import (
+        amp as amp, autograd as autograd, cuda as cuda, dispatch as dispatch, layout as layout,
+        library as library, nn as nn, ops as ops, optim as optim, testing as testing,
+    )  # fmt: skip
+    from ._generated.functions import *  # noqa: F403
+    from .amp.autocast_mode import (
+        autocast as autocast, clear_autocast_cache as clear_autocast_cache,
+        get_autocast_dtype as get_autocast_dtype,
+        is_autocast_cache_enabled as is_autocast_cache_enabled,
+        is_autocast_enabled as is_autocast_enabled,
+        set_autocast_cache_enabled as set_autocast_cache_enabled,
+        set_autocast_dtype as set_autocast_dtype, set_autocast_enabled as set_autocast_enabled,
+    )  # fmt: skip
+    from .autograd.modes import (
+        enable_grad as enable_grad, inference_mode as inference_mode,
+        is_grad_enabled as is_grad_enabled, is_inference_mode_enabled as is_inference_mode_enabled,
+        no_grad as no_grad, set_grad_enabled as set_grad_enabled,
+    )  # fmt: skip
+    from .core.promotion import can_cast as can_cast, promote_types as promote_types
+    from .devices import backend as backend, fallback as fallback
+    from .dispatch.backend_select import set_default_device as set_default_device
+    from .dispatch.defaults import (
+        get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
+    )  # fmt: skip
+    from .exchange.construct import as_tensor as as_tensor, asarray as asarray, tensor as tensor
+    from .exchange.dlpack import from_dlpack as from_dlpack
+    from .exchange.numpy_bridge import from_numpy as from_numpy
+    from .exchange.serialization import load as load, save as save
+    from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
+    from .native.random import (
+        Generator as Generator, initial_seed as initial_seed, manual_seed as manual_seed,
+    )  # fmt: skip
+    from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
+    from .structured.tensor_iterator import (
+        TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
+    )  # fmt: skip
+    from .tensor.printing import (
+        get_printoptions as get_printoptions, printoptions as printoptions,
+        set_printoptions as set_printoptions,
+    )  # fmt: skip
+    from .tensor.storage import Storage as Storage
+    from .tensor.type_info import finfo as finfo, iinfo as iinfo
+    from .watch import profiler as profiler
+    from .watch.audit import audit_copies as audit_copies
 
 bool, half, float, double = _bool, float16, float32, float64
 short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
 
 __version__ = "0.1.0.dev0"
-
-
-if _typing.TYPE_CHECKING:
-    from . import layout as layout, nn as nn, optim as optim
-    from .devices import fallback as fallback
-    from .watch import profiler as profiler
-    from .watch.audit import audit_copies as audit_copies
-
-# Loaded when first asked for: few programs need them, and imports are budgeted.
-_LATER = {
-    "fallback": "devices.fallback", "layout": "layout", "profiler": "watch.profiler",
-    "audit_copies": "watch.audit", "nn": "nn", "optim": "optim",
-}  # fmt: skip
+__all__ = [name for name in globals() if not name.startswith("_")]
+__all__ += [*_index.EXPORTS, *_index.FUNCTIONS]
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """What is in `_LATER`; `gt.openreg` before anything registered it, by loading its package."""
-    if name in _LATER:
-        from importlib import import_module
+    """A name that is not loaded yet, or `gt.openreg`, by loading the package that brings it."""
+    from importlib import import_module
 
-        module = import_module(f"{__name__}.{_LATER[name]}")
-        return globals().setdefault(name, getattr(module, name, module))
-    if not name.startswith("_") and backend.load(name):
-        return backend.get(name).module
-    raise _no_attribute(name, [*globals(), *_LATER])
+    if name in _index.FUNCTIONS:
+        found = getattr(import_module(f"{__name__}._generated.functions"), name)
+    elif name in _index.EXPORTS:
+        home = _index.EXPORTS[name]
+        found = import_module(f"{__name__}.{home}")
+        if home.rpartition(".")[2] != name:
+            found = getattr(found, name)
+    else:
+        backend = import_module(f"{__name__}.devices.backend")
+        if name[0] != "_" and backend.load(name):
+            return backend.get(name).module
+        from .core.errors import no_attribute
+
+        raise no_attribute(name, __dir__())
+    globals()[name] = found
+    return found
 
 
-_kernels.install()
-_lazy_views.install()
-_modes.install()
-_set_autograd_fallback_mode("warn")
-_start_trace()
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _load_device(name: str) -> _typing.Any:
+    from .devices import backend
+
+    return backend.load(name)
+
+
+_unknown_type_hooks.append(_load_device)
+if _environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
+    from .dispatch.trace import start_from_environment as _start_trace
+
+    _start_trace()
+del globals()["tensor"]  # the room; `gt.tensor` is exchange/construct.py's

@@ -13,48 +13,69 @@ def _read(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _read("""
+unary: abs conj_physical exp neg relu sqrt
+binary: add div maximum minimum mul rsub sub
+matmul: addmm matmul mm
 view: alias detach flatten movedim permute reshape squeeze swapaxes t transpose unflatten unsqueeze
+reduce: all amax amin any mean sum
+range: arange eye linspace
+argreduce: argmax argmin
 slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind
+join: cat stack
+copy: clone flip resolve_conj resolve_neg
 complex_view: conj imag is_conj is_neg real view_as_complex view_as_real
 factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor
     zeros zeros_like
-range: arange eye linspace
-random: rand rand_like
-copy: clone flip resolve_conj resolve_neg
-resize: resize_as_
-fill: fill_ zero_
-join: cat stack
-binary: add div maximum minimum mul rsub sub
-unary: abs conj_physical exp neg relu sqrt
 comparison: eq ge gt le lt ne
-where: where
-reduce: all amax amin any mean sum
-matmul: addmm matmul mm
-argreduce: argmax argmin
+fill: fill_ zero_
 softmax: log_softmax softmax
+random: rand rand_like
+resize: resize_as_
+where: where
 """)
 METHODS = _read("""
-view: alias detach expand expand_as flatten mT movedim permute reshape squeeze squeeze_ swapaxes t
-    t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
-slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind
-    unfold
-complex_view: conj imag is_conj is_neg real
-factory: new_empty new_empty_strided new_full new_ones new_zeros
-random: uniform_
-copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
-resize: resize_ resize_as_ set_
-fill: fill_ zero_
-join: repeat
+unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
 binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
     __rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ maximum
     minimum mul mul_ sub sub_
-unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
-comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_ le le_ lt lt_ ne ne_
-where: where
-reduce: all amax amin any mean sum
 matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm
+view: alias detach expand expand_as flatten mT movedim permute reshape squeeze squeeze_ swapaxes t
+    t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
+reduce: all amax amin any mean sum
 argreduce: argmax argmin
+slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind
+    unfold
+copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
+complex_view: conj imag is_conj is_neg real
+comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_ le le_ lt lt_ ne ne_
+fill: fill_ zero_
 softmax: log_softmax softmax
+factory: new_empty new_empty_strided new_full new_ones new_zeros
+join: repeat
+resize: resize_ resize_as_ set_
+random: uniform_
+where: where
+""")
+CALLS = _read("""
+view: _reshape_alias alias detach expand movedim_int permute reshape squeeze_dim t transpose_int
+    unsqueeze view
+slicing: as_strided diagonal select_int slice_Tensor split_Tensor split_with_sizes unbind_int
+complex_view: _conj _neg_view imag view_as_real
+factory: empty_like empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor
+    zeros_like
+copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype
+resize: resize_
+fill: fill__Scalar zero_
+join: cat
+binary: add_Tensor add__Tensor mul_Tensor sub_Tensor threshold_backward
+unary: _conj_physical relu
+comparison: eq_Tensor ne_Tensor
+where: where_self
+reduce: mean sum sum_dim_IntList
+matmul: addmm linear mm
+softmax: _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int
+    softmax_int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 OPERATORS = _read("""
 view: _reshape_alias alias detach expand expand_as flatten.using_ints mT movedim.int movedim.intlist
@@ -93,5 +114,39 @@ argreduce: argmax argmax.out argmin argmin.out
 softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
     _softmax_backward_data log_softmax.int softmax.int
 loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+""")
+EXPORTS = _read("""
+amp: amp
+autograd: autograd
+cuda: cuda
+dispatch: dispatch
+layout: layout
+library: library
+nn: nn
+ops: ops
+optim: optim
+testing: testing
+amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled
+    is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled
+autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
+    set_grad_enabled
+core.promotion: can_cast promote_types
+devices.backend: backend
+devices.fallback: fallback
+dispatch.backend_select: set_default_device
+dispatch.defaults: get_default_dtype set_default_dtype
+exchange.construct: as_tensor asarray tensor
+exchange.dlpack: from_dlpack
+exchange.numpy_bridge: from_numpy
+exchange.serialization: load save
+interpose.modes: DispatchMode no_dispatch
+native.random: Generator initial_seed manual_seed
+runtime.cpu: get_num_threads set_num_threads
+structured.tensor_iterator: TensorIterator TensorIteratorConfig
+tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage
+tensor.type_info: finfo iinfo
+watch.profiler: profiler
+watch.audit: audit_copies
 """)
 PROPERTIES = frozenset("imag mT real".split())

@@ -16,7 +16,6 @@ class _Of(Operator, Generic[_Result]):
 
 def __getattr__(name: str) -> _Of[Tensor]: ...
 view: _Of[Tensor]
-view_dtype: _Of[Tensor]
 expand: _Of[Tensor]
 select_int: _Of[Tensor]
 slice_Tensor: _Of[Tensor]

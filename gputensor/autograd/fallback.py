@@ -41,6 +41,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
         raise errors.must(
             "set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode
         )
+    dispatcher.fallbacks()  # which are there from the first call on, this one's among them
     with dispatcher.lock:
         _mode = mode
         if mode != "nothing" and _serving is None:
@@ -52,6 +53,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
 
 def autograd_fallback_mode() -> str:
     """What operators without a derivative do."""
+    dispatcher.fallbacks()
     return _mode
 
 

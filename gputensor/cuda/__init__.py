@@ -14,7 +14,6 @@ from .. import runtime
 from ..core import errors, lazy
 from ..core.errors import OutOfMemoryError
 from ..devices.device_module import DeviceFace
-from ..dispatch.backend_select import register_current_index
 
 __all__ = [
     "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream",
@@ -133,6 +132,3 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # Imported when first named: most programs launch none of their own.
 _HOME = {"Kernel": "kernel", "grid_for": "grid", "emulator_settings": "emulation"}
 __getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)
-
-
-register_current_index("cuda", current_device)

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .._generated import operators as _ops
+from .._generated import operators as _operators
 from ..autograd.fallback import (
     AUTOGRAD_MODES,
     autograd_fallback_mode,
@@ -237,14 +237,14 @@ class _Host:
 
 def _moved(tensor: Tensor, place: device) -> Tensor:
     key_set = (tensor._keys | TENSOR_KEYS[place.type]) & BELOW_ADINPLACEORVIEW
-    return _ops._to_copy.redispatch_table[key_set](
+    return _operators._to_copy.redispatch_table[key_set](
         key_set, tensor, tensor._geometry.dtype, None, place, None, False, None
     )
 
 
 def _copy(to: Tensor, source: Tensor) -> None:
     key_set = (to._keys | source._keys) & BELOW_ADINPLACEORVIEW
-    _ops.copy_.redispatch_table[key_set](key_set, to, source, False)
+    _operators.copy_.redispatch_table[key_set](key_set, to, source, False)
 
 
 class enable_cpu_fallback:

@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 from ..core import errors
 from . import families, keys
 from .keys import AliasKey, DispatchKey
-from .operator import Definition, Kernel, Key, Operator, Table, caller_site
+from .operator import Definition, Kernel, Key, Operator, Pending, Table, caller_site
 
 if TYPE_CHECKING:
     from ..core.schema import FunctionSchema
@@ -38,7 +38,15 @@ _operators: dict[str, Operator] = {}
 # Operators that someone holds although nothing is registered for them any more: the same object
 # serves again if the name comes back.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
-_fallbacks: Mapping[DispatchKey, Kernel] = {}
+# The fallbacks every process starts with; more come with the first call.
+# Source: aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. The
+# autograd keys fall through where an operator has no autograd kernel. AutocastPrivateUse1 has none,
+# so that the author of a device can install one.
+_PASSED = ("BackendSelect", "ADInplaceOrView", "AutocastCPU", "AutocastCUDA")
+_fallbacks: Mapping[DispatchKey, Kernel] = {
+    key: Kernel(None, "fallthrough", caller_site(1))
+    for key in (*map(keys.runtime_key, _PASSED), *keys.Autograd.keys)
+}
 # Put around every kernel while a trace or a profile is on, innermost first: pairs, for calls and
 # for redispatches, of (table, key, kernel) -> kernel.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
@@ -94,8 +102,11 @@ def get(qualified_name: str) -> Operator | None:
             kind=errors.ArgumentTypeError,
         )
     qualified_name = qualified_name.removesuffix(".default")
-    families.load_of(qualified_name)
-    return _operators.get(qualified_name)
+    families.complete(qualified_name)
+    operator = _operators.get(qualified_name)
+    if operator is not None:
+        _settle(operator)
+    return operator
 
 
 def qualified(name: str) -> str:
@@ -105,14 +116,20 @@ def qualified(name: str) -> str:
 
 def operators() -> list[Operator]:
     """Every operator that has a schema or a kernel, those of families not used yet included."""
-    families.load_all()
-    return list(_operators.values())
+    families.complete_all()
+    found = list(_operators.values())
+    for operator in found:
+        _settle(operator)
+    return found
 
 
 def overloads(name: str) -> list[Operator]:
     """The operators called `aten::add`, defined or not."""
-    families.load_of(name)
-    return [operator for operator in _operators.values() if operator.name == name]
+    families.complete(name)
+    found = [operator for operator in _operators.values() if operator.name == name]
+    for operator in found:
+        _settle(operator)
+    return found
 
 
 def loaded() -> list[Operator]:
@@ -123,7 +140,7 @@ def loaded() -> list[Operator]:
 def _get_or_make(qualified_name: str) -> Operator:
     """The operator of a name; a new one is published by `_commit`."""
     qualified_name = qualified_name.removesuffix(".default")
-    families.load_of(qualified_name)
+    families.complete(qualified_name)
     operator = _operators.get(qualified_name) or _unused.get(qualified_name)
     if operator is None:
         name, _, overload = qualified_name.partition(".")
@@ -143,13 +160,25 @@ def _commit(operator: Operator) -> None:
 
 
 def _swap(operator: Operator) -> None:
-    """Give the operator a table of what is registered now. See Note [Tables are swapped whole]."""
-    if _wraps:
-        table = Table(operator, _fallbacks, _chained(0))
+    """Give the operator a new table of what is registered now. See Note [Tables are swapped
+    whole]."""
+    if not families.is_complete(operator.qualified_name):
+        operator.table = Pending(operator, "table", _settle)
+        operator.redispatch_table = Pending(operator, "redispatch_table", _settle)
+    elif _wraps:
+        operator.table = Table(operator, _fallbacks, _chained(0))
         operator.redispatch_table = Table(operator, _fallbacks, _chained(1))
     else:
-        table = operator.redispatch_table = Table(operator, _fallbacks)
-    operator.table = table
+        operator.table = operator.redispatch_table = Table(operator, _fallbacks)
+
+
+def _settle(operator: Operator) -> None:
+    """Bring what a call of the operator may meet, and give it a table that knows."""
+    if isinstance(operator.table, Pending):
+        with lock:
+            families.begin()
+            families.complete(operator.qualified_name)
+            _swap(operator)
 
 
 def _chained(which: int) -> Wrap:
@@ -225,6 +254,7 @@ def register_kernel(
     kernel = Kernel(function, convention, site or caller_site())
     with lock:
         target = _get_or_make(operator) if isinstance(operator, str) else operator
+        families.complete(target.qualified_name)
         if target.definition is not None:
             _check_signature(target, target.definition, kernel, key)
         target.kernels = {**target.kernels, key: (kernel, *target.kernels.get(key, ()))}
@@ -236,7 +266,22 @@ def register_kernel(
         target.kernels = {**others, key: rest} if rest else others
         _commit(target)
 
-    return Handle(undo)
+    return _noted(undo)
+
+
+def _noted(undo: Callable[[], None]) -> Handle:
+    """A handle that is also removed if the registration is part of a family that fails to load."""
+    handle = Handle(undo)
+    families.note(handle.remove)
+    return handle
+
+
+def register_behind(
+    name: str, key: Key, function: Callable[..., Any] | None, convention: str
+) -> None:
+    """`register_kernel` for one of our operators, once its family is there; loads nothing."""
+    site = caller_site()
+    families.behind(name, lambda: register_kernel(name, key, function, convention, site))
 
 
 def _check_signature(operator: Operator, definition: Definition, kernel: Kernel, key: Key) -> None:
@@ -258,6 +303,7 @@ def register_fallback(
     """
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, site or caller_site())
+    families.begin()
     global _fallbacks
     with lock:
         for target in targets:
@@ -271,13 +317,14 @@ def register_fallback(
         _fallbacks = {k: f for k, f in _fallbacks.items() if f is not kernel}
         _swap_all()
 
-    return Handle(undo)
+    return _noted(undo)
 
 
 def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:
     """Let another function serve `key` until the handle is removed; no call finds it unserved."""
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, caller_site())
+    families.begin()
     global _fallbacks
     with lock:
         before = {target: _fallbacks[target] for target in targets}
@@ -289,7 +336,7 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
         _fallbacks = {**_fallbacks, **before}
         _swap_all()
 
-    return Handle(undo)
+    return _noted(undo)
 
 
 def refresh(operator: Operator) -> None:
@@ -328,14 +375,5 @@ def _set_wraps(
 
 def fallbacks() -> Mapping[DispatchKey, Kernel]:
     """The kernels that serve a key in all operators, by key."""
+    families.begin()
     return _fallbacks
-
-
-# --- the fallbacks every process starts with ------------------------------------------------------
-
-# Source: aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. The
-# autograd keys fall through where an operator has no autograd kernel. AutocastPrivateUse1 has none,
-# so that the author of a device can install one.
-for _name in ("BackendSelect", "ADInplaceOrView", "AutocastCPU", "AutocastCUDA"):
-    register_fallback(keys.key(_name), None, "fallthrough")
-register_fallback(keys.Autograd, None, "fallthrough")

@@ -1,10 +1,13 @@
 """Families of operators load when one of their names is first used.
 
-`_generated/index.py` knows the family of every name and is all that an import needs.
-`_generated/families/<family>.py` defines the operators and what calls them. The names that stand
-for a family until then are attributes of lazy modules (`gt.add`, `calls.add_Tensor`) and of
-Tensor's base class (`x.add`, `x + y`); the first use puts the real thing in their place, so that a
-later one costs what it would cost without any of this.
+`_generated/index.py` knows the family of every name and is all that an import needs. A family comes
+in two steps. `_generated/families/<family>.py` defines the operators and what calls them. Until
+then something stands for each name: for `gt.add` and `calls.add_Tensor` in the faces beside the
+index, for `x.add` and `x + y` in Tensor's base class. The first use puts the real thing in its
+place, so that a later one costs what it would cost without any of this.
+`_generated/kernels/<family>.py` registers the kernels when one of the operators is first called, or
+before anything else is registered for it or looks it up: our kernels are always the oldest.
+A step that fails is taken back whole and is tried again when next asked for.
 """
 
 from __future__ import annotations
@@ -21,70 +24,113 @@ from .._generated import index
 # Guards every change of what is defined and registered, and every load: it is taken before Python's
 # own locks of modules, so that two threads cannot hold one and wait for the other.
 lock = threading.RLock()
-_GENERATED = index.__name__.rpartition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
+_GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-_loaded: dict[str, ModuleType] = {}
-_loading: list[str] = []
-# What takes back the changes that loads under way made, innermost last. See `note`.
-_undos: list[list[Callable[[], object]]] = []
+# What is between every call and its kernel; above the dispatcher, so it is found by name.
+_START = f"{_PACKAGE}.interpose.start"
+# Module of a step that is done -> the module; steps under way, with what takes back their changes.
+_done: dict[str, ModuleType] = {}
+_under_way: dict[str, list[Callable[[], object]]] = {}
+# Family -> what is to be registered behind its own kernels.
+_waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Say how a change is taken back, should the load that it is part of fail."""
-    if _undos:
-        _undos[-1].append(undo)
+    """Say how a change is taken back, should the step fail that it is part of."""
+    if _under_way:
+        next(reversed(_under_way.values())).append(undo)
 
 
 def called(family: str) -> ModuleType:
-    """The family's operators and what calls them. One that fails to load leaves nothing behind."""
-    found = _loaded.get(family)
-    if found is None:
-        with lock:
-            found = _loaded.get(family)
-            if found is None:
-                _loading.append(family)
-                try:
-                    found = _load(f"{_GENERATED}.families.{family}")
-                    _name(found)
-                    _loaded[family] = found
-                finally:
-                    _loading.pop()
-    return found
+    """The family's operators and what calls them."""
+    module = f"{_GENERATED}.families.{family}"
+    return _done.get(module) or _step(module, _name)
 
 
-def load_of(qualified_name: str) -> None:
-    """Load the family of `aten::add.Tensor`, or of all overloads of `aten::add`, if it is ours."""
+def registered(family: str) -> None:
+    """See to it that the family's kernels are there."""
+    module = f"{_GENERATED}.kernels.{family}"
+    if module not in _done and f"{_GENERATED}.families.{family}" not in _under_way:
+        called(family)
+        _step(module, lambda found: _install(found, family))
+
+
+def begin() -> None:
+    """See to it that what is between every call and its kernel is there."""
+    if _START not in _done:
+        _step(_START, lambda found: found.install())
+
+
+def _install(module: ModuleType, family: str) -> None:
+    module.install()
+    for action in _waiting.get(family, ()):
+        action()
+    _waiting.pop(family, None)
+
+
+def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
+    """Import and finish a module once; one that fails leaves nothing behind."""
+    with lock:
+        if module in _done or module in _under_way:  # by another thread; or it asks for itself
+            return _done.get(module)
+        undos: list[Callable[[], object]] = []
+        _under_way[module] = undos
+        try:
+            found = import_module(module)
+            finish(found)
+            _done[module] = found
+            return found
+        except BaseException as error:
+            for undo in reversed(undos):
+                undo()
+            if isinstance(error, AttributeError):  # which says of a name that there is none such
+                raise ImportError(f"{module} does not load: {error}") from error
+            raise
+        finally:
+            del _under_way[module]
+
+
+def family_of(qualified_name: str) -> str | None:
+    """The family of `aten::add.Tensor`, or of all overloads of `aten::add`; None if not ours."""
     namespace, _, name = qualified_name.partition("::")
-    if namespace == "aten":
-        family = index.OPERATORS.get(name) or _bases().get(name)
-        if family is not None and family not in _loading:
-            called(family)
+    if namespace != "aten":
+        return None
+    return index.OPERATORS.get(name) or _bases().get(name)
 
 
-def load_all() -> None:
-    """Load every family."""
+def is_complete(qualified_name: str) -> bool:
+    """Whether all is there that a call of this operator may meet."""
+    family = family_of(qualified_name)
+    return _START in _done and (family is None or f"{_GENERATED}.kernels.{family}" in _done)
+
+
+def complete(qualified_name: str) -> None:
+    """See to it that an operator is defined and has its kernels, if it is ours."""
+    family = family_of(qualified_name)
+    if family is not None:
+        registered(family)
+
+
+def complete_all() -> None:
+    """`complete` for every operator."""
     for family in dict.fromkeys(index.OPERATORS.values()):
-        if family not in _loading:
-            called(family)
+        registered(family)
+
+
+def behind(qualified_name: str, action: Callable[[], object]) -> None:
+    """Run `action` once the operator's family has its kernels, now if it has; loads nothing."""
+    family = family_of(qualified_name)
+    with lock:
+        if family is None or f"{_GENERATED}.kernels.{family}" in _done:
+            action()
+        else:
+            _waiting.setdefault(family, []).append(action)
 
 
 @functools.cache
 def _bases() -> dict[str, str]:
     return {name.partition(".")[0]: family for name, family in index.OPERATORS.items()}
-
-
-def _load(module: str) -> ModuleType:
-    _undos.append([])
-    try:
-        return import_module(module)
-    except BaseException as error:
-        for undo in reversed(_undos[-1]):
-            undo()
-        if isinstance(error, AttributeError):  # which says of a name that there is none such
-            raise ImportError(f"{module} does not load: {error}") from error
-        raise
-    finally:
-        _undos.pop()
 
 
 def _name(module: ModuleType) -> None:
@@ -102,38 +148,57 @@ def _name(module: ModuleType) -> None:
 # --- what stands for a family until it is there ---------------------------------------------------
 
 
-def lazy_functions(face: dict[str, Any]) -> Callable[[str], Any]:
-    """`__getattr__` of the module with the globals `face`, which has every public function."""
-    return _getter(face, lambda: index.FUNCTIONS, "")
+def lazy_functions(module: dict[str, Any]) -> Any:
+    """What `gputensor._generated.functions` is: every public function as an attribute."""
+    return _face(module, "", index.FUNCTIONS)
 
 
-def lazy_calls(face: dict[str, Any]) -> Callable[[str], Any]:
-    """`__getattr__` of the module that has the call of every overload."""
-    return _getter(face, _identifiers, _CALL)
+def lazy_calls(module: dict[str, Any]) -> Any:
+    """What `gputensor._generated.calls` is."""
+    return _face(module, _CALL, index.CALLS)
 
 
-def lazy_operators(face: dict[str, Any]) -> Callable[[str], Any]:
-    """`__getattr__` of the module that has every Operator."""
-    return _getter(face, _identifiers, _OPERATOR)
+def lazy_operators(module: dict[str, Any]) -> Any:
+    """What `gputensor._generated.operators` is."""
+    names = {name.replace(".", "_"): family for name, family in index.OPERATORS.items()}
+    return _face(module, _OPERATOR, names)
 
 
-def _getter(
-    face: dict[str, Any], names: Callable[[], Mapping[str, str]], prefix: str
-) -> Callable[[str], Any]:
-    def __getattr__(name: str) -> Any:
-        family = names().get(name)
-        if family is None:
-            raise AttributeError(f"module {face['__name__']!r} has no attribute {name!r}")
-        face[name] = found = getattr(called(family), prefix + name)
+def _face(module: dict[str, Any], prefix: str, families: Mapping[str, str]) -> Any:
+    """An object in the place of a module. module: its globals, of which it keeps what it is."""
+    stands = {name: _Stand(prefix + name, family) for name, family in families.items()}
+    face = type(module["__name__"].rpartition(".")[2], (), stands)()
+    vars(face).update(
+        {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
+    )
+    face.__all__ = list(families)
+    return face
+
+
+class _Stand:
+    """Stands for an attribute until it is first asked for, and takes itself away then.
+
+    A module with a `__getattr__` would do, but Python does not specialise reads of one: 40 to 60 ns
+    for each attribute of each call, where this is back at 7.
+    """
+
+    __slots__ = ("name", "attribute", "family")
+
+    def __init__(self, attribute: str, family: str) -> None:
+        self.attribute, self.family = attribute, family
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, face: Any, owner: type) -> Any:
+        if face is None:
+            return self
+        found = getattr(called(self.family), self.attribute)
+        with lock:
+            if self.name in vars(owner):  # the first of two threads
+                setattr(face, self.name, found)
+                delattr(owner, self.name)
         return found
-
-    return __getattr__
-
-
-@functools.cache
-def _identifiers() -> dict[str, str]:
-    """The index of overloads as they are spelled in Python: `add_Tensor`."""
-    return {name.replace(".", "_"): family for name, family in index.OPERATORS.items()}
 
 
 class Later:

@@ -193,6 +193,39 @@ class Table(dict[int, Callable[..., Any]]):
         return plan
 
 
+class Pending(Table):
+    """A table that nobody has called through: what is registered comes with the first call.
+
+    attribute: the operator's slot it is in. settle: fills that slot with a table that knows.
+    """
+
+    __slots__ = ("attribute", "settle")
+
+    def __init__(
+        self, operator: Operator, attribute: str, settle: Callable[[Operator], None]
+    ) -> None:
+        super().__init__(operator, {})
+        self.attribute, self.settle = attribute, settle
+
+    @property
+    def settled(self) -> Table:
+        """The operator's table, with all that is registered."""
+        self.settle(self.operator)
+        return getattr(self.operator, self.attribute)  # type: ignore[no-any-return]
+
+    def __missing__(self, key_set: int) -> Callable[..., Any]:
+        return self.settled[key_set]
+
+    def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
+        return self.settled.slot(key)
+
+    def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
+        return self.settled.resolve(key_set)
+
+    def masked(self, key_set: int) -> int:
+        return self.settled.masked(key_set)
+
+
 class Operator:
     """One overload of an operator, `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from ..core import errors
-from . import conversions, dispatcher
+from . import dispatcher
 from .refused_memory import is_of_the_host, refuse_memory
 
 if TYPE_CHECKING:
@@ -140,6 +140,8 @@ def _is_a(kind: Type, value: Any) -> bool:
     plain = _PLAIN.get(kind.required.name)
     if plain is not None:
         return value is None if kind.is_optional and value is None else plain(value)
+    from . import conversions
+
     return conversions.accepts(kind, value, False)
 
 
@@ -178,6 +180,8 @@ class _Fit:
                 return False  # converted nowhere but at the boxed boundary
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
             value = (value,)  # x.view(3), x.permute(0)
+        from . import conversions
+
         return conversions.accepts(self.type, value, self.takes_numbers)
 
 

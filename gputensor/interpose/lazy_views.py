@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._generated import operators as _ops
+from .._generated import operators as _operators
 from ..core import errors
 from ..core.device import CPU, META
 from ..core.geometry import geometry
@@ -47,21 +47,21 @@ def install() -> None:
     )
     for key in ("Conjugate", "Negative", "ZeroTensor"):
         # Its kernel goes on to copy_ with its own key set, which must keep the bits.
-        dispatcher.register_kernel(_ops.clone, keys.key(key), None, "fallthrough")
-    for operator, key, kernel in (
-        (_ops.copy_, "Conjugate", _copy_turned),
-        (_ops.copy_, "Negative", _copy_turned),
-        (_ops.copy_, "ZeroTensor", _copy_zero),
-        (_ops.view_dtype, "Conjugate", _view_dtype),
-        (_ops.view_dtype, "Negative", _view_dtype),
-        (_ops.conj_physical_, "Conjugate", _conj_physical_as_it_lies),
-        (_ops.neg_, "Negative", _neg_as_it_lies),
-        (_ops.mul_Tensor, "ZeroTensor", _zero_times),
-        (_ops.div_Tensor, "ZeroTensor", _zero_divided),
-        (_ops.add_Tensor, "ZeroTensor", _zero_plus),
-        (_ops.sub_Tensor, "ZeroTensor", _zero_minus),
+        dispatcher.register_behind("aten::clone", keys.key(key), None, "fallthrough")
+    for name, key, kernel in (
+        ("copy_", "Conjugate", _copy_turned),
+        ("copy_", "Negative", _copy_turned),
+        ("copy_", "ZeroTensor", _copy_zero),
+        ("view.dtype", "Conjugate", _view_dtype),
+        ("view.dtype", "Negative", _view_dtype),
+        ("conj_physical_", "Conjugate", _conj_physical_as_it_lies),
+        ("neg_", "Negative", _neg_as_it_lies),
+        ("mul.Tensor", "ZeroTensor", _zero_times),
+        ("div.Tensor", "ZeroTensor", _zero_divided),
+        ("add.Tensor", "ZeroTensor", _zero_plus),
+        ("sub.Tensor", "ZeroTensor", _zero_minus),
     ):
-        dispatcher.register_kernel(operator, keys.key(key), kernel, "native")
+        dispatcher.register_behind(f"aten::{name}", keys.key(key), kernel, "native")
 
 
 # --- the fallback ---------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _passes(operator: Operator, bit: int) -> bool:
 def clone_below(tensor: Tensor) -> Tensor:
     """A copy whose elements lie as they are; below autograd and the version counter."""
     key_set = _below(tensor._keys)
-    return _ops.clone.redispatch_table[key_set](key_set, tensor, None)
+    return _operators.clone.redispatch_table[key_set](key_set, tensor, None)
 
 
 def _below(bits: int) -> int:
@@ -137,7 +137,7 @@ def _zeros(tensor: Tensor) -> Tensor:
     shape = tensor._geometry
     one = allocate(geometry((), (), shape.dtype), tensor._device)
     key_set = _below(one._keys)
-    _ops.zero_.redispatch_table[key_set](key_set, one)
+    _operators.zero_.redispatch_table[key_set](key_set, one)
     return view_of(one, geometry(shape.sizes, (0,) * shape.ndim, shape.dtype), 0)
 
 
@@ -145,7 +145,7 @@ def _write_back(original: Tensor, plain: Tensor) -> None:
     if original._geometry.sizes != plain._geometry.sizes:  # an `out` of another size
         set_geometry(original, plain._geometry)
     key_set = _below(original._keys | plain._keys)
-    _ops.copy_.redispatch_table[key_set](key_set, original, plain, False)
+    _operators.copy_.redispatch_table[key_set](key_set, original, plain, False)
 
 
 def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
@@ -180,22 +180,22 @@ def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = F
         source, turns = fresh, []
     if turns:
         if source._geometry.sizes != to._geometry.sizes:
-            source = _ops.expand.redispatch_table[key_set](
+            source = _operators.expand.redispatch_table[key_set](
                 key_set, source, to._geometry.sizes, False
             )
         _run(turns[0], key_set, source, to)
         for turn in turns[1:]:
             _run(turn, key_set, to, to)
     else:
-        _ops.copy_.redispatch_table[key_set](key_set, to, source, non_blocking)
+        _operators.copy_.redispatch_table[key_set](key_set, to, source, non_blocking)
     return self
 
 
 def _turns(bits: int) -> Iterator[Operator]:
     if bits & CONJUGATE:
-        yield _ops.conj_physical_out
+        yield _operators.conj_physical_out
     if bits & NEGATIVE:
-        yield _ops.neg_out
+        yield _operators.neg_out
 
 
 def _run(turn: Operator, key_set: int, source: Tensor, to: Tensor) -> None:
@@ -207,11 +207,11 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
         raise errors.zeros_are_immutable("copy_", "self")
     if src._geometry.sizes != self._geometry.sizes:
         key = _below(src._keys)
-        _ops.expand.redispatch_table[key](
+        _operators.expand.redispatch_table[key](
             key, src, self._geometry.sizes, False
         )  # raises if it cannot
     key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
-    _ops.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
+    _operators.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self
 
 
@@ -221,7 +221,7 @@ def _view_dtype(key_set: int, self: Tensor, dtype: Any) -> Tensor:
 
 def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:
     key_set = key_set & ~LAZY & BELOW_ADINPLACEORVIEW
-    _ops.conj_physical_.redispatch_table[key_set](key_set, _as_it_lies(self))
+    _operators.conj_physical_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self
 
 
@@ -230,7 +230,7 @@ def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
     view = view_of(self, self._geometry, self._offset)
     view._keys &= ~NEGATIVE
     key_set = key_set & ~NEGATIVE & BELOW_ADINPLACEORVIEW
-    _ops.neg_.redispatch_table[key_set](key_set, view)
+    _operators.neg_.redispatch_table[key_set](key_set, view)
     return self
 
 
@@ -276,22 +276,22 @@ def _materialised(operator: Operator, key_set: int, *args: Any) -> Tensor:
 
 
 def _zero_times(key_set: int, self: Any, other: Any) -> Tensor:
-    return _result(_ops.mul_Tensor, self, other)
+    return _result(_operators.mul_Tensor, self, other)
 
 
 def _zero_divided(key_set: int, self: Any, other: Any) -> Tensor:
     if _is_zero(self) and not _is_zero(other):
-        return _result(_ops.div_Tensor, self, other)
-    return _materialised(_ops.div_Tensor, key_set, self, other)
+        return _result(_operators.div_Tensor, self, other)
+    return _materialised(_operators.div_Tensor, key_set, self, other)
 
 
 def _zero_plus(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
     if _is_zero(self) and _is_zero(other):
-        return _result(_ops.add_Tensor, self, other, alpha)
-    return _materialised(_ops.add_Tensor, key_set, self, other, alpha)
+        return _result(_operators.add_Tensor, self, other, alpha)
+    return _materialised(_operators.add_Tensor, key_set, self, other, alpha)
 
 
 def _zero_minus(key_set: int, self: Any, other: Any, alpha: Any = 1) -> Tensor:
     if _is_zero(self) and _is_zero(other):
-        return _result(_ops.sub_Tensor, self, other, alpha)
-    return _materialised(_ops.sub_Tensor, key_set, self, other, alpha)
+        return _result(_operators.sub_Tensor, self, other, alpha)
+    return _materialised(_operators.sub_Tensor, key_set, self, other, alpha)

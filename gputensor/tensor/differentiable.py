@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from .._generated import calls
@@ -13,9 +14,20 @@ from .base import TensorBase
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-# gputensor.autograd and its module variable, which are above and put themselves here.
-autograd: Any = None
-variable: Any = None
+
+class _Above:
+    """Stands for gputensor.autograd and its module variable, which put themselves here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        import_module("gputensor.autograd")
+        return getattr(globals()[self.name], attribute)
+
+
+autograd: Any = _Above("autograd")
+variable: Any = _Above("variable")
 
 
 class Differentiable(TensorBase):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._generated import calls
-from .._generated import operators as _ops
+from .._generated import operators as _operators
 from ..core import errors
 from ..core.arguments import NUMBERS, number
 from ..core.dtype import BOOL, INTEGER, uint8
@@ -36,7 +36,7 @@ def get(tensor: Tensor, index: Any) -> Tensor:
     if kind is int:
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
-        view: Tensor = _ops.select_int.table[key_set](key_set, tensor, 0, index)
+        view: Tensor = _operators.select_int.table[key_set](key_set, tensor, 0, index)
         return view
     if (
         kind is slice
@@ -47,7 +47,9 @@ def get(tensor: Tensor, index: Any) -> Tensor:
     ):
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
-        return _ops.slice_Tensor.table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
+        return _operators.slice_Tensor.table[key_set](
+            key_set, tensor, 0, index.start, index.stop, 1
+        )
     view, flipped, has_bool = _basic(tensor, index if kind is tuple else (index,))
     if flipped:
         return calls.flip(view, flipped)

@@ -17,6 +17,7 @@ from .. import runtime
 from ..core import errors
 from ..core.device import CPU, device
 from ..core.registry import Registry
+from ..dispatch.backend_select import register_current_index
 from ..runtime import cpu
 
 
@@ -206,3 +207,6 @@ def storage_over(address: int, nbytes: int, owner: object, readonly: bool = Fals
         np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     )
     return SharedStorage(data, nbytes, CPU)
+
+
+register_current_index("cuda", lambda: int(runtime.cuda().current_device()))

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from time import perf_counter_ns
 from typing import Any
 
-from .._generated import operators as _ops
+from .._generated import operators as _operators
 from ..core import errors
 from ..core import memory_format as formats
 from ..dispatch import dispatcher
@@ -160,16 +160,16 @@ class audit_copies:
 # Operators that copy -> whether they do, given the path to them: lazy conjugates are copied by the
 # operator that turns them.
 _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
-    _ops.copy_: lambda path: True,
-    _ops.flip: lambda path: True,
-    _ops.conj_physical_out: lambda path: path[-1:] == (_ops.copy_,),
-    _ops.neg_out: lambda path: path[-1:] == (_ops.copy_,),
+    _operators.copy_: lambda path: True,
+    _operators.flip: lambda path: True,
+    _operators.conj_physical_out: lambda path: path[-1:] == (_operators.copy_,),
+    _operators.neg_out: lambda path: path[-1:] == (_operators.copy_,),
 }
 
 
 def _ends(operator: Operator, args: tuple[Any, ...], result: Tensor) -> tuple[Tensor, Tensor]:
     """(to, from) of a copy."""
-    return (result, args[1] if operator is _ops.copy_ else args[0])
+    return (result, args[1] if operator is _operators.copy_ else args[0])
 
 
 def _kind(to: Tensor, source: Tensor) -> str:

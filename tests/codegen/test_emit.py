@@ -190,7 +190,7 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
                 elif args:
                     dims = args
                 elif dims is None:
-                    raise _not_given("turn", "dims")
+                    raise _errors.not_given("turn", "dims")
                 include, keep = _state.get()
                 key_set = (self._keys | include) & keep
                 return op_turn.table[key_set](key_set, self, dims)
@@ -213,9 +213,9 @@ def test_a_factory(model: load.Model) -> None:
             elif args:
                 size = args
             elif size is None:
-                raise _not_given("fresh", "size")
+                raise _errors.not_given("fresh", "size")
             if dtype is not None and type(dtype) is not _dtype:
-                raise _not_a_dtype("fresh", dtype)
+                raise _errors.not_a_dtype("fresh", dtype)
             if device is not None and type(device) is not _device:
                 device = _device(device)
             include, keep = _state.get()

@@ -6,13 +6,10 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
-from ...core.errors import no_form as _no_form
-from ...core.errors import not_a_dtype as _not_a_dtype
-from ...core.errors import not_given as _not_given
-from ...core.errors import too_many as _too_many
 from ...core.memory_format import contiguous_format as _contiguous_format
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -200,9 +197,9 @@ def Tensor_to(
             if rest:
                 copy, *rest = rest
             if rest:
-                raise _too_many("to", 4)
+                raise _errors.too_many("to", 4)
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("to", dtype)
+            raise _errors.not_a_dtype("to", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if dtype is not None and device is None and other is None:
@@ -229,7 +226,7 @@ def Tensor_to(
             return op_to_dtype_layout.table[key_set](
                 key_set, self, dtype, None, device, None, non_blocking, copy, memory_format,
             )
-        raise _no_form(
+        raise _errors.no_form(
             "to", "dtype, non_blocking, copy, memory_format",
             "other, non_blocking, copy, memory_format",
             "device, dtype, non_blocking, copy, memory_format",
@@ -340,7 +337,7 @@ def Tensor_flip(self, *args, dims=None):
         elif args:
             dims = args
         elif dims is None:
-            raise _not_given("flip", "dims")
+            raise _errors.not_given("flip", "dims")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_flip.table[key_set](key_set, self, dims)

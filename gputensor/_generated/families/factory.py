@@ -6,11 +6,10 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
-from ...core.errors import not_a_dtype as _not_a_dtype
-from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -47,9 +46,9 @@ def empty(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("empty", "size")
+            raise _errors.not_given("empty", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("empty", dtype)
+            raise _errors.not_a_dtype("empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -95,7 +94,7 @@ def empty_strided(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("empty_strided", dtype)
+            raise _errors.not_a_dtype("empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -141,7 +140,7 @@ def empty_permuted(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("empty_permuted", dtype)
+            raise _errors.not_a_dtype("empty_permuted", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -178,7 +177,7 @@ def empty_like(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("empty_like", dtype)
+            raise _errors.not_a_dtype("empty_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -232,9 +231,9 @@ def Tensor_new_empty(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("new_empty", "size")
+            raise _errors.not_given("new_empty", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_empty", dtype)
+            raise _errors.not_a_dtype("new_empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -279,7 +278,7 @@ def Tensor_new_empty_strided(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_empty_strided", dtype)
+            raise _errors.not_a_dtype("new_empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -322,9 +321,9 @@ def zeros(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("zeros", "size")
+            raise _errors.not_given("zeros", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("zeros", dtype)
+            raise _errors.not_a_dtype("zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -359,7 +358,7 @@ def zeros_like(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("zeros_like", dtype)
+            raise _errors.not_a_dtype("zeros_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -413,9 +412,9 @@ def Tensor_new_zeros(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("new_zeros", "size")
+            raise _errors.not_given("new_zeros", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_zeros", dtype)
+            raise _errors.not_a_dtype("new_zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -465,9 +464,9 @@ def ones(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("ones", "size")
+            raise _errors.not_given("ones", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("ones", dtype)
+            raise _errors.not_a_dtype("ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -502,7 +501,7 @@ def ones_like(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("ones_like", dtype)
+            raise _errors.not_a_dtype("ones_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -556,9 +555,9 @@ def Tensor_new_ones(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("new_ones", "size")
+            raise _errors.not_given("new_ones", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_ones", dtype)
+            raise _errors.not_a_dtype("new_ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -598,7 +597,7 @@ def full(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("full", dtype)
+            raise _errors.not_a_dtype("full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -636,7 +635,7 @@ def full_like(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("full_like", dtype)
+            raise _errors.not_a_dtype("full_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -674,7 +673,7 @@ def Tensor_new_full(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("new_full", dtype)
+            raise _errors.not_a_dtype("new_full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -709,7 +708,7 @@ def scalar_tensor(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("scalar_tensor", dtype)
+            raise _errors.not_a_dtype("scalar_tensor", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()

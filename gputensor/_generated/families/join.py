@@ -6,10 +6,10 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import sequence as _sequence
-from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -101,7 +101,7 @@ def Tensor_repeat(self, *args, repeats=None):
         elif args:
             repeats = args
         elif repeats is None:
-            raise _not_given("repeat", "repeats")
+            raise _errors.not_given("repeat", "repeats")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_repeat.table[key_set](key_set, self, repeats)

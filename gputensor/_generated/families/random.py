@@ -6,11 +6,10 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
-from ...core.errors import not_a_dtype as _not_a_dtype
-from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -46,9 +45,9 @@ def rand(
         elif args:
             size = args
         elif size is None:
-            raise _not_given("rand", "size")
+            raise _errors.not_given("rand", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("rand", dtype)
+            raise _errors.not_a_dtype("rand", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -83,7 +82,7 @@ def rand_like(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("rand_like", dtype)
+            raise _errors.not_a_dtype("rand_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()

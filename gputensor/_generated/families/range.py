@@ -6,10 +6,10 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
-from ...core.errors import not_a_dtype as _not_a_dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -61,7 +61,7 @@ def arange(
         if end is None:
             start, end = None, start
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("arange", dtype)
+            raise _errors.not_a_dtype("arange", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -116,7 +116,7 @@ def linspace(
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("linspace", dtype)
+            raise _errors.not_a_dtype("linspace", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -166,7 +166,7 @@ def eye(
                 n=n, m=m, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
             ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("eye", dtype)
+            raise _errors.not_a_dtype("eye", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()

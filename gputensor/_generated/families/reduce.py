@@ -6,9 +6,9 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
 from ...core.dtype import dtype as _dtype
-from ...core.errors import not_a_dtype as _not_a_dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -46,7 +46,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("sum", dtype)
+            raise _errors.not_a_dtype("sum", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -65,7 +65,7 @@ def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None):
     """Sum of all elements, or along dimensions. See gt.sum."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("sum", dtype)
+            raise _errors.not_a_dtype("sum", dtype)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if dim is None and not keepdim:
@@ -117,7 +117,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("mean", dtype)
+            raise _errors.not_a_dtype("mean", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -136,7 +136,7 @@ def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None):
     """Mean of all elements, or along dimensions. See gt.mean."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("mean", dtype)
+            raise _errors.not_a_dtype("mean", dtype)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if dim is None and not keepdim:

@@ -6,8 +6,8 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import sequence as _sequence
-from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -39,7 +39,7 @@ def Tensor_resize_(self, *args, size=None, memory_format=None):
         elif args:
             size = args
         elif size is None:
-            raise _not_given("resize_", "size")
+            raise _errors.not_given("resize_", "size")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_resize_.table[key_set](key_set, self, size, memory_format)

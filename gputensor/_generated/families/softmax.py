@@ -6,8 +6,8 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.dtype import dtype as _dtype
-from ...core.errors import not_a_dtype as _not_a_dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -32,7 +32,7 @@ def softmax(input, dim, dtype=None):
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("softmax", dtype)
+            raise _errors.not_a_dtype("softmax", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_softmax_int.table[key_set](key_set, input, dim, dtype)
@@ -92,7 +92,7 @@ def log_softmax(input, dim, dtype=None):
     """
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("log_softmax", dtype)
+            raise _errors.not_a_dtype("log_softmax", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log_softmax_int.table[key_set](key_set, input, dim, dtype)

@@ -6,11 +6,9 @@ A function reads which overload is meant from what was given, gathers the operan
 through the operator's table. Values are checked by native code; where that fails with anything but
 a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
 
+from ...core import errors as _errors
 from ...core.arguments import sequence as _sequence
 from ...core.dtype import dtype as _dtype
-from ...core.errors import no_form as _no_form
-from ...core.errors import not_a_dtype as _not_a_dtype
-from ...core.errors import not_given as _not_given
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -42,16 +40,16 @@ def Tensor_view(self, *args, size=None, dtype=None):
         elif args:
             size = args
         elif size is None and dtype is None:
-            raise _not_given("view", "size")
+            raise _errors.not_given("view", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _not_a_dtype("view", dtype)
+            raise _errors.not_a_dtype("view", dtype)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if dtype is None:
             return op_view.table[key_set](key_set, self, size)
         if size is None:
             return op_view_dtype.table[key_set](key_set, self, dtype)
-        raise _no_form("view", "size", "dtype")
+        raise _errors.no_form("view", "size", "dtype")
     except Exception as error:
         _refuse(error, "view", locals())
         raise
@@ -100,7 +98,7 @@ def Tensor_reshape(self, *args, shape=None):
         elif args:
             shape = args
         elif shape is None:
-            raise _not_given("reshape", "shape")
+            raise _errors.not_given("reshape", "shape")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_reshape.table[key_set](key_set, self, shape)
@@ -159,7 +157,7 @@ def Tensor_permute(self, *args, dims=None):
         elif args:
             dims = args
         elif dims is None:
-            raise _not_given("permute", "dims")
+            raise _errors.not_given("permute", "dims")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_permute.table[key_set](key_set, self, dims)
@@ -338,7 +336,7 @@ def Tensor_expand(self, *args, size=None, implicit=False):
         elif args:
             size = args
         elif size is None:
-            raise _not_given("expand", "size")
+            raise _errors.not_given("expand", "size")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_expand.table[key_set](key_set, self, size, implicit)

@@ -5,11 +5,28 @@ argument, states the rule and says what was given. Where PyTorch's users match o
 that wording is matched here, once. It does not decide *when* something is wrong.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .base import *  # noqa: F403
-from .shapes import *  # noqa: F403
-from .dispatch import *  # noqa: F403
-from .runtime import *  # noqa: F403
-from .exchange import *  # noqa: F403
-from .autograd import *  # noqa: F403
-from .amp import *  # noqa: F403
-from .custom_op import *  # noqa: F403
+
+# Everything but the base is loaded when the first thing goes wrong: imports are budgeted.
+if TYPE_CHECKING:
+    from .amp import *  # noqa: F403
+    from .autograd import *  # noqa: F403
+    from .custom_op import *  # noqa: F403
+    from .dispatch import *  # noqa: F403
+    from .exchange import *  # noqa: F403
+    from .runtime import *  # noqa: F403
+    from .shapes import *  # noqa: F403
+
+_REST = ("shapes", "dispatch", "runtime", "exchange", "autograd", "amp", "custom_op")
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module in [import_module(f"{__name__}.{rest}") for rest in _REST]:
+        if name in vars(module) and not name.startswith("_"):
+            globals()[name] = found = getattr(module, name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
