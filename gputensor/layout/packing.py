@@ -101,7 +101,7 @@ def _scale(op: str, dst: ForeignArray, src: ForeignArray, by: np.ndarray, plus: 
             source = source.copy()
         if source.ndim == 3:
             to, source = to[None], source[None]
-        stub.cpu("pack").pack(to, source, by, plus)
+        stub.cpu("copy_pack").pack(to, source, by, plus)
         return
     check_overlap(op, dst, src)
     key = ("pack", dst.geometry, src.geometry, dst.place)

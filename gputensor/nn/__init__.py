@@ -1,4 +1,4 @@
-"""`gt.nn`: the functions of `torch.nn.functional` that training needs. There are no modules."""
+"""`gt.nn`: the functions of `torch.nn.functional` that training needs, no modules."""
 
 from . import functional
 

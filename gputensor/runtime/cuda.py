@@ -28,7 +28,7 @@ from gputensor.core import errors
 
 from . import nvrtc
 from .allocator import Allocator, Allocators, Memory
-from .limits import Limits
+from .device_limits import Limits
 from .pinned import Staging
 
 name = "cuda"

@@ -30,7 +30,7 @@ from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
-from .limits import H200, Limits
+from .device_limits import H200, Limits
 
 name = "cuda_emulator"
 is_emulated = True

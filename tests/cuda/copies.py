@@ -18,7 +18,7 @@ from gputensor.core.dtype import dtype
 from gputensor.kernels.cpu import copy as cpu_copy
 from gputensor.kernels.cuda import copy_launch, copy_pack_plan, copy_plan
 from gputensor.kernels.cuda.copy_walk import Walk, normalise
-from gputensor.runtime.limits import H200, Limits
+from gputensor.runtime.device_limits import H200, Limits
 
 _SIZES = (2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 49, 64, 65, 100, 128, 200, 256, 257, 300, 512)
 

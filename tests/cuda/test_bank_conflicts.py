@@ -17,7 +17,7 @@ from gputensor.core.dtype import ALL, dtype
 from gputensor.kernels.cuda import copy_pack_plan, copy_plan, copy_score
 from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Walk, normalise
-from gputensor.runtime.limits import H200
+from gputensor.runtime.device_limits import H200
 
 from .copies import Copy, dense, some_copy
 from .kernel_arrays import SHORT

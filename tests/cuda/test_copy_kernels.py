@@ -28,7 +28,7 @@ from gputensor.kernels.cuda import binding, copy_launch, copy_plan, copy_score, 
 from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Walk
 from gputensor.runtime.emulator import settings
-from gputensor.runtime.limits import H200, KNOWN, T4, Limits
+from gputensor.runtime.device_limits import H200, KNOWN, T4, Limits
 
 from ..harness import tier
 from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy

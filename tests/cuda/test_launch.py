@@ -14,7 +14,7 @@ from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.iterator.rows import Rows
 from gputensor.kernels.cuda import binding, launch, module, numbers, reduce_launch, variants
 from gputensor.kernels.cuda.division import divider, magic
-from gputensor.runtime.limits import H200
+from gputensor.runtime.device_limits import H200
 
 from .kernel_arrays import SHORT, Layout
 

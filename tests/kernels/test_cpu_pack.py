@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputensor.core.dtype import ALL, COMPLEX, bfloat16
-from gputensor.kernels.cpu import pack as packing
+from gputensor.kernels.cpu import copy_pack as packing
 from gputensor.runtime import cpu
 
 REAL = [d for d in ALL if d.category != COMPLEX]

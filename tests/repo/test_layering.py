@@ -31,10 +31,11 @@ FLOORS = [
     (7, "native"),
     (8, "autograd"),
     (9, "interpose"),
-    (9, "amp"),  # autograd is below it, its generated kernels above
-    (10, "makers _generated.shapes"),
+    (
+        10,
+        "amp makers _generated.shapes",
+    ),  # what the kernels between autograd and native are made of
     (11, "_generated.kernels"),
-    (11, "amp.cast_policies"),
     (11, "exchange"),
     (11, "ops"),
     (12, "devices"),

@@ -14,7 +14,7 @@ import numpy as np
 from ...runtime import cpu
 from . import cast, copy_walk, quiet
 
-OPS = ("copy", "pack")  # pack.py has the second
+OPS = ("copy", "pack")  # copy_pack.py has the second
 _copyto = np.copyto
 # Elements cast at a time, so that the passes of a cast find them in the L2 cache.
 _BLOCK = 1 << 16

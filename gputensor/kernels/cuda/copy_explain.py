@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.limits import H200, Limits
+from ...runtime.device_limits import H200, Limits
 from . import copy_launch, copy_plan
 from . import copy_pack_plan as packing
 from . import copy_score as score

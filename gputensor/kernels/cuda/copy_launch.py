@@ -14,7 +14,7 @@ from typing import Any
 from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
-from ...runtime.limits import Limits
+from ...runtime.device_limits import Limits
 from . import copy_plan, launch, module, variants
 from . import copy_score as score
 from .copy_pack_plan import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-from ...runtime.limits import Limits
+from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 

@@ -2,15 +2,15 @@
 GPU.
 
 What is counted is said beside it, the rest are estimates that were never measured. What a device
-has comes from its own attributes (runtime/limits.py). `copy_plan.py` reads these numbers; nothing
-else does, but for tests.
+has comes from its own attributes (runtime/device_limits.py). `copy_plan.py` reads these numbers;
+nothing else does, but for tests.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from ...runtime.limits import H200, Limits
+from ...runtime.device_limits import H200, Limits
 
 # --- the device -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from itertools import product
 from types import SimpleNamespace
 
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
-from ...runtime.limits import KNOWN
+from ...runtime.device_limits import KNOWN
 from . import binding, copy_launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
