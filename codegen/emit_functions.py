@@ -167,19 +167,14 @@ def _single(it: Public) -> list[str]:
         # As THPVariable_contiguous: nothing to do is found out without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
     lines += gather.gathered(op)
+    # The result is asked to require a gradient where the signature says so.
+    lead, end = "return ", list[str]()
+    if op.takes_requires_grad:
+        lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
     if it.outs:
-        given = _out(it.outs[op.name], {})
-        lines += ["if out is not None:", *indent([_out_keys(it), *_finished(op, given)])]
-    return lines + _finished(op, gather.call(op, {}))
-
-
-def _finished(op: Op, call: list[str]) -> list[str]:
-    """A call whose result is asked to require a gradient where the signature says so."""
-    if not op.takes_requires_grad:
-        return call
-    first, *rest = call
-    given = "return result.requires_grad_() if requires_grad else result"
-    return [first.replace("return ", "result = ", 1), *rest, given]
+        given = _out(it.outs[op.name], {}, lead)
+        lines += ["if out is not None:", *indent([_out_keys(it), *given, *end])]
+    return [*lines, *gather.call(op, {}, lead), *end]
 
 
 def _out_keys(it: Public) -> str:
@@ -187,23 +182,22 @@ def _out_keys(it: Public) -> str:
     return f'key_set |= _checked_out("{it.name}", out)._keys & keep'
 
 
-def _out(op: Op, arguments: Mapping[str, str]) -> list[str]:
+def _out(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
     """The call of an out form. Its own operand is last; what only it has is left to its default."""
-    return gather.call(op, {**arguments, op.arguments[-1].name: "out"})
+    return gather.call(op, {**arguments, op.arguments[-1].name: "out"}, lead)
 
 
-def _normalised(arguments: Sequence[Any], name: str) -> list[str]:
+def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) -> list[str]:
     """Device strings to devices, and a dtype that is none refused."""
     lines = []
     for argument in arguments:
-        at = parameter(argument.name)
-        base, optional = argument.type.base, argument.type.is_optional or argument.has_default
+        at, base = parameter(argument.name), argument.type.base
+        may_lack = is_optional or argument.type.is_optional or argument.has_default
+        guard = f"{at} is not None and " if may_lack else ""
         if base == "ScalarType":
-            guard = f"{at} is not None and " if optional else ""
             lines += [f"if {guard}type({at}) is not _dtype:"]
             lines += [f'    raise _errors.not_a_dtype("{name}", {at})']
         elif base == "Device":
-            guard = f"{at} is not None and " if optional else ""
             lines += [f"if {guard}type({at}) is not _device:", f"    {at} = _device({at})"]
     return lines
 
@@ -225,10 +219,8 @@ def _merged(it: Public, merge: Merge) -> list[str]:
                 checked[argument.name] = (
                     argument if known is None or argument.type.is_optional else known
                 )
-    for name in ("dtype", "device"):
-        if name in checked:
-            lines += [line.replace(f"if type({name})", f"if {name} is not None and type({name})")
-                      for line in _normalised([checked[name]], it.name)]  # fmt: skip
+    given = [checked[name] for name in ("dtype", "device") if name in checked]
+    lines += _normalised(given, it.name, is_optional=True)
     return lines + _cases(it, merge)
 
 

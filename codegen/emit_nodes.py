@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .model import Model, Op, parameter
 from .text import WIDTH, indent, wrap
-
-# What a formula may ask of an operand at the time of the call.
-_ASKED = re.compile(r"\b(?:(\w+)\.(shape|dtype|device|numel\(\))|(geometry|shapes)\((\w+)\))")
 
 
 def node_names(model: Model) -> dict[str, str]:
@@ -72,6 +70,39 @@ def nodes(model: Model, family: str) -> Nodes:
     return found
 
 
+class _Asking(ast.NodeTransformer):
+    """Names stand where a formula asks an operand at the time of the call. asked: name -> what."""
+
+    def __init__(self, operands: Collection[str]) -> None:
+        self.operands = operands
+        self.asked: dict[str, str] = {}
+
+    def visit(self, node: ast.AST) -> Any:
+        match node:
+            case ast.Attribute(ast.Name(operand), "shape" | "dtype" | "device" as what):
+                asked = ast.unparse(node)
+            case ast.Call(ast.Attribute(ast.Name(operand), "numel" as what), []):
+                asked = ast.unparse(node)
+            case ast.Call(ast.Name("geometry" | "shapes" as what), [ast.Name(operand)]):
+                asked = f"_{ast.unparse(node)}"
+            case _:
+                return self.generic_visit(node)
+        if operand not in self.operands:
+            return self.generic_visit(node)
+        self.asked[f"{operand}_{what}"] = asked
+        return ast.Name(f"{operand}_{what}")
+
+
+class _Placing(ast.NodeTransformer):
+    """Puts code in the place of names."""
+
+    def __init__(self, where: Mapping[str, str]) -> None:
+        self.where = where
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.where.get(node.id, node.id))
+
+
 class _Formula:
     """The derivative of one operand: its text, and what it takes from the call.
 
@@ -80,20 +111,9 @@ class _Formula:
     """
 
     def __init__(self, op: Op, text: str) -> None:
-        tensors = {argument.name for argument in op.tensors}
-        self.asked: dict[str, str] = {}
-
-        def ask(match: re.Match[str]) -> str:
-            name, what, function, argument = match.groups()
-            operand = name or argument
-            if operand not in tensors:
-                return match[0]
-            made = f"{operand}_{(what or function).removesuffix('()')}"
-            self.asked[made] = f"_{match[0]}" if function else match[0]
-            return made
-
-        self.text = _ASKED.sub(ask, text)
-        self.tree = ast.parse(self.text, mode="eval")
+        asking = _Asking({argument.name for argument in op.tensors})
+        self.tree = asking.visit(ast.parse(text, mode="eval"))
+        self.asked = asking.asked
         self.used = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
         names = {node.id for node in self.used}
         known = [a for a in op.arguments if parameter(a.name) in names and a.name not in self.asked]
@@ -119,18 +139,12 @@ class _Formula:
         where |= {name: f"node.saved_{name}.unpack(node)" for name in self.saved}
         once = [n for n in where if n in kept or sum(node.id == n for node in self.used) == 1]
         for inlined in (once, kept, []):
-            text = self._with({name: where[name] for name in inlined})
+            placing = _Placing({name: where[name] for name in inlined})
+            text = ast.unparse(placing.visit(copy.deepcopy(self.tree)))
             if len(head + text + tail) <= WIDTH - margin:
                 break
         first = [f"{name} = {code}" for name, code in where.items() if name not in inlined]
         return [*first, *_line(head, text, tail)]
-
-    def _with(self, where: dict[str, str]) -> str:
-        text = self.text
-        for node in sorted(self.used, key=lambda node: -node.col_offset):
-            end = node.end_col_offset or 0
-            text = text[: node.col_offset] + where.get(node.id, node.id) + text[end:]
-        return text
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
