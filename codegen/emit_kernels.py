@@ -47,7 +47,7 @@ def kernels(model: Model, family: str) -> str:
 
 # What makers/rows.py offers.
 ROWS = {
-    "impl", "bind", "left_to_devices", "selects", "counts", "tracks", "replays", "records",
+    "impl", "bind", "left_to_devices", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
 }  # fmt: skip
 
@@ -93,7 +93,7 @@ def _rules(op: Op, names: dict[str, str]) -> list[str]:
 
 def _autograd(op: Op, names: dict[str, str]) -> str:
     if op.derivatives:
-        return f"records({names[op.name]})"
+        return names[op.name]
     if op.kind == "out":
         return "refuses_out"
     return "refuses_resize" if op.kind == "inplace" and op.family == "resize" else "passes"

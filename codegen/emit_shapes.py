@@ -21,7 +21,6 @@ in makers/autograd.py; other names tell the number of arguments."""
 IMPORTS = """from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
 from ..autograd.inplace_or_view import bump_version, track_view, track_views
 from ..autograd.modes import below_autograd, unrecorded
-from ..autograd.saved import save_result
 from ..autograd.variable import check_constant
 from ..core.arguments import NUMBERS, keys_of_list
 from ..dispatch.backend_select import DENSE_KEYS, default_device
@@ -190,8 +189,7 @@ def _records(shape: str) -> list[str]:
     body += _condition(_plain(shape), f"or (node := record(kind, {_given(shape)})) is None")
     body += ["    key_set &= BELOW_AUTOGRAD", "    " + _go_on("return ", n)]
     body += [
-        "if keep is not None:",
-        f"    keep(node, {', '.join(NAMES[:n])})",
+        f"keep(node, {', '.join(NAMES[:n])})",
         "key_set &= BELOW_AUTOGRAD",
         "before = get()",
         "try:",
@@ -199,11 +197,9 @@ def _records(shape: str) -> list[str]:
         "    " + _go_on("result = ", n),
         "finally:",
         "    put(before)",
-        "if has_result:",
-        "    node.saved_result = save_result(result)",
         "return finish(result, node)",
     ]
-    return _maker(f"records_{shape}", ["kind", "record", "keep", "has_result", "finish"], n, body)
+    return _maker(f"records_{shape}", ["kind", "record", "keep", "finish"], n, body)
 
 
 def _casts(shape: str) -> list[str]:

@@ -162,6 +162,11 @@ class _Entry:
             node=self.word("node") if "node" in self.nodes else "",
             replay=not self.flag("replay", {"False": True, "True": False}),
         )
+        for field in ("node", "replay"):
+            if field in self.nodes and not op.derivatives:
+                raise self.error(f"'{field}' is of a derivative", self.nodes[field])
+        if op.replay and len(op.arguments) > 1:
+            raise self.error("'replay' is of a view with one argument", self.nodes["replay"])
         if op.dispatch and any(key in ("CPU", "CUDA") for key in op.dispatch) and op.is_implicit:
             raise self.error(
                 f"'dispatch' must not mix {model.IMPLICIT} with backends", self.nodes["dispatch"]

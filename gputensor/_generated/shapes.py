@@ -7,7 +7,6 @@ in makers/autograd.py; other names tell the number of arguments."""
 from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
 from ..autograd.inplace_or_view import bump_version, track_view, track_views
 from ..autograd.modes import below_autograd, unrecorded
-from ..autograd.saved import save_result
 from ..autograd.variable import check_constant
 from ..core.arguments import NUMBERS, keys_of_list
 from ..dispatch.backend_select import DENSE_KEYS, default_device
@@ -398,7 +397,7 @@ def refuses_VVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
-def records_CNN(operator, kind, record, keep, has_result, finish):
+def records_CNN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if a._autograd is not None:
             check_constant(operator, 0, a)
@@ -409,8 +408,7 @@ def records_CNN(operator, kind, record, keep, has_result, finish):
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
-        if keep is not None:
-            keep(node, a, b, c)
+        keep(node, a, b, c)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -418,18 +416,15 @@ def records_CNN(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_LV(operator, kind, record, keep, has_result, finish):
+def records_LV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if all([x._autograd is None for x in a]) or (node := record(kind, *a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
-        if keep is not None:
-            keep(node, a, b)
+        keep(node, a, b)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -437,12 +432,10 @@ def records_LV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_NN(operator, kind, record, keep, has_result, finish):
+def records_NN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if (
             (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
@@ -451,8 +444,7 @@ def records_NN(operator, kind, record, keep, has_result, finish):
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
-        if keep is not None:
-            keep(node, a, b)
+        keep(node, a, b)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -460,12 +452,10 @@ def records_NN(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_NNV(operator, kind, record, keep, has_result, finish):
+def records_NNV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if (
             (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
@@ -474,8 +464,7 @@ def records_NNV(operator, kind, record, keep, has_result, finish):
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
-        if keep is not None:
-            keep(node, a, b, c)
+        keep(node, a, b, c)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -483,18 +472,15 @@ def records_NNV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_T(operator, kind, record, keep, has_result, finish):
+def records_T(operator, kind, record, keep, finish):
     def kernel(key_set, a):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a)
-        if keep is not None:
-            keep(node, a)
+        keep(node, a)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -502,12 +488,10 @@ def records_T(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TCOVV(operator, kind, record, keep, has_result, finish):
+def records_TCOVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if b._autograd is not None:
             check_constant(operator, 1, b)
@@ -516,8 +500,7 @@ def records_TCOVV(operator, kind, record, keep, has_result, finish):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
-        if keep is not None:
-            keep(node, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -525,12 +508,10 @@ def records_TCOVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TN(operator, kind, record, keep, has_result, finish):
+def records_TN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if (
             a._autograd is None
@@ -539,8 +520,7 @@ def records_TN(operator, kind, record, keep, has_result, finish):
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
-        if keep is not None:
-            keep(node, a, b)
+        keep(node, a, b)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -548,12 +528,10 @@ def records_TN(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TNV(operator, kind, record, keep, has_result, finish):
+def records_TNV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if (
             a._autograd is None
@@ -562,8 +540,7 @@ def records_TNV(operator, kind, record, keep, has_result, finish):
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
-        if keep is not None:
-            keep(node, a, b, c)
+        keep(node, a, b, c)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -571,18 +548,15 @@ def records_TNV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TT(operator, kind, record, keep, has_result, finish):
+def records_TT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
-        if keep is not None:
-            keep(node, a, b)
+        keep(node, a, b)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -590,12 +564,10 @@ def records_TT(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TTCOVVC(operator, kind, record, keep, has_result, finish):
+def records_TTCOVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
         if c._autograd is not None:
             check_constant(operator, 2, c)
@@ -606,8 +578,7 @@ def records_TTCOVVC(operator, kind, record, keep, has_result, finish):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
-        if keep is not None:
-            keep(node, a, b, c, d, e, f, g)
+        keep(node, a, b, c, d, e, f, g)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -615,12 +586,10 @@ def records_TTCOVVC(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TTTVV(operator, kind, record, keep, has_result, finish):
+def records_TTTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if (
             a._autograd is None
@@ -630,8 +599,7 @@ def records_TTTVV(operator, kind, record, keep, has_result, finish):
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
-        if keep is not None:
-            keep(node, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -639,18 +607,15 @@ def records_TTTVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TTV(operator, kind, record, keep, has_result, finish):
+def records_TTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
-        if keep is not None:
-            keep(node, a, b, c)
+        keep(node, a, b, c)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -658,18 +623,15 @@ def records_TTV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TTVV(operator, kind, record, keep, has_result, finish):
+def records_TTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
-        if keep is not None:
-            keep(node, a, b, c, d)
+        keep(node, a, b, c, d)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -677,18 +639,15 @@ def records_TTVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TV(operator, kind, record, keep, has_result, finish):
+def records_TV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
-        if keep is not None:
-            keep(node, a, b)
+        keep(node, a, b)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -696,18 +655,15 @@ def records_TV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TVV(operator, kind, record, keep, has_result, finish):
+def records_TVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
-        if keep is not None:
-            keep(node, a, b, c)
+        keep(node, a, b, c)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -715,18 +671,15 @@ def records_TVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TVVV(operator, kind, record, keep, has_result, finish):
+def records_TVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
-        if keep is not None:
-            keep(node, a, b, c, d)
+        keep(node, a, b, c, d)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -734,18 +687,15 @@ def records_TVVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TVVVV(operator, kind, record, keep, has_result, finish):
+def records_TVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
-        if keep is not None:
-            keep(node, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -753,18 +703,15 @@ def records_TVVVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 
-def records_TVVVVVV(operator, kind, record, keep, has_result, finish):
+def records_TVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
         if a._autograd is None or (node := record(kind, a)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
-        if keep is not None:
-            keep(node, a, b, c, d, e, f, g)
+        keep(node, a, b, c, d, e, f, g)
         key_set &= BELOW_AUTOGRAD
         before = get()
         try:
@@ -772,8 +719,6 @@ def records_TVVVVVV(operator, kind, record, keep, has_result, finish):
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
         finally:
             put(before)
-        if has_result:
-            node.saved_result = save_result(result)
         return finish(result, node)
     return kernel
 

@@ -58,7 +58,6 @@ class Node:
     # None for all tensors; what keeps of the call's arguments what the derivative needs; slots of
     # results beyond the first, with their numbers.
     inputs: tuple[str, ...] | None = None
-    keep: Callable[..., None] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
     # User code runs in it, so it must see the thread's own state and not the engine's.
@@ -70,6 +69,9 @@ class Node:
         self.sequence_nr = next(_numbers) if sequence_nr is None else sequence_nr
         if anomaly.is_on:
             self.trace = anomaly.stack()
+
+    def keep(node, *args: Any) -> None:
+        """Keep what the derivative needs of the call's arguments."""
 
     def backward(node, *grads: Any) -> Any:
         """The gradients of the operands from those of the outputs; None stands for zero."""

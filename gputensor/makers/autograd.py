@@ -16,7 +16,7 @@ from typing import Any
 from .._generated import shapes
 from ..autograd.inplace_or_view import rebase_history, reshape_history
 from ..autograd.node import Node
-from ..autograd.saved import save
+from ..autograd.saved import save, save_result
 from ..autograd.variable import (
     check_out, check_resize, record, record_inplace, record_unary, set_histories, set_history,
 )  # fmt: skip
@@ -56,23 +56,38 @@ def records(kind: type[Node]) -> Maker:
     def make(table: Table, key_set: int) -> Function:
         schema = table.signature.schema
         shape = shape_of(table, kind.inputs)
-        is_inplace = schema.kind == "inplace"
-        keep = kind.keep_inplace if is_inplace and kind.keep_inplace is not None else kind.keep
-        if is_inplace:
-            recorder: Function = record_inplace
-            is_view = "inplace_view" in table.operator.tags
-            finish: Function = reshape_history if is_view else rebase_history
-        else:
-            recorder = record_unary if shape.strip("VCO") == "T" else record
-            is_list = schema.returns[0].type.required.is_list
-            finish = set_histories if is_list else set_history
-            if len(schema.returns) > 1:
-                finish = _first_of_several(kind)
-        has_result = "saved_result" in kind.saved
-        made = vars(shapes)[f"records_{shape}"]
-        return made(table.operator, kind, recorder, keep, has_result, finish)  # type: ignore[no-any-return]
+        recorder: Function = record_unary if shape.strip("VCO") == "T" else record
+        keep, finish = kind.keep, _finish(table, kind)
+        if schema.kind == "inplace":
+            recorder, keep = record_inplace, kind.keep_inplace or kind.keep
+        made: Callable[..., Function] = vars(shapes)[f"records_{shape}"]
+        return made(table.operator, kind, recorder, keep, finish)
 
     return make
+
+
+def _finish(table: Table, kind: type[Node]) -> Function:
+    """What makes the node the history of the result."""
+    schema = table.signature.schema
+    finish: Function = set_history
+    if schema.kind == "inplace":
+        is_view = "inplace_view" in table.operator.tags
+        finish = reshape_history if is_view else rebase_history
+    elif len(schema.returns) > 1:
+        finish = _first_of_several(kind)
+    elif schema.returns[0].type.required.is_list:
+        finish = set_histories
+    return _with_result(finish) if "saved_result" in kind.saved else finish
+
+
+def _with_result(finish: Function) -> Function:
+    """The derivative needs the result."""
+
+    def keep_result(result: Any, node: Any) -> Any:
+        node.saved_result = save_result(result)
+        return finish(result, node)
+
+    return keep_result
 
 
 def _first_of_several(kind: type[Node]) -> Function:

@@ -1,6 +1,6 @@
 """What the rows of `_generated/kernels/<family>.py` are made of: one row registers one operator.
 
-    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, records(ViewBackward0))
+    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
 First the operator's own kernels, then what stands above them. The dump of a table shows the row.
 """
@@ -16,8 +16,10 @@ from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
 from . import autocast, autograd, backend_select, further, inplace_or_view
 
-# Registers one kernel of a row: (operator, site of the row).
-Rule = Callable[[Operator, str], None]
+AUTOGRAD = key("Autograd")
+
+# Registers a kernel of a row, given the operator and the row's site; or what Autograd records.
+Rule = Callable[[Operator, str], None] | type[Node]
 
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
@@ -27,8 +29,7 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
         register_kernel(operator, key(name), kernel, "native", site)
         if name == "CUDA":
             further.offer(kernel.__module__, (operator, "", kernel, site))
-    for rule in rules:
-        rule(operator, site)
+    _apply(rules, operator, site)
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
@@ -40,15 +41,21 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     register_kernel(operator, key("CUDA"), others, "native", site)
     register_kernel(operator, key("Meta"), others, "native", site)
     further.offer(factory.__module__, (operator, loop, others, site))
-    for rule in rules:
-        rule(operator, site)
+    _apply(rules, operator, site)
 
 
 def left_to_devices(operator: Operator, *rules: Rule) -> None:
     """No kernel of ours: a further device brings one."""
     site = caller_site()
+    _apply(rules, operator, site)
+
+
+def _apply(rules: tuple[Rule, ...], operator: Operator, site: str) -> None:
     for rule in rules:
-        rule(operator, site)
+        if isinstance(rule, type):
+            register_kernel(operator, AUTOGRAD, autograd.records(rule), "maker", site)
+        else:
+            rule(operator, site)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -71,14 +78,9 @@ refuses_out = _rule("Autograd", autograd.refuses_out)
 refuses_resize = _rule("Autograd", autograd.refuses_resize)
 
 
-def records(kind: type[Node]) -> Rule:
-    """Autograd records nodes of a class."""
-    return _rule("Autograd", autograd.records(kind))
-
-
 def passes(operator: Operator, site: str) -> None:
     """No result has a derivative: calls go past the Autograd keys; others' meet the fallback."""
-    register_kernel(operator, key("Autograd"), None, "fallthrough", site)
+    register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 
 def casts(**policies: str) -> Rule:

@@ -301,8 +301,8 @@ def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None
         if line.strip()
     ]
     assert rows == [
-        'bind(_ops.blend, native.functional, "blend", records(BlendBackward0))',
-        'bind(_ops.blend_, native.inplace, "blend", counts, records(BlendBackward0))',
+        'bind(_ops.blend, native.functional, "blend", BlendBackward0)',
+        'bind(_ops.blend_, native.inplace, "blend", counts, BlendBackward0)',
         'bind(_ops.blend_out, native.out, "blend", counts, refuses_out)',
         'impl(_ops.halves, "CompositeImplicitAutograd", native.halves)',
         'impl(_ops.turn, "CPU, Meta", native.turn)',

@@ -161,13 +161,12 @@ def test_a_class_that_differs_in_its_name_extends_the_other(model: load.Model) -
 
 def test_kernels_record_and_go_on_below(model: load.Model) -> None:
     assert block(emit_shapes.shapes(model), "def records_TV(") == textwrap.dedent("""\
-        def records_TV(operator, kind, record, keep, has_result, finish):
+        def records_TV(operator, kind, record, keep, finish):
             def kernel(key_set, a, b):
                 if a._autograd is None or (node := record(kind, a)) is None:
                     key_set &= BELOW_AUTOGRAD
                     return operator.redispatch_table[key_set](key_set, a, b)
-                if keep is not None:
-                    keep(node, a, b)
+                keep(node, a, b)
                 key_set &= BELOW_AUTOGRAD
                 before = get()
                 try:
@@ -175,8 +174,6 @@ def test_kernels_record_and_go_on_below(model: load.Model) -> None:
                     result = operator.redispatch_table[key_set](key_set, a, b)
                 finally:
                     put(before)
-                if has_result:
-                    node.saved_result = save_result(result)
                 return finish(result, node)
             return kernel
         """)
@@ -197,7 +194,7 @@ def test_a_comparison_in_place_has_a_gradient_of_zeros(model: load.Model) -> Non
 
 def test_views_are_tracked(model: load.Model) -> None:
     row = block(module(model, "view"), "def install(")
-    assert "native.turn, tracks, records(TurnBackward0))" in row
+    assert "native.turn, tracks, TurnBackward0)" in row
     assert "native.turn_again, replays," in row
     assert block(emit_shapes.shapes(model), "def tracks_view_2(") == textwrap.dedent("""\
         def tracks_view_2(operator):

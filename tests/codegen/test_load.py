@@ -200,6 +200,17 @@ BROKEN = [
         "6: erf: derivative of 'self' is not a Python expression: 'grad *'",
     ),
     (
+        "node without derivative",
+        "".join(line for line in GOOD.splitlines(True) if "derivatives" not in line)
+        + "  node: ErfBackward\n",
+        "7: erf: 'node' is of a derivative",
+    ),
+    (
+        "replay of two arguments",
+        GOOD.replace("erf(Tensor self)", "erf(Tensor self, int n)") + "  replay: True\n",
+        "8: erf: 'replay' is of a view with one argument",
+    ),
+    (
         "device_check",
         GOOD + "  device_check: Nocheck\n",
         "8: erf: 'device_check' has no 'Nocheck'; did you mean 'NoCheck'",

@@ -9,35 +9,35 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
-from ...makers.rows import bind, counts, impl, records, refuses_out
+from ...makers.rows import bind, counts, impl, refuses_out
 from ...native import binary as native
 from .. import operators as _ops
 
 
 def install() -> None:
-    bind(_ops.add_Tensor, native.functional, "add", records(AddBackward0))
-    bind(_ops.add__Tensor, native.inplace, "add", counts, records(AddBackward0))
+    bind(_ops.add_Tensor, native.functional, "add", AddBackward0)
+    bind(_ops.add__Tensor, native.inplace, "add", counts, AddBackward0)
     bind(_ops.add_out, native.out, "add", counts, refuses_out)
-    bind(_ops.sub_Tensor, native.functional, "sub", records(SubBackward0))
-    bind(_ops.sub__Tensor, native.inplace, "sub", counts, records(SubBackward0))
+    bind(_ops.sub_Tensor, native.functional, "sub", SubBackward0)
+    bind(_ops.sub__Tensor, native.inplace, "sub", counts, SubBackward0)
     bind(_ops.sub_out, native.out, "sub", counts, refuses_out)
     impl(_ops.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
-    bind(_ops.mul_Tensor, native.functional, "mul", records(MulBackward0))
-    bind(_ops.mul__Tensor, native.inplace, "mul", counts, records(MulBackward0))
+    bind(_ops.mul_Tensor, native.functional, "mul", MulBackward0)
+    bind(_ops.mul__Tensor, native.inplace, "mul", counts, MulBackward0)
     bind(_ops.mul_out, native.out, "mul", counts, refuses_out)
-    bind(_ops.div_Tensor, native.functional, "div", records(DivBackward0))
-    bind(_ops.div__Tensor, native.inplace, "div", counts, records(DivBackward0))
+    bind(_ops.div_Tensor, native.functional, "div", DivBackward0)
+    bind(_ops.div__Tensor, native.inplace, "div", counts, DivBackward0)
     bind(_ops.div_out, native.out, "div", counts, refuses_out)
-    bind(_ops.div_Tensor_mode, native.mode_functional, "div_trunc", records(DivBackward2))
-    bind(_ops.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, records(DivBackward2))
+    bind(_ops.div_Tensor_mode, native.mode_functional, "div_trunc", DivBackward2)
+    bind(_ops.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, DivBackward2)
     bind(_ops.div_out_mode, native.mode_out, "div_trunc", counts, refuses_out)
-    bind(_ops.minimum, native.functional, "minimum", records(MinimumBackward0))
+    bind(_ops.minimum, native.functional, "minimum", MinimumBackward0)
     bind(_ops.minimum_out, native.out, "minimum", counts, refuses_out)
-    bind(_ops.maximum, native.functional, "maximum", records(MaximumBackward0))
+    bind(_ops.maximum, native.functional, "maximum", MaximumBackward0)
     bind(_ops.maximum_out, native.out, "maximum", counts, refuses_out)
     bind(
         _ops.threshold_backward, native.threshold_functional, "threshold_backward",
-        records(ThresholdBackwardBackward0),
+        ThresholdBackwardBackward0,
     )
 
 

@@ -3,16 +3,16 @@
 
 from ...autograd.formulas import copy_backward, zeros_like
 from ...autograd.node import Node as _Node
-from ...makers.rows import counts, impl, left_to_devices, passes, records
+from ...makers.rows import counts, impl, left_to_devices, passes
 from ...native import copy as native
 from .. import operators as _ops
 
 
 def install() -> None:
-    impl(_ops.copy_, "CompositeExplicitAutograd", native.copy_, counts, records(CopyBackwards))
+    impl(_ops.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
     left_to_devices(_ops._copy_from, passes)
     left_to_devices(_ops._copy_from_and_resize, passes)
-    impl(_ops.clone, "CompositeExplicitAutograd", native.clone, records(CloneBackward0))
+    impl(_ops.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
     impl(_ops.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
     impl(_ops.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
     impl(_ops.contiguous, "CompositeImplicitAutograd", native.contiguous)
@@ -20,10 +20,10 @@ def install() -> None:
     impl(_ops.to_device, "CompositeImplicitAutograd", native.to_device)
     impl(_ops.to_dtype, "CompositeImplicitAutograd", native.to_dtype)
     impl(_ops.to_other, "CompositeImplicitAutograd", native.to_other)
-    impl(_ops._to_copy, "CompositeExplicitAutograd", native._to_copy, records(ToCopyBackward0))
+    impl(_ops._to_copy, "CompositeExplicitAutograd", native._to_copy, ToCopyBackward0)
     impl(_ops.item, "CompositeImplicitAutograd", native.item)
     impl(_ops._local_scalar_dense, "CPU, CUDA", native._local_scalar_dense, passes)
-    impl(_ops.flip, "CompositeExplicitAutograd", native.flip, records(FlipBackward0))
+    impl(_ops.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
 
 
 class CopyBackwards(_Node):

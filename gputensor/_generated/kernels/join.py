@@ -4,23 +4,19 @@
 from ...autograd.formulas import cat_backward, repeat_backward
 from ...autograd.node import Node as _Node
 from ...autograd.formulas import shapes as _shapes
-from ...makers.rows import casts, counts, impl, records, refuses_out
+from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import join as native
 from .. import operators as _ops
 
 
 def install() -> None:
-    impl(
-        _ops.cat, "CompositeExplicitAutograd", native.cat, records(CatBackward0),
-        casts(CPU="promote"),
-    )
+    impl(_ops.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"))
     impl(_ops.cat_out, "CompositeExplicitAutograd", native.cat_out, counts, refuses_out)
     impl(
-        _ops.stack, "CompositeExplicitAutograd", native.stack, records(StackBackward0),
-        casts(CPU="promote"),
+        _ops.stack, "CompositeExplicitAutograd", native.stack, StackBackward0, casts(CPU="promote"),
     )
     impl(_ops.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
-    impl(_ops.repeat, "CompositeExplicitAutograd", native.repeat, records(RepeatBackward0))
+    impl(_ops.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
 
 
 class CatBackward0(_Node):

@@ -5,7 +5,7 @@ from ...autograd.formulas import nll_loss_backward, nll_loss_double_backward, ze
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, impl, records
+from ...makers.rows import casts, impl
 from ...native import loss as native
 from .. import operators as _ops
 
@@ -15,13 +15,10 @@ def install() -> None:
     impl(
         _ops.nll_loss, "CompositeImplicitAutograd", native.nll_loss, casts(CPU="fp32", CUDA="fp32"),
     )
-    impl(
-        _ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward,
-        records(NllLossBackward0),
-    )
+    impl(_ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0)
     impl(
         _ops.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
-        records(NllLossBackwardBackward0),
+        NllLossBackwardBackward0,
     )
     impl(
         _ops.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,

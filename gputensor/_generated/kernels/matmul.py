@@ -5,14 +5,14 @@ from ...autograd.formulas import conj, scaled
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import bind, casts, counts, impl, records, refuses_out
+from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import matmul as native
 from .. import operators as _ops
 
 
 def install() -> None:
     bind(
-        _ops.mm, native.functional, "mm", records(MmBackward0),
+        _ops.mm, native.functional, "mm", MmBackward0,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
     bind(_ops.mm_out, native.out, "mm", counts, refuses_out)
@@ -21,10 +21,10 @@ def install() -> None:
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
     bind(
-        _ops.addmm, native.added_functional, "addmm", records(AddmmBackward0),
+        _ops.addmm, native.added_functional, "addmm", AddmmBackward0,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
-    bind(_ops.addmm_, native.added_inplace, "addmm", counts, records(AddmmBackward0))
+    bind(_ops.addmm_, native.added_inplace, "addmm", counts, AddmmBackward0)
     bind(_ops.addmm_out, native.added_out, "addmm", counts, refuses_out)
     impl(
         _ops.linear, "CompositeImplicitAutograd", native.linear,

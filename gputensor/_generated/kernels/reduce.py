@@ -5,28 +5,26 @@ from ...autograd.formulas import extremum_backward, mean_backward, sum_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import bind, casts, counts, passes, records, refuses_out
+from ...makers.rows import bind, casts, counts, passes, refuses_out
 from ...native import reduce as native
 from .. import operators as _ops
 
 
 def install() -> None:
-    bind(
-        _ops.sum, native.functional, "sum", records(SumBackward0), casts(CUDA="fp32_set_opt_dtype"),
-    )
+    bind(_ops.sum, native.functional, "sum", SumBackward0, casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops.sum_out, native.out, "sum", counts, refuses_out)
     bind(
-        _ops.sum_dim_IntList, native.functional, "sum", records(SumBackward1),
+        _ops.sum_dim_IntList, native.functional, "sum", SumBackward1,
         casts(CUDA="fp32_set_opt_dtype"),
     )
     bind(_ops.sum_IntList_out, native.out, "sum", counts, refuses_out)
-    bind(_ops.mean, native.functional, "mean", records(MeanBackward0))
+    bind(_ops.mean, native.functional, "mean", MeanBackward0)
     bind(_ops.mean_dtype_out, native.out, "mean", counts, refuses_out)
-    bind(_ops.mean_dim, native.functional, "mean", records(MeanBackward1))
+    bind(_ops.mean_dim, native.functional, "mean", MeanBackward1)
     bind(_ops.mean_out, native.out, "mean", counts, refuses_out)
-    bind(_ops.amax, native.functional, "amax", records(AmaxBackward0))
+    bind(_ops.amax, native.functional, "amax", AmaxBackward0)
     bind(_ops.amax_out, native.out, "amax", counts, refuses_out)
-    bind(_ops.amin, native.functional, "amin", records(AminBackward0))
+    bind(_ops.amin, native.functional, "amin", AminBackward0)
     bind(_ops.amin_out, native.out, "amin", counts, refuses_out)
     bind(_ops.any, native.functional, "any", passes)
     bind(_ops.any_all_out, native.out, "any", counts, refuses_out)

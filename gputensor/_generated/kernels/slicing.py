@@ -7,43 +7,28 @@ from ...autograd.formulas import (
 )
 from ...autograd.node import Node as _Node
 from ...autograd.formulas import geometry as _geometry
-from ...makers.rows import counts, impl, records, tracks
+from ...makers.rows import counts, impl, tracks
 from ...native import slicing as native
 from .. import operators as _ops
 
 
 def install() -> None:
     impl(_ops.narrow, "CompositeImplicitAutograd", native.narrow)
-    impl(
-        _ops.select_int, "CompositeExplicitAutograd", native.select, tracks,
-        records(SelectBackward0),
-    )
-    impl(
-        _ops.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks,
-        records(SliceBackward0),
-    )
-    impl(_ops.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, records(AsStridedBackward0))
+    impl(_ops.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
+    impl(_ops.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
+    impl(_ops.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
     impl(
         _ops.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_, counts,
-        records(AsStridedBackward1),
+        AsStridedBackward1,
     )
-    impl(
-        _ops.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks,
-        records(DiagonalBackward0),
-    )
-    impl(_ops.unfold, "CPU, CUDA, Meta", native.unfold, tracks, records(UnfoldBackward0))
-    impl(
-        _ops.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks,
-        records(UnbindBackward0),
-    )
-    impl(
-        _ops.split_Tensor, "CompositeExplicitAutograd", native.split, tracks,
-        records(SplitBackward0),
-    )
+    impl(_ops.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks, DiagonalBackward0)
+    impl(_ops.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
+    impl(_ops.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
+    impl(_ops.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
     impl(_ops.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
     impl(
         _ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
-        records(SplitWithSizesBackward0),
+        SplitWithSizesBackward0,
     )
     impl(_ops.chunk, "CompositeImplicitAutograd", native.chunk)
 

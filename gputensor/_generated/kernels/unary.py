@@ -6,36 +6,36 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
-from ...makers.rows import bind, casts, counts, impl, records, refuses_out
+from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import unary as native
 from .. import operators as _ops
 
 
 def install() -> None:
-    bind(_ops.neg, native.functional, "neg", records(NegBackward0))
-    bind(_ops.neg_, native.inplace, "neg", counts, records(NegBackward0))
+    bind(_ops.neg, native.functional, "neg", NegBackward0)
+    bind(_ops.neg_, native.inplace, "neg", counts, NegBackward0)
     bind(_ops.neg_out, native.out, "neg", counts, refuses_out)
     impl(_ops.conj_physical, "CompositeImplicitAutograd", native.conj_physical)
     impl(
         _ops.conj_physical_, "CPU, CUDA, Meta", native.conj_physical_, counts,
-        records(ConjPhysicalBackward0),
+        ConjPhysicalBackward0,
     )
     impl(_ops.conj_physical_out, "CPU, CUDA, Meta", native.conj_physical_out, counts, refuses_out)
     impl(
         _ops._conj_physical, "CompositeExplicitAutograd", native._conj_physical,
-        records(ConjPhysicalBackward1),
+        ConjPhysicalBackward1,
     )
-    bind(_ops.abs, native.functional, "abs", records(AbsBackward0))
-    bind(_ops.abs_, native.inplace, "abs", counts, records(AbsBackward0))
+    bind(_ops.abs, native.functional, "abs", AbsBackward0)
+    bind(_ops.abs_, native.inplace, "abs", counts, AbsBackward0)
     bind(_ops.abs_out, native.out, "abs", counts, refuses_out)
-    bind(_ops.exp, native.functional, "exp", records(ExpBackward0), casts(CUDA="fp32"))
-    bind(_ops.exp_, native.inplace, "exp", counts, records(ExpBackward0))
+    bind(_ops.exp, native.functional, "exp", ExpBackward0, casts(CUDA="fp32"))
+    bind(_ops.exp_, native.inplace, "exp", counts, ExpBackward0)
     bind(_ops.exp_out, native.out, "exp", counts, refuses_out)
-    bind(_ops.relu, native.functional, "relu", records(ReluBackward0))
-    bind(_ops.relu_, native.inplace, "relu", counts, records(ReluBackward0))
+    bind(_ops.relu, native.functional, "relu", ReluBackward0)
+    bind(_ops.relu_, native.inplace, "relu", counts, ReluBackward0)
     bind(_ops.relu_out, native.out, "relu", counts, refuses_out)
-    bind(_ops.sqrt, native.functional, "sqrt", records(SqrtBackward0))
-    bind(_ops.sqrt_, native.inplace, "sqrt", counts, records(SqrtBackward0))
+    bind(_ops.sqrt, native.functional, "sqrt", SqrtBackward0)
+    bind(_ops.sqrt_, native.inplace, "sqrt", counts, SqrtBackward0)
     bind(_ops.sqrt_out, native.out, "sqrt", counts, refuses_out)
 
 

@@ -5,13 +5,13 @@ from ...autograd.formulas import where
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import bind, counts, records, refuses_out
+from ...makers.rows import bind, counts, refuses_out
 from ...native import where as native
 from .. import operators as _ops
 
 
 def install() -> None:
-    bind(_ops.where_self, native.functional, "where", records(WhereBackward0))
+    bind(_ops.where_self, native.functional, "where", WhereBackward0)
     bind(_ops.where_self_out, native.out, "where", counts, refuses_out)
 
 
