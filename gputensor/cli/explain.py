@@ -24,9 +24,9 @@ from gputensor.dispatch.trace import trace
 from . import layouts, ops
 from .output import (
     BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading,
-    print_json, table, write_pictures,
+    here, print_json, table, write_pictures,
 )  # fmt: skip
-from .trace import described, drawn, here
+from .trace import described, drawn
 
 # Layouts of at most this many elements are drawn.
 _DRAWN_NUMEL = 96
@@ -250,14 +250,8 @@ def _dispatch(arguments: Any) -> int:
     lines = [str(operator.schema), f"on {kind}, where each kernel redispatches below itself"]
     drawn(arguments, name, lines, _ladder(name, slots, keys.describe(key_set)))
     if arguments.json:
-        print_json(
-            {
-                "operator": name,
-                "schema": str(operator.schema),
-                "key_set": keys.describe(key_set),
-                "hops": slots,
-            }
-        )
+        found = {"operator": name, "schema": str(operator.schema), "hops": slots}
+        print_json(found | {"key_set": keys.describe(key_set)})
         return FINE
     print(f"{operator.schema}\n\nkey set of a call on {kind}: {keys.describe(key_set)}\n")
     rows = [(h["key"], h["does"], h["label"], h["site"]) for h in slots]
@@ -295,12 +289,8 @@ def _call(arguments: Any) -> int:
     hops = described(tracing.hops)
     drawn(arguments, code, [f"{name}: {text}" for name, text in given.items()], hops)
     if arguments.json:
-        print_json(
-            {
-                "call": code, "operands": given, "trace": lines, "hops": hops,
-                "result": errors.describe(made),
-            }
-        )  # fmt: skip
+        found = {"call": code, "operands": given, "trace": lines, "hops": hops}
+        print_json(found | {"result": errors.describe(made)})
         return FINE
     if given:
         print("".join(f"{name}: {text}\n" for name, text in given.items()))
@@ -329,6 +319,8 @@ def _ladder(name: str, slots: list[dict[str, str]], key_set: str) -> list[dict[s
     hops: list[dict[str, Any]] = []
     begin = 0
     for number, slot in enumerate(slots):
+        if slot["does"] == "nothing is there":  # where the call ends
+            break
         if slot["does"] == "kernel":
             hops.append(
                 {

@@ -16,9 +16,8 @@ from gputensor.dispatch.operator import Operator
 from gputensor.dispatch.table_text import slots
 
 from . import places
-from .output import FINE, Arguments, Refusal, print_json, table
+from .output import FINE, Arguments, Refusal, here, print_json, table
 
-_FOLDER = str(Path(gt.__file__).parents[1])
 # Keys that a reader asks about; --table shows all of them.
 _SHOWN_KEYS = (
     "CPU",
@@ -82,7 +81,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
     kernels, why = {}, {}
     for key, kernel, label in slots(operator.table):
         if whole or (key.name in _SHOWN_KEYS and not kernel.is_fallthrough):
-            kernels[key.name] = kernel.site.replace(f"{_FOLDER}/", "")
+            kernels[key.name] = here(kernel.site)
             why[key.name] = f"{label}, falls through" if kernel.is_fallthrough else label
     return {
         "name": operator.qualified_name,
@@ -122,9 +121,8 @@ def _files(operator: Operator, doc: str) -> list[str]:
     """The files that the docstring names, and the one that holds the registered kernel's code."""
     files = re.findall(r"(?:kernels|native)/[a-z_/]+\.(?:py|cu)", doc)
     for registered in operator.kernels.values():
-        code = getattr(registered[0].function, "__code__", None)
-        if code is not None and f"{_FOLDER}/gputensor/native/" in code.co_filename:
-            files.append(code.co_filename.replace(f"{_FOLDER}/gputensor/", ""))
+        file = registered[0].source.partition(":")[0].removeprefix("gputensor/")
+        files += [file] if file.startswith("native/") else []
     return sorted(set(files), key=lambda f: (not f.startswith("native"), f))
 
 

@@ -10,9 +10,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from gputensor.runtime import files
+
+_FOLDER = f"{Path(files.__file__).parents[2]}/"
 
 FINE, CHECK_FAILED, BAD_INPUT, DEVICE_ABSENT = 0, 1, 2, 3
 
@@ -63,6 +66,11 @@ def _written(option: str, path: str, text: str) -> None:
     except OSError as error:
         raise Refusal(f"'{option}' must be writable (got '{path}': {error.strerror})") from None
     print(f"wrote {path}", file=sys.stderr)
+
+
+def here(text: str) -> str:
+    """Files as seen from the folder that gputensor lies in."""
+    return text.replace(_FOLDER, "")
 
 
 def print_json(value: Any) -> None:

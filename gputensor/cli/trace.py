@@ -4,7 +4,6 @@ drawn."""
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ import numpy as np
 import gputensor as gt
 from gputensor.dispatch.trace import Hop, trace
 
-from .output import FINE, Arguments, Refusal, print_json, write_pictures
+from .output import FINE, Arguments, Refusal, here, print_json, write_pictures
 
 # More are no picture any more.
 _MOST_HOPS = 100
-_FOLDER = f"{Path(gt.__file__).parents[1]}/"
 
 
 def main(argv: list[str]) -> int:
@@ -50,11 +48,6 @@ def main(argv: list[str]) -> int:
         if text is not None:
             print(f"\n{text}")
     return FINE
-
-
-def here(text: str) -> str:
-    """Files as seen from the folder that gputensor lies in."""
-    return text.replace(_FOLDER, "")
 
 
 def described(hops: list[Hop]) -> list[dict[str, Any]]:
