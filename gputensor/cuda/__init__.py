@@ -43,6 +43,7 @@ is_available, device_count = _face.is_available, _face.device_count
 current_device, set_device, device = _face.current_device, _face.set_device, _face.device
 synchronize = _face.synchronize
 Stream, current_stream, stream = _face.Stream, _face.current_stream, _face.stream
+default_stream = _face.default_stream
 manual_seed, manual_seed_all = _face.manual_seed, _face.manual_seed_all
 initial_seed = _face.initial_seed
 
@@ -72,11 +73,6 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 def Event(enable_timing: bool = False) -> Any:
     """An event. Has record, wait, query, synchronize, and elapsed_time in milliseconds."""
     return runtime.cuda().Event(enable_timing)
-
-
-def default_stream(device: Any = None) -> Any:
-    """The stream that a device starts with."""
-    return runtime.cuda().default_stream(_index(device, "default_stream"))
 
 
 # --- memory, in bytes -----------------------------------------------------------------------------

@@ -54,6 +54,10 @@ class DeviceFace:
         """The stream that work on a device goes to in this thread."""
         return self._runtime.current_stream(self._index(device, "current_stream"))
 
+    def default_stream(self, device: Any = None) -> Any:
+        """The stream that a device starts with."""
+        return self._runtime.default_stream(self._index(device, "default_stream"))
+
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
         """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
         return self._runtime.Stream(self._index(device, "Stream"), priority)

@@ -189,3 +189,11 @@ def test_a_name_that_nobody_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(scans) == 1, "packages are scanned once, not once for each unknown name"
     with pytest.raises(errors.DeviceError, match="nobody: no device"):
         gt.backend.get("nobody")
+
+
+def test_default_stream_takes_a_device_in_any_spelling(openreg: Any) -> None:
+    second = gt.openreg.default_stream(1)
+    assert gt.openreg.default_stream("openreg:1") is second is not gt.openreg.default_stream()
+    assert gt.openreg.default_stream(gt.device("openreg", 1)) is second
+    with pytest.raises(errors.DeviceError, match="default_stream"):
+        gt.openreg.default_stream(2)
