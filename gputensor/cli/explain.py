@@ -135,6 +135,9 @@ def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
         f"{name} {sizes}, strides {strides}, {flags}"
         for name, sizes, strides, flags in layouts.sides(found)
     ]
+    before, left = (len(sizes) for sizes in (found["in"]["sizes"], (choice or {}).get("marks", ())))
+    if 0 < left < before:
+        lines.append(f"{left} of {before} dimensions are left: what lies as one is walked as one")
     lines += svg.wrapped(reason, svg.WIDTH - 2 * svg.MARGIN, 12, "mono") if reason else []
     y = picture.head(lines) + 8
     steps: list[str] = []

@@ -185,6 +185,11 @@ def test_the_walk_of_a_copy(tmp_path: Path) -> None:
     assert len(steps) == 6
 
 
+def test_merged_dimensions_are_told(tmp_path: Path) -> None:
+    tree, _, _ = drawn(tmp_path, COPIES[0])
+    assert words(tree)[3] == "2 of 4 dimensions are left: what lies as one is walked as one"
+
+
 def test_a_tile_is_loaded_along_src_and_stored_along_dst(tmp_path: Path) -> None:
     _, _, page = drawn(tmp_path, COPIES[1])
     steps = re.findall("<li>(.*?)</li>", page)
