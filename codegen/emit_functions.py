@@ -111,14 +111,12 @@ def public(model: Model, name: str, variant: str) -> list[str]:
 
 
 def input_for_self(lines: Sequence[str]) -> list[str]:
-    """A function's lines with PyTorch's name for its first operand; schemas and methods have
-    `self`."""
+    """A function's lines with PyTorch's name of its first operand, which elsewhere is `self`."""
     return [re.sub(r"\bself\b", "input", line) for line in lines]
 
 
 def _refused(name: str, lines: Sequence[str]) -> list[str]:
-    """Lines whose failure is told in one sentence. A `try` costs nothing while nothing is
-    raised."""
+    """Lines whose failure is told in one sentence. A `try` costs nothing unless one is raised."""
     return [
         "try:",
         *indent(lines),

@@ -29,8 +29,8 @@ def node_names(model: Model) -> dict[str, str]:
     for op in model.ops:
         if not op.derivatives:
             continue
-        if not has_own_formula(op):
-            names[op.name] = names[op.source.name]  # type: ignore[union-attr]
+        if op.source is not None and not has_own_formula(op):
+            names[op.name] = names[op.source.name]
             continue
         camel = "".join(part.capitalize() for part in op.base.strip("_").split("_"))
         number = counts.get(camel, 0)

@@ -1,5 +1,4 @@
-"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as PyTorch prints them, or
-drawn."""
+"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as PyTorch's, or drawn."""
 
 from __future__ import annotations
 

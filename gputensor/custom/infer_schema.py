@@ -42,7 +42,7 @@ def infer_schema(
     """
     import inspect
 
-    name: str = op_name or getattr(prototype_function, "__name__", "function")  # type: ignore[assignment]
+    name = op_name or str(getattr(prototype_function, "__name__", "function"))
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
     if isinstance(written, str) and written != "unknown":
         raise errors.must(

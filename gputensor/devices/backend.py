@@ -177,8 +177,7 @@ class Backend:
             undos.append(self._native(operator, kernel, site))
 
     def _installed(self, family: str, entry: further.Entry) -> None:
-        """An operator of ours is there: the device has it if it needs no kernel, or a stub brings
-        it."""
+        """An operator of ours is there: the device has it if it needs no kernel, or by a stub."""
         if family == "copy" or family not in stubs.families():  # nothing but sizes and memory
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
@@ -309,9 +308,10 @@ class Backend:
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:
         count = self.runtime.device_count()
-        if not 0 <= place.index < count:  # type: ignore[operator]
-            raise errors.device_index_out_of_range(self.name, place.index, count)
-        return self.runtime.allocate(nbytes, place.index)
+        index: Any = place.index  # a storage's device has one
+        if not 0 <= index < count:
+            raise errors.device_index_out_of_range(self.name, index, count)
+        return self.runtime.allocate(nbytes, index)
 
     def _remedy(self, operator: Operator) -> str:
         """What to write next for an operator that the device lacks."""

@@ -63,8 +63,7 @@ class DeviceFace:
         return self._runtime.Stream(self._index(device, "Stream"), priority)
 
     def stream(self, stream: Any) -> CurrentStream:
-        """Work in the block goes to `stream`, on its device; None changes nothing. Also a
-        decorator."""
+        """Work in the block goes to `stream`, on its device; None is none. Also a decorator."""
         return CurrentStream(self._runtime, stream)
 
     def manual_seed(self, seed: int) -> None:

@@ -55,8 +55,8 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
     key = keys.highest(key_set)
     if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
         return False
-    above = table.kernels.get(_AD_INPLACE_OR_VIEW)
-    return bool(above) and above[0].convention in ("native", "maker")  # type: ignore[index]
+    above = table.kernels.get(_AD_INPLACE_OR_VIEW, ())
+    return bool(above) and above[0].convention in ("native", "maker")
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:

@@ -160,8 +160,7 @@ def _commit(operator: Operator) -> None:
 
 
 def _swap(operator: Operator) -> None:
-    """Give the operator a new table of what is registered now. See Note [Tables are swapped
-    whole]."""
+    """Give the operator a table of what is registered now. See Note [Tables are swapped whole]."""
     if not families.is_complete(operator.qualified_name):
         operator.table = Pending(operator, "table", _settle)
         operator.redispatch_table = Pending(operator, "redispatch_table", _settle)

@@ -54,8 +54,7 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """`gputensor/native/copy.py: clone`: what runs, or the function that made it; empty for a
-        fallthrough."""
+        """`gputensor/native/copy.py: clone`: what runs or made it; empty for a fallthrough."""
         function = self.function
         if function is None:
             return ""
@@ -211,7 +210,8 @@ class Pending(Table):
     def settled(self) -> Table:
         """The operator's table, with all that is registered."""
         self.settle(self.operator)
-        return getattr(self.operator, self.attribute)  # type: ignore[no-any-return]
+        table: Table = getattr(self.operator, self.attribute)
+        return table
 
     def __missing__(self, key_set: int) -> Callable[..., Any]:
         return self.settled[key_set]

@@ -348,9 +348,10 @@ class _Reader:
             raise _Damaged(f"storage {number} reaches beyond the file")
         data: np.ndarray[Any, Any] = allocate_storage(nbytes, CPU).data
         view, done = data.data, 0
-        with self._archive.open(entry) as stream:
+        opened: Any = self._archive.open(entry)
+        with opened as stream:
             while done < nbytes:
-                count = stream.readinto(view[done:])  # type: ignore[attr-defined]
+                count = stream.readinto(view[done:])
                 if not count:
                     raise _Damaged(f"storage {number} ends after {done} of {nbytes} bytes")
                 done += count

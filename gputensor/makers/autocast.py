@@ -49,10 +49,9 @@ def casts(policy: Policy) -> Maker:
 def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
     """The operands are cast."""
     fixed = float32 if policy == "fp32" else policy if isinstance(policy, dtype) else None
-    made = vars(shapes).get(f"casts_{shape_of(table)}")
-    if made is not None:
-        return made(table.operator, fixed, policy == "promote")  # type: ignore[no-any-return]
-    return general(table.operator, fixed, policy == "promote")
+    make: Callable[..., Callable[..., Any]]
+    make = vars(shapes).get(f"casts_{shape_of(table)}", general)
+    return make(table.operator, fixed, policy == "promote")
 
 
 def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callable[..., Any]:

@@ -386,7 +386,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     shape = self._geometry
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
     if not _lays_out(self):
-        return missing.fall_back(operators.flip, self, self, chosen)  # type: ignore[no-any-return]
+        served: Tensor = missing.fall_back(operators.flip, self, self, chosen)
+        return served
     if not shape.ndim:
         return calls.clone(self)
     made = calls.empty_like(self, None, None, None, None, None)

@@ -127,7 +127,8 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     A leaf's gradient is copied with it, and hooks are left. Raises: AutogradError if it is no leaf.
     """
     if id(tensor) in memo:
-        return memo[id(tensor)]  # type: ignore[no-any-return]
+        known: Tensor = memo[id(tensor)]
+        return known
     if not tensor.is_leaf:
         raise errors.deepcopy_of_nonleaf()
     if type(tensor) is not TensorBase._kind and _has_no_memory(tensor):

@@ -90,8 +90,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = cls.__gputensor_dispatch__.__func__  # type: ignore[attr-defined]
-        cls._has_handler = own is not Tensor.__gputensor_dispatch__.__func__  # type: ignore[attr-defined]
+        own: Any = cls.__gputensor_dispatch__
+        ours: Any = Tensor.__gputensor_dispatch__
+        cls._has_handler = own.__func__ is not ours.__func__
 
     @classmethod
     def __gputensor_dispatch__(
