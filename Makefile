@@ -28,8 +28,8 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 	echo "setup: installing gputensor[$$extras] into $(VENV); pip is silent until it is done"; \
 	$(bin)/python -m pip install -qq --editable ".[$$extras]" && touch $@
 
-# $(call pytest,TIER): the tests on all cores; --dist keeps neighbours in one process.
-pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(PYTEST)
+# $(call pytest,TIER,ARGUMENTS): the tests on all cores; --dist keeps neighbours in one process.
+pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(2) $(PYTEST)
 
 .PHONY: help demo test check full pythons oracle nvrtc lint bench docs wheel clean
 
@@ -62,11 +62,11 @@ full: $(VENV)/.check
 	@$(call pytest,full)
 
 oracle: $(VENV)/.oracle
-	@$(bin)/python -m pytest -q -m oracle $(PYTEST)
+	@$(call pytest,full,-m oracle)
 
 nvrtc: $(VENV)/.nvrtc
-	@$(bin)/python -m pytest -q tests/cuda/test_compile.py \
-	  tests/cuda/test_runtime_cuda.py tests/cuda/test_kernel_on_cupy.py $(PYTEST)
+	@$(call pytest,full,$(patsubst %,tests/cuda/test_%.py,compile copy_compile \
+	  pointwise_compile runtime_cuda kernel_on_cupy samples emulator_coverage))
 
 lint: $(VENV)/.check
 	@$(bin)/ruff check .
