@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
+from codegen.model import Op
 from gputensor.dispatch import tls
 
 from .harness import cases as forms
@@ -21,35 +22,31 @@ from .rows import Row
 from .test_ops_variants import assert_equal
 
 
-def _named(
-    function: Callable[..., Any], args: tuple[Any, ...], skip: int = 0
-) -> dict[str, Any] | None:
-    """The positional arguments by name; None where Python gives them none."""
-    parameters = list(inspect.signature(function).parameters.values())[skip:]
-    kinds = inspect.Parameter
-    names = [
-        p.name for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-    ]
-    if any(p.kind is kinds.VAR_POSITIONAL and p.name != "args" for p in parameters):
-        return None  # x.to(*target)
-    return dict(zip(names, args))
+def _named(op: Op, function: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any] | None:
+    """The positional arguments by the schema's names; None where Python does not know one."""
+    known = inspect.signature(function).parameters
+    names = [argument.name for argument in op.arguments]
+    if "input" in known:
+        names = ["input" if name == "self" else name for name in names]
+    named = dict(zip([name for name in names if name != "self"], args))
+    return named if named.keys() <= known.keys() else None
 
 
 def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
     args, kwargs = call.args, call.kwargs
     for op in OPS_OF[row.name]:
-        if op.base != row.name or not op.is_public:
+        if op.base != row.name or not op.is_public or not forms.takes(op, args, kwargs):
             continue
         if "function" in op.variants:
             function = getattr(gt, op.base)
-            named = _named(function, args)
+            named = _named(op, function, args)
             if named is not None:
                 yield f"gt.{op.base}", lambda f=function, n=named: f(**n, **kwargs)
         if "method" in op.variants:
             place = [a.name for a in op.arguments].index("self")
             rest = (*args[:place], *args[place + 1 :])
             bound = getattr(args[place], op.base)
-            named = _named(bound, rest)
+            named = _named(op, bound, rest)
             if named is not None:
                 yield f"x.{op.base}", lambda f=bound, n=named: f(**n, **kwargs)
     for op in OPS_OF[row.name]:

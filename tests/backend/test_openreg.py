@@ -116,6 +116,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", [
     "gt.device('openreg')", "gt.empty(2, device='openreg:1')", "gt.ones(2).to('openreg')",
     "gt.openreg",
@@ -133,6 +134,7 @@ def test_the_first_use_of_its_name_loads_it(installed: Path, use: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_its_own_tests_pass_on_the_installed_package(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "test_openreg.py").write_text((EXAMPLE / "tests" / "test_openreg.py").read_text())
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", path=installed, cwd=tmp_path)
@@ -141,6 +143,7 @@ def test_its_own_tests_pass_on_the_installed_package(installed: Path, tmp_path: 
     )
 
 
+@pytest.mark.full
 def test_what_was_removed_stays_away(installed: Path) -> None:
     code = (
         "import gputensor as gt\n"
@@ -155,6 +158,7 @@ def test_what_was_removed_stays_away(installed: Path) -> None:
     assert done.returncode == 0 and "'type' must be one of" in done.stdout, done.stderr
 
 
+@pytest.mark.full
 def test_loading_can_be_switched_off(installed: Path) -> None:
     done = python(
         "-c",

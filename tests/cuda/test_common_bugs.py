@@ -255,10 +255,10 @@ ENDLESS = (
 )
 
 
-@pytest.mark.parametrize("sanitize", ["", "all"])
-@pytest.mark.parametrize(
-    "condition", ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() != 0"]
-)
+CONDITIONS = ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() != 0"]
+
+
+@pytest.mark.parametrize(("condition", "sanitize"), tier.crossed(CONDITIONS, ["", "all"]))
 def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sanitize):
     kernel = Kernel(ENDLESS.replace("«»", condition), "k")[1, 32]
     with emulator_settings(sanitize=sanitize):

@@ -111,7 +111,9 @@ def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
 CAST_SHAPES = [((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3, 2, 1, 0))]
 
 
-@pytest.mark.parametrize(("types", "shape"), tier.crossed(CASTS, CAST_SHAPES), ids=shown)
+@pytest.mark.parametrize(
+    ("types", "shape"), tier.crossed(tier.pick(CASTS[:5], CASTS), CAST_SHAPES), ids=shown
+)
 def test_casts_in_every_kernel(types: tuple[dtype, dtype], shape: tuple[Any, Any]) -> None:
     check(permuted(*shape, *types))
 
@@ -123,7 +125,7 @@ def test_casts_between_all_dtypes_along_rows(d: dtype) -> None:
             check(permuted((5, 77), (0, 1), other, d), lambda walk, gpu: [copy_plan.row(walk, 1)])
 
 
-@pytest.mark.parametrize("d", ITEMS, ids=by_short)
+@pytest.mark.parametrize("d", tier.pick([U8, F64], ITEMS), ids=by_short)
 def test_turned_and_repeated_rows(d: dtype) -> None:
     size = d.itemsize
     for n in tier.pick((77,), (64, 77, 1500)):
@@ -187,7 +189,7 @@ def _fuzz(
 
 
 def test_any_layout() -> None:
-    ran = _fuzz(random.Random(7), FUZZ or tier.pick(50, 120), 12_000)
+    ran = _fuzz(random.Random(7), FUZZ or tier.pick(30, 120), 12_000)
     assert set(ran) == {"elem", "row", "tile", "skinny", "pack", "variants"}, ran
 
 
@@ -237,7 +239,7 @@ def _odd_fuzz(rng: random.Random, count: int) -> Counter[tuple[int, int]]:
     return ran
 
 
-@pytest.mark.parametrize("schedule", ["forward", "reversed", "random"])
+@pytest.mark.parametrize("schedule", tier.pick(["random"], ["forward", "reversed", "random"]))
 def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
     """u8 and f16 of odd pitches: words are shifted together on either side."""
     with settings.using(schedule=schedule, seed=5):
@@ -259,7 +261,7 @@ def test_tiles_whose_rows_begin_anywhere_stay_inside(checks: None) -> None:
     _odd_fuzz(random.Random(12), FUZZ or 6)
 
 
-@pytest.mark.parametrize("schedule", ["reversed", "random"])
+@pytest.mark.parametrize("schedule", tier.pick(["reversed"], ["reversed", "random"]))
 def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
     with settings.using(schedule=schedule, seed=3):
         _fuzz(random.Random(8), tier.pick(15, 40), 6_000)
@@ -271,9 +273,9 @@ def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
 def test_nothing_is_read_that_was_not_written_nor_written_twice(checks: None) -> None:
     """Every access checked: bounds, shared memory that nobody wrote, races between barriers."""
     for d in tier.pick([F32], [U8, F32]):
-        for sizes, order in (*SHAPES[:4], SHAPES[5]):
+        for sizes, order in tier.pick(SHAPES[:2], [*SHAPES[:4], SHAPES[5]]):
             check(permuted(sizes, order, d))
-    _fuzz(random.Random(9), 6, 2_000)
+    _fuzz(random.Random(9), tier.pick(2, 6), 2_000)
 
 
 @pytest.mark.full
@@ -328,7 +330,7 @@ def test_pack_scales_each_channel(types: tuple[dtype, dtype], form: str) -> None
     to, of = types
     kernels = set()
     rng = np.random.default_rng(to.code * 16 + of.code)
-    for number, sizes in enumerate(IMAGES):
+    for number, sizes in enumerate(tier.pick(IMAGES[::2], IMAGES)):
         planes, pixels = (3, 2, 1, 0), (1, 3, 2, 0)
         src = planes if form.startswith("planes") else pixels
         dst = planes if form in ("pixels to planes", "planes") else pixels

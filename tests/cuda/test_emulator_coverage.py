@@ -303,6 +303,7 @@ def test_expressions_of_a_warp(emulated, schedule):
         assert values.tolist() == [float(expected(t)) for t in range(64)], expression
 
 
+@pytest.mark.full
 def test_atomic_operations(emulated):
     types = {"int": "i4", "float": "f4", "double": "f8", "unsigned": "u4", "unsigned short": "u2",
              "long long": "i8", "unsigned long long": "u8", "__half": "f2"}  # fmt: skip

@@ -16,6 +16,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 
+from ..harness import tier
 from .support import fresh_emulator, requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
@@ -146,7 +147,7 @@ def forget_late_writes() -> None:
             pass
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", tier.pick(["memory"], MODES))
 def test_no_argument_is_blamed_for_another(emulated, mode):
     """Random accesses outside of one of three arguments: its index is told, and no other is
     accused."""
