@@ -172,7 +172,7 @@ def _names(of: Any) -> list[str]:
     given = getattr(of, "__all__", None) or [n for n in dir(of) if not n.startswith("_")]
     return [
         n
-        for n in given
+        for n in dict.fromkeys(given)
         if callable(made := getattr(of, n))
         and getattr(made, "__module__", "").startswith("gputensor")
         and (hasattr(of, "__all__") or of is gt or made.__module__.startswith(of.__name__))
