@@ -47,7 +47,7 @@ def kernels(model: Model, family: str) -> str:
 
 # What makers/rows.py offers.
 ROWS = {
-    "impl", "bind", "left_to_devices", "selects", "counts", "tracks", "replays",
+    "impl", "bind", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
 }  # fmt: skip
 
@@ -58,7 +58,7 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
     if op.dispatch is None and not check_kernels.defines(op.family, op.identifier):
         return _call("bind", operator, f"native.{op.kernel_factory}", f'"{op.loop}"', *rules)
     if op.dispatch == {}:
-        return _call("left_to_devices", operator, *rules)
+        return _call("impl", operator, '""', "None", *rules)
     at = op.dispatch or dict.fromkeys(DEVICES, op.identifier)
     kernels = dict.fromkeys(at.values())
     rows = [

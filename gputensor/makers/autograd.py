@@ -107,29 +107,11 @@ def _first_of_several(kind: type[Node]) -> Function:
 
 def refuses_out(table: Table, key_set: int) -> Function:
     """The kernel of an out form, which cannot be recorded."""
-    return _refuses(table, check_out)
+    made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_out)
+    return made
 
 
 def refuses_resize(table: Table, key_set: int) -> Function:
     """The kernel of an operator that gives a tensor other sizes or another storage."""
-    return _refuses(table, check_resize)
-
-
-def _refuses(table: Table, check: Callable[..., None]) -> Function:
-    made = vars(shapes).get(f"refuses_{shape_of(table)}")
-    return general(table, check) if made is None else made(table.operator, check)
-
-
-def general(table: Table, check: Callable[..., None]) -> Function:
-    """Of any schema; the functions in shapes.py do the same for those of our operators."""
-    operator = table.operator
-    places = [n for n, a in enumerate(table.signature.schema.arguments) if a.type.has_tensor]
-
-    def kernel(key_set: int, *args: Any) -> Any:
-        given = [args[n] for n in places]
-        operands = [x for v in given for x in (v if isinstance(v, (list, tuple)) else (v,))]
-        check(operator.short_name, *[x for x in operands if x is not None])
-        key_set &= _BELOW
-        return operator.redispatch_table[key_set](key_set, *args)
-
-    return kernel
+    made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_resize)
+    return made

@@ -23,9 +23,9 @@ Rule = Callable[[Operator, str], None] | type[Node]
 
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
-    """Register a kernel at one key or several."""
+    """Register a kernel at one key or several; at none where further devices bring theirs."""
     site = caller_site()
-    for name in keys.split(", "):
+    for name in filter(None, keys.split(", ")):
         register_kernel(operator, key(name), kernel, "native", site)
         if name == "CUDA":
             further.offer(kernel.__module__, (operator, "", kernel, site))
@@ -41,12 +41,6 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     register_kernel(operator, key("CUDA"), others, "native", site)
     register_kernel(operator, key("Meta"), others, "native", site)
     further.offer(factory.__module__, (operator, loop, others, site))
-    _apply(rules, operator, site)
-
-
-def left_to_devices(operator: Operator, *rules: Rule) -> None:
-    """No kernel of ours: a further device brings one."""
-    site = caller_site()
     _apply(rules, operator, site)
 
 

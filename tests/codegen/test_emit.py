@@ -308,7 +308,7 @@ def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None
         'impl(_ops.turn, "CPU, Meta", native.turn)',
         'impl(_ops.turn, "CUDA", native.turn_cuda, passes)',
         'impl(_ops.fresh, "CompositeExplicitAutograd", native.fresh, selects, passes)',
-        "left_to_devices(_ops.lent, passes)",
+        'impl(_ops.lent, "", None, passes)',
     ]
 
 

@@ -32,9 +32,16 @@ YAML = """
   dispatch:
     CompositeExplicitAutograd: turn_again
   family: view
-  replay: True
   derivatives: {self: "permute_backward(grad.reshape(self.shape), dims)"}
   doc: The same view.
+
+- func: turned(Tensor(a) self) -> Tensor(a)
+  dispatch:
+    CompositeExplicitAutograd: turned
+  family: view
+  replay: True
+  derivatives: {self: grad.turned()}
+  doc: A view that is replayed.
 
 - func: turn_by(Tensor(a) self, int by, int[] dims) -> Tensor(a)
   dispatch:
@@ -185,6 +192,7 @@ def test_a_comparison_in_place_has_a_gradient_of_zeros(model: load.Model) -> Non
     assert names == {
         "blend": "BlendBackward0", "blend_": "BlendBackward0", "turn": "TurnBackward0",
         "turn_again": "TurnAgainBackward0", "turn_by": "TurnByBackward0",
+        "turned": "TurnedBackward0",
         "grow": "GrownBackward", "same_": "SameBackward0",
     }  # fmt: skip
     assert "to_self is None else zeros_like(grad)" in block(
@@ -195,7 +203,7 @@ def test_a_comparison_in_place_has_a_gradient_of_zeros(model: load.Model) -> Non
 def test_views_are_tracked(model: load.Model) -> None:
     row = block(module(model, "view"), "def install(")
     assert "native.turn, tracks, TurnBackward0)" in row
-    assert "native.turn_again, replays," in row
+    assert "native.turned, replays, TurnedBackward0)" in row
     assert block(emit_shapes.shapes(model), "def tracks_view_2(") == textwrap.dedent("""\
         def tracks_view_2(operator):
             def kernel(key_set, a, b):

@@ -3,15 +3,15 @@
 
 from ...autograd.formulas import copy_backward, zeros_like
 from ...autograd.node import Node as _Node
-from ...makers.rows import counts, impl, left_to_devices, passes
+from ...makers.rows import counts, impl, passes
 from ...native import copy as native
 from .. import operators as _ops
 
 
 def install() -> None:
     impl(_ops.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
-    left_to_devices(_ops._copy_from, passes)
-    left_to_devices(_ops._copy_from_and_resize, passes)
+    impl(_ops._copy_from, "", None, passes)
+    impl(_ops._copy_from_and_resize, "", None, passes)
     impl(_ops.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
     impl(_ops.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
     impl(_ops.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
