@@ -52,7 +52,6 @@ namespace gputensor {
 static engine engine_here;  // a copy, so that an instrumented kernel reads its own memory
 static const engine* the_engine;
 static entry* entries;
-static constexpr unsigned MAX_SHARED = 227 * 1024;
 static unsigned char* dynamic_shared;  // the engine's
 #ifdef GPUTENSOR_USERS
 static __thread unsigned char anchor __attribute__((aligned(16)));

@@ -4,6 +4,8 @@
 
 namespace gputensor {
 
+constexpr unsigned MAX_SHARED = 227 * 1024;  // bytes that a block may have
+
 struct index3 {
   unsigned x, y, z;
 };

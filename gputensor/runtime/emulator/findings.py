@@ -29,9 +29,7 @@ SHIM_FILES = (
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
 _SOME_BYTES = 2**64 - 1  # of an access that a signal told of
-_GAP = 1303 << 12  # between allocations (arena.h)
 _CLEAR = 1 << 14  # bytes within which an overrun is told from one of another argument
-_REACH = 1 << 34  # of an index of 32 bits
 _NO_THREAD = 2**32 - 1
 
 
@@ -141,7 +139,7 @@ def _access(
         wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
         if wrapped is not None:
             return f"{did}{amount} far from {wrapped[0]}", wrapped[1:]
-        if is_clear or (len(meant) == 1 and meant[0].distance <= _GAP // 2):
+        if is_clear or (len(meant) == 1 and meant[0].distance <= machine.gap // 2):
             one = meant[0]
             where = f"index {one.element} of {one.elements}"
             return f"{did}{amount} {one.side} '{one.name}'", [where]
@@ -185,7 +183,7 @@ def _meant(
             continue
         begin, end = own.begin or 0, (own.begin or 0) + own.nbytes
         distance = begin - address if address < begin else address - end + 1
-        if abs(address - pointer) > _REACH:
+        if abs(address - pointer) > machine.reach:
             continue
         fits = (may_be_const or is_written) and (address - pointer) % itemsize == 0
         side = "before" if address < begin else "past"

@@ -118,8 +118,6 @@ void print(const char* text, unsigned long long size) {
 
 engine the_engine = {meet, fail_here, access, fence, clock_now, print, known_ranges, nullptr};
 
-constexpr size_t MAX_SHARED = 227 * 1024;
-
 unsigned char* get_shared() {
   alignas(1024) static unsigned char own[MAX_SHARED + 1024];
   unsigned char* p = carve_far(256 * 1024);
@@ -143,6 +141,14 @@ void get_grid_stack() {
 }
 
 }  // namespace
+
+EXPORT size_t engine_gap() {
+  return GAP;
+}
+
+EXPORT size_t engine_reach() {
+  return REACH;
+}
 
 EXPORT const engine* engine_table() {
   if (!the_engine.dynamic_shared) the_engine.dynamic_shared = get_shared();

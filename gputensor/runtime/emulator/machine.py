@@ -136,6 +136,8 @@ class Machine:
         self._declare()
         self._engine.engine_configure(int(self.checks))
         self._table = self._engine.engine_table()
+        # bytes between allocations, and on either side of all: how far a wrong index may lead
+        self.gap, self.reach = int(self._engine.engine_gap()), int(self._engine.engine_reach())
 
     def _declare(self) -> None:
         pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -148,6 +150,8 @@ class Machine:
         )  # fmt: skip
         for name, result, arguments in (
             ("configure", None, (number,)),
+            ("gap", size, ()),
+            ("reach", size, ()),
             ("table", pointer, ()),
             ("stop", None, ()),
             ("allocate", pointer, (size, number)),
