@@ -183,7 +183,6 @@ def failures(record: dict[str, Any]) -> list[str]:
         found.append(f"geomean vs PyTorch {against_torch:.2f} is above {BUDGET_GEOMEAN}")
     if record["churn"]["us_per_operator"] > NEW_SHAPE_US:
         found.append(
-            f"a new shape costs {record['churn']['us_per_operator']:.1f} µs, above "
-            f"{NEW_SHAPE_US}"
+            f"a new shape costs {record['churn']['us_per_operator']:.1f} µs, above {NEW_SHAPE_US}"
         )
     return found

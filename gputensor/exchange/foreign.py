@@ -32,15 +32,17 @@ from .numpy_bridge import array_of
 class ForeignArray:
     """An array of some library: where its elements are.
 
-    dtype: None for what tensors do not have, as a NumPy structure. address: of the first element.
-    stride_bytes: negative ones too. stream: the address of the stream that its library works on,
+    device_index: -1 for host memory. dtype: None for what tensors do not have, as a NumPy
+    structure. stride_bytes: negative ones too. address: of the first element. array: the ndarray of
+    CPU memory, which `seen` gives. stream: the address of the stream that its library works on,
     None where it is ours; stream_owner: what keeps that one alive, where it is known. keeper: what
-    keeps the memory alive and readable. is_readonly: its library says so.
+    keeps the memory alive and readable. is_readonly: its library says so; of memory in `array`, the
+    array does.
     """
 
     __slots__ = (
-        "library", "owner", "keeper", "place", "dtype", "itemsize", "sizes", "stride_bytes",
-        "address", "is_readonly", "stream", "stream_owner", "_array", "_dense",
+        "library", "owner", "keeper", "place", "device_index", "dtype", "itemsize", "sizes",
+        "stride_bytes", "address", "array", "is_readonly", "stream", "stream_owner", "_dense",
     )  # fmt: skip
 
     def __init__(
@@ -48,25 +50,15 @@ class ForeignArray:
         sizes: tuple[int, ...], stride_bytes: tuple[int, ...], address: int,
     ) -> None:  # fmt: skip
         self.library, self.place = library, place
+        self.device_index = -1 if place is CPU else place.index or 0
         self.owner = self.keeper = owner
         self.dtype: Any = element
         self.itemsize, self.sizes, self.stride_bytes = itemsize, sizes, stride_bytes
         self.address, self.is_readonly = address, False
         self.stream: int | None = None
         self.stream_owner: Any = None
-        self._array: Any = None
+        self.array: Any = None
         self._dense: bool | None = None
-
-    @property
-    def array(self) -> Any:
-        """The ndarray of CPU memory; None elsewhere."""
-        if self._array is None and self.place is CPU:
-            self._array = np.asarray(_Bytes(self)).view(self.dtype.np)
-        return self._array
-
-    @array.setter
-    def array(self, array: Any) -> None:
-        self._array = array
 
     @property
     def _geometry(self) -> Geometry:
@@ -82,11 +74,6 @@ class ForeignArray:
         """For plans and flags; strides may be negative."""
         size = self.itemsize
         return geometry(self.sizes, tuple([s // size for s in self.stride_bytes]), self.dtype)
-
-    @property
-    def device_index(self) -> int:
-        """-1 for host memory."""
-        return -1 if self.place is CPU else self.place.index or 0
 
     @property
     def numel(self) -> int:
@@ -139,10 +126,10 @@ class _Bytes:
 
 def library_of(x: Any) -> str:
     """numpy, gputensor, torch, cupy, jax or pil (an image, not an array); "" for any other."""
-    if isinstance(x, np.ndarray):
-        return "numpy"
     if isinstance(x, Tensor):
         return "gputensor"
+    if isinstance(x, np.ndarray):
+        return "numpy"
     for name, kind in (("torch", "Tensor"), ("cupy", "ndarray"), ("jax", "Array")):
         module = sys.modules.get(name)
         if module is not None and isinstance(x, getattr(module, kind, ())):
@@ -151,20 +138,19 @@ def library_of(x: Any) -> str:
     return "pil" if images is not None and isinstance(x, images.Image) else ""
 
 
-def described(op: str, arg: str, x: Any) -> ForeignArray | None:
+def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignArray | None:
     """The array `x` by its own attributes; None for one that has none of those known here.
 
-    Raises: house errors for a tensor whose memory does not hold its elements, and for a CUDA array
-    interface that says too little.
+    library: `library_of(x)`, from who has asked. Raises: house errors for a tensor whose memory
+    does not hold its elements, and for a CUDA array interface that says too little.
     """
-    return _described(op, arg, x, library_of(x))
-
-
-def _described(op: str, arg: str, x: Any, library: str) -> ForeignArray | None:
+    library = library_of(x) if library is None else library
     if library == "gputensor":
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
-        return _of_numpy(x)
+        found = _of_numpy(x)
+        found.is_readonly = not x.flags.writeable
+        return found
     if library == "torch":
         return _of_torch(op, arg, x)
     if hasattr(x, "__cuda_array_interface__"):
@@ -173,24 +159,34 @@ def _described(op: str, arg: str, x: Any, library: str) -> ForeignArray | None:
 
 
 def seen(op: str, arg: str, x: Any) -> ForeignArray:
-    """The array `x`. Raises: house errors for what has no strided memory here."""
+    """The array `x`, with an ndarray on the CPU.
+
+    Raises: house errors for what has no strided memory here.
+    """
     library = library_of(x)
     if library == "pil":
         return _of_image(op, arg, x)
-    speaks = hasattr(x, "__dlpack__")
-    found: ForeignArray | None = None
-    if library in ("gputensor", "numpy", "cupy") or not speaks:
-        found = _described(op, arg, x, library)
-    elif library == "torch" and _is_plain(x):
-        found = _of_torch(op, arg, x)
+    found = speaks = None
+    if library == "torch" and _is_plain(x):
+        found = _of_strided_torch(x)
+    elif library == "numpy":
+        found = _of_numpy(x)
+    else:
+        speaks = hasattr(x, "__dlpack__")
+        if library in ("gputensor", "cupy") or not speaks:
+            found = described(op, arg, x, library)
     if found is None:
-        if not speaks:
+        if speaks is False:
             raise errors.must(
                 op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
                 errors.Got(type(x).__name__), kind=errors.ArgumentTypeError,
             )  # fmt: skip
         found = _of_capsule(op, arg, x, library)
-    _check(op, arg, found)
+    if found.place is not CPU or found.dtype is None or library == "gputensor":
+        _check(op, arg, found)
+    elif found.array is None:
+        array = np.asarray(_Bytes(found))
+        found.array = array if array.dtype == found.dtype.np else array.view(found.dtype.np)
     return found
 
 
@@ -234,7 +230,7 @@ def _of_tensor(op: str, arg: str, tensor: Tensor, owner: Any) -> ForeignArray:
         shape.stride_bytes, tensor.data_ptr(),
     )  # fmt: skip
     found.keeper, found._dense = tensor, shape.is_contiguous
-    found._array = tensor._get_array() if found.place is CPU else None
+    found.array = tensor._get_array() if found.place is CPU else None
     return found
 
 
@@ -243,7 +239,7 @@ def _of_numpy(x: np.ndarray[Any, Any]) -> ForeignArray:
         "numpy", x, CPU, dtypes.from_numpy(x.dtype), x.itemsize, x.shape, x.strides,
         x.__array_interface__["data"][0],
     )  # fmt: skip
-    found._array, found.is_readonly = x, not x.flags.writeable
+    found.array = x
     return found
 
 
@@ -268,16 +264,19 @@ def _is_plain(x: Any) -> bool:
 
 
 def _of_torch(op: str, arg: str, x: Any) -> ForeignArray | None:
-    torch = sys.modules["torch"]
-    kind = x.device.type
-    element = _of_torch_dtypes(torch).get(x.dtype)
-    if kind not in ("cuda", "cpu"):
+    if not (x.is_cpu or x.is_cuda):
         return None
     if x.is_conj() or x.is_neg():
         rule, got = "have its elements in memory as they are", errors.Got("a lazy torch view")
         raise errors.must(op, arg, rule, got, remedy="use .clone()")
+    return _of_strided_torch(x)
+
+
+def _of_strided_torch(x: Any) -> ForeignArray:
+    torch = sys.modules["torch"]
+    element = (_torch_dtypes or _of_torch_dtypes(torch)).get(x.dtype)
     size = x.element_size()
-    place = CPU if kind == "cpu" else device("cuda", x.device.index)
+    place = CPU if x.is_cpu else device("cuda", x.device.index)
     strides = tuple([s * size for s in x.stride()])
     found = ForeignArray("torch", x, place, element, size, tuple(x.shape), strides, x.data_ptr())
     if place is not CPU:

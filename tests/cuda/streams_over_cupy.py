@@ -83,7 +83,7 @@ class Theirs:
 
 
 class TorchTensor:
-    pass
+    is_cpu, is_cuda = False, True
 
 
 def torch_tensor(x: gt.Tensor) -> Any:

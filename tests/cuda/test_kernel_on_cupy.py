@@ -55,6 +55,7 @@ class TorchTensor:
     """What `Kernel` asks of a torch tensor."""
 
     dtype = "torch.bfloat16"
+    is_cpu, is_cuda = False, True
 
     def __init__(self, ptr: int, device: int) -> None:
         self.ptr, self.shape = ptr, (4,)
