@@ -138,9 +138,8 @@ def history(x: Tensor) -> Edge | None:
         return None
     if type(meta) is not AutogradMeta:
         view = _view_of(x)
-        if view[2] != x._storage.version and requires_grad(view[0]):
-            return regenerate(x)
-        return None
+        is_behind = view[2] != x._storage.version and requires_grad(view[0])
+        return regenerate(x) if is_behind else None
     view = meta.view
     if view is not None and meta.version != x._storage.version:
         if meta.edge is not None or requires_grad(view[0]):

@@ -184,12 +184,7 @@ class Kernel:
         return int(cuda.current_device()) if first is None else found[first].device_index
 
     def _streams(
-        self,
-        cuda: Any,
-        device_index: int,
-        found: Mapping[int, ForeignArray],
-        own: Any,
-        given: Any,
+        self, cuda: Any, device_index: int, found: Mapping[int, ForeignArray], own: Any, given: Any
     ) -> tuple[Any, list[Any]]:
         """Where to launch, and what to order with; a given stream is the caller's to order."""
         if given is None:
@@ -197,10 +192,7 @@ class Kernel:
         return stream_given(self.entry, cuda, device_index, given), []
 
     def _pack(
-        self,
-        args: Sequence[Any],
-        found: Mapping[int, ForeignArray],
-        pointers: Mapping[int, int],
+        self, args: Sequence[Any], found: Mapping[int, ForeignArray], pointers: Mapping[int, int]
     ) -> bytes:
         parameters = self.declaration.parameters
         layouts = {}

@@ -149,15 +149,9 @@ def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, 
     """Let `empty: 'size' must …` name `zeros`, whose argument it is: the user called that."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
-    if (
-        colon
-        and inner != op
-        and name not in ("self", "input")
-        and name in given
-        and inner.isidentifier()
-    ):
-        if dispatcher.overloads(f"aten::{inner}"):
-            error.args = (f"{op}: '{rest}", *error.args[1:])
+    is_named = colon and inner.isidentifier() and name in given and name not in ("self", "input")
+    if is_named and inner != op and dispatcher.overloads(f"aten::{inner}"):
+        error.args = (f"{op}: '{rest}", *error.args[1:])
 
 
 class _Fit:
@@ -175,9 +169,8 @@ class _Fit:
         form = self.type.required
         if value is None and self.is_out:
             return True
-        if form.name == "Tensor" or form.base == "Scalar":
-            if isinstance(value, np.ndarray):
-                return False  # converted nowhere but at the boxed boundary
+        if isinstance(value, np.ndarray) and (form.name == "Tensor" or form.base == "Scalar"):
+            return False  # converted nowhere but at the boxed boundary
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
             value = (value,)  # x.view(3), x.permute(0)
         from . import conversions
