@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import check_kernels, generate, load, paths
+from . import check_kernels, generate, load, paths, stats
 from .model import Model
 
 
@@ -19,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit 1 if a promised kernel is missing"
+    )
+    parser.add_argument(
+        "--stats", action="store_true", help="print the lines for an overload; exit 1 over budget"
     )
     commands = parser.add_subparsers(dest="command")
     where_parser = commands.add_parser("where", help="list the places of an operator")
@@ -33,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import where
 
         return where.print_places(model, given.operator)
+    if given.stats:
+        return stats.print_lines(model, generate.files(model))
     problems = _compare(model) if given.check else _write(model)
     return max(problems, _kernels(model, given.check or given.strict))
 

@@ -29,10 +29,7 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
     summary, _, more = first.doc.partition("\n")
     named = (first.source or first).base
     if is_method and "function" in (first.source or first).variants and first.is_public:
-        short = f'"""{summary} See gt.{named}."""'
-        return (
-            [short] if len(short) <= ROOM - 4 else _wrapped(f'"""{summary}', [f"See gt.{named}."])
-        )
+        return textwrap.wrap(f'"""{summary} See gt.{named}."""', ROOM - 4)
     tail = ["Args:", *_arguments(ops, parameters)]
     tail += [f"Returns: {_returns(first)}."] if _returns(first) else []
     tail += _gradient(ops)
@@ -43,7 +40,9 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
 
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
     head = textwrap.wrap(summary, ROOM - 4)
-    return [*head, "", *tail, '"""']
+    if tail[-1].endswith('"'):
+        return [*head, "", *tail, '"""']
+    return [*head, "", *tail[:-1], f'{tail[-1]}"""']
 
 
 def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
@@ -113,7 +112,12 @@ def _gradient(ops: Sequence[Op]) -> list[str]:
     op = max(with_gradient, key=lambda op: len(op.arguments))
     if list(op.derivatives) == ["self"]:
         return [f"Gradient: {op.derivatives['self']}"]
-    return ["Gradient:", *(f"    {name}: {text}" for name, text in op.derivatives.items())]
+    short = f"Gradient: {'; '.join(f'{name}: {text}' for name, text in op.derivatives.items())}"
+    return (
+        [short]
+        if len(short) <= ROOM
+        else ["Gradient:", *(f"    {name}: {text}" for name, text in op.derivatives.items())]
+    )
 
 
 def _places(ops: Sequence[Op], first: Op) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,17 +14,14 @@ from . import emit_functions, emit_operators, paths
 from .model import Model, Op
 from .text import WIDTH, indent, module, pruned, wrap
 
-FAMILY_DOC = """Family {family}, what is called: of each operator its overloads (`op_`), its
-function, its method (`Tensor_`), and calls for native code (`call_`), which parse nothing.
-
-A function reads which overload is meant from what was given, gathers the operands' keys and calls
-through the operator's table. Values are checked by native code; where that fails with anything but
-a sentence of the house, `_refuse` raises one if the schema knows which argument is to blame."""
+FAMILY_DOC = (
+    """What is called of family {family}; gputensor/dispatch/families.py tells what is what."""
+)
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
 from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import coerce as _coerce
+from ...core.arguments import coerced as _coerced
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import number as _number
 from ...core.arguments import sequence as _sequence
@@ -44,12 +42,12 @@ Which operands native code takes, and which variants of a kernel are compiled, f
 
 INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
     """Name -> family, of a text that has each family, with a colon, before its names."""
-    found, family = {}, ""
-    for word in text.split():
-        if word[-1] == ":":
-            family = word[:-1]
-        else:
-            found[word] = family
+    found: dict[str, str] = {}
+    family = ""
+    for part in f"{text} -".split(":"):
+        *names, following = part.split()
+        found |= dict.fromkeys(names, family)
+        family = following
     return found'''
 
 # What code calls: `calls.view`, `_calls.view`.
@@ -103,14 +101,15 @@ def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
             emit_operators.call(op) for op in ops if op.base == base and op.identifier in used
         ]
         parts.append("\n".join(_spaced(blocks)))
-    return module(FAMILY_DOC.format(family=family), *pruned(parts))
+    imports, *rest = pruned(parts)
+    return module(FAMILY_DOC.format(family=family), imports, "\n\n".join(rest))
 
 
 def _spaced(blocks: list[list[str]]) -> list[str]:
-    """Lines of all blocks; a definition has an empty line before it, a single line has none."""
+    """Lines of all blocks; a definition has an empty line before it, but for the first one."""
     lines: list[str] = []
-    for block in blocks:
-        lines += ["", *block] if lines and len(block) > 1 else block
+    for number, block in enumerate(blocks):
+        lines += ["", *block] if number > 1 and len(block) > 1 else block
     return lines
 
 
@@ -172,14 +171,9 @@ def _family_of(model: Model, base: str) -> str:
 
 
 def _listed(names: list[tuple[str, str]]) -> str:
-    """`family: name name`, a family a line, broken where it grows long."""
-    lines = []
-    for family in dict.fromkeys(of for of, _ in names):
-        line = f"{family}:"
-        for name in sorted(name for of, name in names if of == family):
-            if len(line) + len(name) >= WIDTH:
-                lines.append(line)
-                line = "   "
-            line += f" {name}"
-        lines.append(line)
-    return "\n".join(lines)
+    """`family: name name` of all families, filled to lines."""
+    groups: dict[str, list[str]] = {}
+    for family, name in names:
+        groups.setdefault(family, []).append(name)
+    words = [" ".join([f"{family}:", *sorted(listed)]) for family, listed in groups.items()]
+    return textwrap.fill(" ".join(words), WIDTH, break_on_hyphens=False)

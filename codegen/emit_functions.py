@@ -116,14 +116,9 @@ def input_for_self(lines: Sequence[str]) -> list[str]:
 
 
 def _refused(name: str, lines: Sequence[str]) -> list[str]:
-    """Lines whose failure is told in one sentence. A `try` costs nothing unless one is raised."""
-    return [
-        "try:",
-        *indent(lines),
-        "except Exception as error:",
-        f'    _refuse(error, "{name}", locals())',
-        "    raise",
-    ]
+    """Lines whose failure is told in one sentence; a `try` costs nothing while nothing fails."""
+    handler = f'except Exception as error: _refuse(error, "{name}", locals()); raise'
+    return ["try:", *indent(lines), handler]
 
 
 def signature(it: Public) -> list[str]:
@@ -278,8 +273,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
         # Arrays are compared element by element, as PyTorch's == does.
         is_comparison = name in ("__eq__", "__ne__")
         foreign = [
-            f"other = {'self._comparable' if is_comparison else '_number'}(other)",
-            "if other is None:",
+            f"if (other := {'self._comparable' if is_comparison else '_number'}(other)) is None:",
             "    return NotImplemented",
             f"key_set = {keys if is_comparison else 'self._keys'}",
         ]

@@ -17,8 +17,8 @@ def operator(op: Op) -> list[str]:
     line = f"op_{op.identifier} = _define({', '.join([schema, *given])})"
     if len(line) <= WIDTH:
         return [line]
-    rest = [f"    {', '.join(given)},"] if given else []
-    return [f"op_{op.identifier} = _define(", f"    {schema},", *rest, ")"]
+    rest = [f"    {schema},", f"    {', '.join(given)})"] if given else [f"    {schema})"]
+    return [f"op_{op.identifier} = _define(", *rest]
 
 
 def repr_of(text: str) -> str:

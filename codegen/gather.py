@@ -57,7 +57,7 @@ def is_conditional(keys: str) -> bool:
 def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
     """The call through the table, once `key_set` is there."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
-    return wrap(f"{lead}op_{op.identifier}.table[key_set](", ["key_set", *given], ")")
+    return wrap(f"{lead}op_{op.identifier}.table[key_set](", ["key_set", *given], ")", WIDTH - 12)
 
 
 def gathered(op: Op) -> list[str]:
@@ -72,8 +72,7 @@ def gathered(op: Op) -> list[str]:
             "try:",
             *indent(assigned(keys)),
             "except AttributeError:",
-            *indent([f"{listed} = _coerce({listed})"]),
-            *indent(assigned(keys)),
+            f"    key_set, {listed} = _coerced({listed})",
             state,
             "key_set = (key_set | include) & keep",
         ]

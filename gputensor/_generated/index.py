@@ -3,150 +3,91 @@
 
 def _read(text: str) -> dict[str, str]:
     """Name -> family, of a text that has each family, with a colon, before its names."""
-    found, family = {}, ""
-    for word in text.split():
-        if word[-1] == ":":
-            family = word[:-1]
-        else:
-            found[word] = family
+    found: dict[str, str] = {}
+    family = ""
+    for part in f"{text} -".split(":"):
+        *names, following = part.split()
+        found |= dict.fromkeys(names, family)
+        family = following
     return found
 
 
 FUNCTIONS = _read("""
-unary: abs conj_physical exp neg relu sqrt
-binary: add div maximum minimum mul rsub sub
-matmul: addmm matmul mm
-view: alias detach flatten movedim permute reshape squeeze swapaxes t transpose unflatten unsqueeze
-reduce: all amax amin any mean sum
-range: arange eye linspace
-argreduce: argmax argmin
-slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind
-join: cat stack
-copy: clone flip resolve_conj resolve_neg
-complex_view: conj imag is_conj is_neg real view_as_complex view_as_real
-factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor
-    zeros zeros_like
-comparison: eq ge gt le lt ne
-fill: fill_ zero_
-softmax: log_softmax softmax
-random: rand rand_like
-resize: resize_as_
-where: where
+unary: abs conj_physical exp neg relu sqrt binary: add div maximum minimum mul rsub sub matmul:
+addmm matmul mm view: alias detach flatten movedim permute reshape squeeze swapaxes t transpose
+unflatten unsqueeze reduce: all amax amin any mean sum range: arange eye linspace argreduce: argmax
+argmin slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes
+unbind join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj
+is_neg real view_as_complex view_as_real factory: empty empty_like empty_permuted empty_strided full
+full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le lt ne fill: fill_
+zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
 """)
 METHODS = _read("""
 unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
 binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
-    __rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ maximum
-    minimum mul mul_ sub sub_
-matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm
-view: alias detach expand expand_as flatten mT movedim permute reshape squeeze squeeze_ swapaxes t
-    t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
-reduce: all amax amin any mean sum
-argreduce: argmax argmin
-slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind
-    unfold
-copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
-complex_view: conj imag is_conj is_neg real
-comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_ le le_ lt lt_ ne ne_
-fill: fill_ zero_
-softmax: log_softmax softmax
-factory: new_empty new_empty_strided new_full new_ones new_zeros
-join: repeat
-resize: resize_ resize_as_ set_
-random: uniform_
-where: where
+__rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ maximum minimum
+mul mul_ sub sub_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm view: alias detach expand
+expand_as flatten mT movedim permute reshape squeeze squeeze_ swapaxes t t_ transpose transpose_
+unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin any mean sum argreduce: argmax
+argmin slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes
+unbind unfold copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj
+imag is_conj is_neg real comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_
+le le_ lt lt_ ne ne_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty
+new_empty_strided new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ random:
+uniform_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias detach expand movedim_int permute reshape squeeze_dim t transpose_int
-    unsqueeze view
-slicing: as_strided diagonal select_int slice_Tensor split_Tensor split_with_sizes unbind_int
-complex_view: _conj _neg_view imag view_as_real
-factory: empty_like empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor
-    zeros_like
-copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype
-resize: resize_
-fill: fill__Scalar zero_
-join: cat
-binary: add_Tensor add__Tensor mul_Tensor sub_Tensor threshold_backward
-unary: _conj_physical relu
-comparison: eq_Tensor ne_Tensor
-where: where_self
-reduce: mean sum sum_dim_IntList
-matmul: addmm linear mm
-softmax: _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int
-    softmax_int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+unsqueeze view slicing: as_strided diagonal select_int slice_Tensor split_Tensor split_with_sizes
+unbind_int complex_view: _conj _neg_view imag view_as_real factory: empty_like empty_memory_format
+empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like copy: _local_scalar_dense
+_to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
+zero_ join: cat binary: add_Tensor add__Tensor mul_Tensor sub_Tensor threshold_backward unary:
+_conj_physical relu comparison: eq_Tensor ne_Tensor where: where_self reduce: mean sum
+sum_dim_IntList matmul: addmm linear mm softmax: _log_softmax _log_softmax_backward_data _softmax
+_softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss
+nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 OPERATORS = _read("""
 view: _reshape_alias alias detach expand expand_as flatten.using_ints mT movedim.int movedim.intlist
-    permute reshape squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims swapaxes t
-    t_ transpose.int transpose_ unflatten.int unsqueeze unsqueeze_ view view.dtype view_as
-slicing: as_strided as_strided_ chunk diagonal narrow select.int slice.Tensor split.Tensor
-    split.sizes split_with_sizes unbind.int unfold
-complex_view: _conj _is_zerotensor _neg_view conj imag is_conj is_neg real view_as_complex
-    view_as_real
-factory: _efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full
-    full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor
-    zeros zeros_like
-range: arange arange.out arange.start arange.start_out arange.start_step eye eye.m eye.m_out eye.out
-    linspace linspace.out
-random: rand rand_like uniform_
-copy: _copy_from _copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item
-    resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other
+permute reshape squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims swapaxes t t_
+transpose.int transpose_ unflatten.int unsqueeze unsqueeze_ view view.dtype view_as slicing:
+as_strided as_strided_ chunk diagonal narrow select.int slice.Tensor split.Tensor split.sizes
+split_with_sizes unbind.int unfold complex_view: _conj _is_zerotensor _neg_view conj imag is_conj
+is_neg real view_as_complex view_as_real factory: _efficientzerotensor empty.memory_format
+empty_like empty_permuted empty_strided full full_like new_empty new_empty_strided new_full new_ones
+new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange arange.out arange.start
+arange.start_out arange.start_step eye eye.m eye.m_out eye.out linspace linspace.out random: rand
+rand_like uniform_ copy: _copy_from _copy_from_and_resize _local_scalar_dense _to_copy clone
+contiguous copy_ flip item resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other
 resize: resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset
-    set_.source_Tensor
-fill: fill_.Scalar fill_.Tensor zero_
-join: cat cat.out repeat stack stack.out
+set_.source_Tensor fill: fill_.Scalar fill_.Tensor zero_ join: cat cat.out repeat stack stack.out
 binary: add.Tensor add.out add_.Tensor div.Tensor div.Tensor_mode div.out div.out_mode div_.Tensor
-    div_.Tensor_mode maximum maximum.out minimum minimum.out mul.Tensor mul.out mul_.Tensor
-    rsub.Tensor sub.Tensor sub.out sub_.Tensor threshold_backward
-unary: _conj_physical abs abs.out abs_ conj_physical conj_physical.out conj_physical_ exp exp.out
-    exp_ neg neg.out neg_ relu relu.out relu_ sqrt sqrt.out sqrt_
-comparison: eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out ge_.Tensor gt.Tensor
-    gt.Tensor_out gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor lt.Tensor_out lt_.Tensor
-    ne.Tensor ne.Tensor_out ne_.Tensor
-where: where.self where.self_out
-reduce: all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any
-    any.all_out any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum
-    sum.IntList_out sum.dim_IntList sum.out
-matmul: addmm addmm.out addmm_ linear matmul mm mm.out
-argreduce: argmax argmax.out argmin argmin.out
-softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
-    _softmax_backward_data log_softmax.int softmax.int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+div_.Tensor_mode maximum maximum.out minimum minimum.out mul.Tensor mul.out mul_.Tensor rsub.Tensor
+sub.Tensor sub.out sub_.Tensor threshold_backward unary: _conj_physical abs abs.out abs_
+conj_physical conj_physical.out conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_
+sqrt sqrt.out sqrt_ comparison: eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out
+ge_.Tensor gt.Tensor gt.Tensor_out gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor
+lt.Tensor_out lt_.Tensor ne.Tensor ne.Tensor_out ne_.Tensor where: where.self where.self_out reduce:
+all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
+any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out
+sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax
+argmax.out argmin argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data
+_softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss
+mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
-amp: amp
-autograd: autograd
-cuda: cuda
-dispatch: dispatch
-layout: layout
-library: library
-nn: nn
-ops: ops
-optim: optim
-testing: testing
-amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled
-    is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled
-autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
-    set_grad_enabled
-core.promotion: can_cast promote_types
-devices.backend: backend
-devices.fallback: fallback
-dispatch.backend_select: set_default_device
-dispatch.defaults: get_default_dtype set_default_dtype
-exchange.construct: as_tensor asarray tensor
-exchange.dlpack: from_dlpack
-exchange.numpy_bridge: from_numpy
-exchange.serialization: load save
-interpose.modes: DispatchMode no_dispatch
-native.random: Generator initial_seed manual_seed
-runtime.cpu: get_num_threads set_num_threads
-structured.tensor_iterator: TensorIterator TensorIteratorConfig
-tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage
-tensor.type_info: finfo iinfo
-watch.profiler: profiler
-watch.audit: audit_copies
+amp: amp autograd: autograd cuda: cuda dispatch: dispatch layout: layout library: library nn: nn
+ops: ops optim: optim testing: testing amp.autocast_mode: autocast clear_autocast_cache
+get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
+set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
+is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
+devices.backend: backend devices.fallback: fallback dispatch.backend_select: set_default_device
+dispatch.defaults: get_default_dtype set_default_dtype exchange.construct: as_tensor asarray tensor
+exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy exchange.serialization: load save
+interpose.modes: DispatchMode no_dispatch native.random: Generator initial_seed manual_seed
+runtime.cpu: get_num_threads set_num_threads structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.printing: get_printoptions printoptions set_printoptions tensor.storage:
+Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit: audit_copies
 """)
 PROPERTIES = frozenset("imag mT real".split())

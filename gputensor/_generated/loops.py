@@ -24,8 +24,8 @@ LOOPS = {
     },
     "where": {"where": "promoted"},
     "reduce": {
-        "sum": "sums", "mean": "floating_only", "amax": "real", "amin": "real",
-        "any": "any", "all": "any",
+        "sum": "sums", "mean": "floating_only", "amax": "real", "amin": "real", "any": "any",
+        "all": "any",
     },
     "matmul": {"mm": "same", "addmm": "same"},
     "argreduce": {"argmax": "places", "argmin": "places"},

@@ -120,9 +120,9 @@ class GeneratedMethods:
     def neg_(self) -> Tensor: ...
     @overload
     def new_empty(
-        self, size: Sequence[int], *, dtype: dtype | None = None,
-        layout: layout | None = None, device: device | str | int | None = None,
-        pin_memory: bool | None = None, requires_grad: bool = False,
+        self, size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
+        device: device | str | int | None = None, pin_memory: bool | None = None,
+        requires_grad: bool = False,
     ) -> Tensor: ...
     @overload
     def new_empty(
@@ -142,9 +142,9 @@ class GeneratedMethods:
     ) -> Tensor: ...
     @overload
     def new_ones(
-        self, size: Sequence[int], *, dtype: dtype | None = None,
-        layout: layout | None = None, device: device | str | int | None = None,
-        pin_memory: bool | None = None, requires_grad: bool = False,
+        self, size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
+        device: device | str | int | None = None, pin_memory: bool | None = None,
+        requires_grad: bool = False,
     ) -> Tensor: ...
     @overload
     def new_ones(
@@ -154,9 +154,9 @@ class GeneratedMethods:
     ) -> Tensor: ...
     @overload
     def new_zeros(
-        self, size: Sequence[int], *, dtype: dtype | None = None,
-        layout: layout | None = None, device: device | str | int | None = None,
-        pin_memory: bool | None = None, requires_grad: bool = False,
+        self, size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
+        device: device | str | int | None = None, pin_memory: bool | None = None,
+        requires_grad: bool = False,
     ) -> Tensor: ...
     @overload
     def new_zeros(

@@ -28,12 +28,16 @@ def number(value: Any) -> Any:
     return None
 
 
-def coerce(first: Any, *others: Any) -> list[Any]:
-    """The Tensor operands of a call, NumPy's scalars as Python numbers; what is neither stays."""
-    found = [first]
+def coerced(first: Any, *others: Any) -> list[Any]:
+    """The keys of a call and its Tensor operands, NumPy's scalars as Python numbers.
+
+    Raises: AttributeError for what is neither.
+    """
+    found = [first._keys, first]
     for x in others:
         plain = None if hasattr(x, "_keys") else number(x)
         found.append(x if plain is None else plain)
+        found[0] |= x._keys if plain is None else 0
     return found
 
 

@@ -1,13 +1,17 @@
 """Families of operators load when one of their names is first used.
 
 `_generated/index.py` knows the family of every name and is all that an import needs. A family comes
-in two steps. `_generated/families/<family>.py` defines the operators and what calls them. Until
-then something stands for each name: for `gt.add` and `calls.add_Tensor` in the faces beside the
-index, for `x.add` and `x + y` in Tensor's base class. The first use puts the real thing in its
-place, so that a later one costs what it would cost without any of this.
+in two steps. `_generated/families/<family>.py` has what is called, a block an operator:
+`op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the method, `call_add_out`
+what native code calls. Functions and methods read which overload is meant, gather the operands'
+keys and call through its table; values are checked by native code, and where that fails with
+anything but a sentence of the house, `_refuse` raises one if the schema knows which argument is to
+blame. Until a family is there something stands for each name: for `gt.add` and `calls.add_Tensor`
+in the faces beside the index, for `x.add` and `x + y` in Tensor's base class. The first use puts
+the real thing in its place, so that a later one costs what it would cost without any of this.
 `_generated/kernels/<family>.py` registers the kernels when one of the operators is first called, or
-before anything else is registered for it or looks it up: our kernels are always the oldest.
-A step that fails is taken back whole and is tried again when next asked for.
+before anything else is registered for it or looks it up: our kernels are always the oldest. A step
+that fails is taken back whole and is tried again when next asked for.
 """
 
 from __future__ import annotations
@@ -166,12 +170,11 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 
 def _face(module: dict[str, Any], prefix: str, families: Mapping[str, str]) -> Any:
     """An object in the place of a module. module: its globals, of which it keeps what it is."""
-    stands = {name: _Stand(prefix + name, family) for name, family in families.items()}
-    face = type(module["__name__"].rpartition(".")[2], (), stands)()
-    vars(face).update(
-        {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
-    )
-    face.__all__ = list(families)
+    kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
+    kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
+    kind = type(module["__name__"].rpartition(".")[2], (), {name: _Stand() for name in families})
+    face = kind()
+    vars(face).update(kept)
     return face
 
 
@@ -182,10 +185,7 @@ class _Stand:
     for each attribute of each call, where this is back at 7.
     """
 
-    __slots__ = ("name", "attribute", "family")
-
-    def __init__(self, attribute: str, family: str) -> None:
-        self.attribute, self.family = attribute, family
+    __slots__ = ("name",)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -193,7 +193,7 @@ class _Stand:
     def __get__(self, face: Any, owner: type) -> Any:
         if face is None:
             return self
-        found = getattr(called(self.family), self.attribute)
+        found = getattr(called(face._families[self.name]), face._prefix + self.name)
         with lock:
             if self.name in vars(owner):  # the first of two threads
                 setattr(face, self.name, found)

@@ -110,26 +110,20 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 other: (*) or number, broadcast with the others.
                 alpha: number, default 1.
                 out: Tensor that takes the result, optional.
-            Gradient:
-                input: grad
-                other: grad * alpha
-            Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend.
-            """
+            Gradient: input: grad; other: grad * alpha
+            Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend."""
             try:
                 try:
                     key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
                 except AttributeError:
-                    input, other = _coerce(input, other)
-                    key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+                    key_set, input, other = _coerced(input, other)
                 include, keep = _state.get()
                 key_set = (key_set | include) & keep
                 if out is not None:
                     key_set |= _checked_out("blend", out)._keys & keep
                     return op_blend_out.table[key_set](key_set, input, other, alpha, out)
                 return op_blend.table[key_set](key_set, input, other, alpha)
-            except Exception as error:
-                _refuse(error, "blend", locals())
-                raise
+            except Exception as error: _refuse(error, "blend", locals()); raise
         ''')
 
 
@@ -157,15 +151,12 @@ def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) 
                 dims: ints.
                 dim: int, default 0.
             Returns: a list of views.
-            Native: native/view.py. Matches torch.halves.
-            """
+            Native: native/view.py. Matches torch.halves."""
             try:
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
                 return op_halves.table[key_set](key_set, input, dims, dim)
-            except Exception as error:
-                _refuse(error, "halves", locals())
-                raise
+            except Exception as error: _refuse(error, "halves", locals()); raise
         ''')
 
 
@@ -178,8 +169,7 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
                 self: (*).
                 dims: ints, or one sequence of them.
             Returns: a view of self.
-            Native: native/view.py. Matches torch.Tensor.turn.
-            """
+            Native: native/view.py. Matches torch.Tensor.turn."""
             try:
                 if len(args) == 1:
                     (dims,) = args
@@ -194,9 +184,7 @@ def test_a_method_takes_its_ints_one_by_one(model: load.Model) -> None:
                 include, keep = _state.get()
                 key_set = (self._keys | include) & keep
                 return op_turn.table[key_set](key_set, self, dims)
-            except Exception as error:
-                _refuse(error, "turn", locals())
-                raise
+            except Exception as error: _refuse(error, "turn", locals()); raise
         ''')
 
 
@@ -222,9 +210,7 @@ def test_a_factory(model: load.Model) -> None:
             key_set = include & keep
             result = op_fresh.table[key_set](key_set, size, dtype, layout, device, pin_memory)
             return result.requires_grad_() if requires_grad else result
-        except Exception as error:
-            _refuse(error, "fresh", locals())
-            raise
+        except Exception as error: _refuse(error, "fresh", locals()); raise
         """)
 
 

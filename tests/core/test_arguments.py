@@ -42,10 +42,13 @@ def test_other_things_are_no_numbers(value: object) -> None:
     assert arguments.number(value) is None
 
 
-def test_coerce_makes_numbers_plain_and_keeps_the_rest() -> None:
-    a, b = tensor(), tensor()
-    assert arguments.coerce(a, np.float32(2)) == [a, 2.0]
-    assert arguments.coerce(a, b, "x", None) == [a, b, "x", None]
+def test_coerced_operands_are_plain_numbers_and_come_behind_their_keys() -> None:
+    a, b = SimpleNamespace(_keys=1), SimpleNamespace(_keys=2)
+    assert arguments.coerced(a, np.float32(2)) == [1, a, 2.0]
+    assert arguments.coerced(a, b, 3) == [3, a, b, 3]
+    for given in ((a, "x"), (3, a)):
+        with pytest.raises(AttributeError, match="_keys"):
+            arguments.coerced(*given)
 
 
 def test_keys_of_a_list() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,8 +40,15 @@ HEAVY = {
     "shutil",
     "hashlib",
     "gputensor.cli",
+    "gputensor.iterator",
+    "gputensor.kernels",
+    "gputensor.makers",
+    "gputensor.native",
     "gputensor.runtime.cuda",
     "gputensor.runtime.cuda_emulator",
+    "gputensor.structured",
+    "gputensor._generated.families",
+    "gputensor._generated.kernels",
 }
 
 CODE = """
@@ -51,11 +60,33 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
-def added_modules() -> set[str]:
+# Counted, since times say little on a shared machine: every instruction of an import.
+COUNTED = """
+import sys
+import numpy, ml_dtypes
+count = 0
+def trace(frame, event, argument):
+    global count
+    frame.f_trace_opcodes, frame.f_trace_lines = True, False
+    count += event == "opcode"
+    return trace
+sys.settrace(trace)
+import gputensor
+sys.settrace(None)
+print(count, *sorted(m for m in sys.modules if m.startswith("gputensor")))
+"""
+
+
+def run(code: str, place: Path = ROOT) -> list[str]:
     found = subprocess.run(
-        [sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return set(found.stdout.split())
+        [sys.executable, "-c", code], cwd=place, env=os.environ | {"PYTHONPATH": str(place)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return found.stdout.split()
+
+
+def added_modules() -> set[str]:
+    return set(run(CODE))
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -68,3 +99,25 @@ def test_import_stays_small() -> None:
     # standard library modules beside ours, whatever they are; a jump here is a decision to make
     others = {m for m in added_modules() if not m.startswith("gputensor")}
     assert len(others) <= 12, sorted(others)
+
+
+def test_import_loads_few_modules_of_ours() -> None:
+    # no generated family, no native code, no kernels: what a program uses comes when it does
+    ours = {m for m in added_modules() if m.partition(".")[0] == "gputensor"}
+    assert len(ours) <= 45, sorted(ours)
+
+
+def test_import_brings_numpy_and_ml_dtypes_and_nothing_else_foreign() -> None:
+    roots = {m.partition(".")[0] for m in run("import sys, gputensor; print(*sys.modules)")}
+    before = {m.partition(".")[0] for m in run("import sys; print(*sys.modules)")}
+    assert roots - before - sys.stdlib_module_names == {"gputensor", "numpy", "ml_dtypes"}
+
+
+def test_import_does_not_grow_with_the_operators(tmp_path: Path) -> None:
+    grow = importlib.import_module("bench.import").grow
+    for times, place in ((1, tmp_path / "as it is"), (2, tmp_path / "doubled")):
+        grow(place / "gputensor", times)
+    count, *modules = run(COUNTED, tmp_path / "as it is")
+    grown_count, *grown_modules = run(COUNTED, tmp_path / "doubled")
+    assert grown_modules == modules
+    assert int(count) < int(grown_count) < 1.1 * int(count)

@@ -32,8 +32,8 @@ def install() -> None:
 class NllLossBackward0(_Node):
     """Of nll_loss_forward."""
     __slots__ = (
-        "saved_self", "saved_target", "saved_weight", "saved_total_weight",
-        "saved_reduction", "saved_ignore_index",
+        "saved_self", "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",
+        "saved_ignore_index",
     )
     saved = ("saved_self", "saved_target", "saved_weight", "saved_total_weight")
     inputs = ("self",)
@@ -70,9 +70,7 @@ class NllLossBackwardBackward0(_Node):
     saved = ("saved_target", "saved_weight", "saved_total_weight")
     inputs = ("grad_output", "self")
 
-    def keep(
-        node, grad_output, self, target, weight, reduction, ignore_index, total_weight,
-    ):
+    def keep(node, grad_output, self, target, weight, reduction, ignore_index, total_weight):
         if node.edges[0] is not None:
             node.saved_target = _save(target)
             node.saved_weight = _save(weight)

@@ -68,9 +68,7 @@ class SliceBackward0(_Node):
 
 class AsStridedBackward0(_Node):
     """Of as_strided."""
-    __slots__ = (
-        "saved_self_geometry", "saved_size", "saved_stride", "saved_storage_offset",
-    )
+    __slots__ = ("saved_self_geometry", "saved_size", "saved_stride", "saved_storage_offset")
 
     def keep(node, self, size, stride, storage_offset):
         node.saved_self_geometry = _geometry(self)
