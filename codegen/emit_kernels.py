@@ -96,7 +96,7 @@ def _autograd(op: Op, names: dict[str, str]) -> str:
         return names[op.name]
     if op.kind == "out":
         return "refuses_out"
-    return "refuses_resize" if op.kind == "inplace" and op.family == "resize" else "passes"
+    return "refuses_resize" if op.kind == "inplace" and "reads_storage" in op.tags else "passes"
 
 
 def is_view(op: Op) -> bool:

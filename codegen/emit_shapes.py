@@ -56,7 +56,7 @@ def shapes(model: Model) -> str:
             tracked.add((f"tracks_{'views' if is_list else 'view'}_{n}", n))
         if op.derivatives:
             recorded.add((shape_of(op), n))
-        elif op.kind == "out" or op.kind == "inplace" and op.family == "resize":
+        elif op.kind == "out" or op.kind == "inplace" and "reads_storage" in op.tags:
             refused.add((shape_of(op), n))
     parts = [
         *(_selects(name, place) for name, place in sorted(selected)),

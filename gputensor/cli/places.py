@@ -67,10 +67,8 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        self.nodes = [
-            name.id for a in call.args if isinstance(a, ast.Call)
-            for name in a.args if isinstance(name, ast.Name)
-        ]  # fmt: skip
+        # rules that are made elsewhere are names too, and no class of the file is called so
+        self.nodes = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 
 @functools.cache

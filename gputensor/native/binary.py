@@ -25,7 +25,9 @@ _ONE = 1
 
 
 def rule(loop: str) -> Rule:
-    return pointwise.rule("binary", loop, BINARY, BINARY_FLOAT)
+    found = pointwise.rule("binary", loop, BINARY, BINARY_FLOAT)
+    found.takes_scalars = loop.partition("_")[0] in ("mul", "div")
+    return found
 
 
 # --- the three forms: (on the CPU, on every other device) -----------------------------------------

@@ -68,7 +68,7 @@ class Rule:
         like_input: bool = False,
     ) -> None:  # fmt: skip
         self.family, self.loop, self.config, self.param = family, loop, config, param
-        self.takes_scalars = family == "binary" and loop.partition("_")[0] in ("mul", "div")
+        self.takes_scalars = False
         self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
 
 

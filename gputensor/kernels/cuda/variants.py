@@ -94,14 +94,14 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
         return "i64" if name == "u64" else name  # sums wrap at 64 bits
     if name == "b8":
         return "u8"
-    return _UNSIGNED.get(name, name) if op in ("any", "all") else name
+    return _UNSIGNED.get(name, name) if LOOPS["reduce"][op] == "any" else name
 
 
 def reduce_partial(op: str, scalar: str) -> str:
     """The type in which a segment of `op` over `scalar` leaves its result (`types::partial`)."""
-    if op in ("any", "all"):
+    if LOOPS["reduce"][op] == "any":
         return "u8"
-    if op in ("amax", "amin"):
+    if LOOPS["reduce"][op] == "real":
         return scalar
     if scalar in ("f16", "bf16"):
         return "f32"

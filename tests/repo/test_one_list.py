@@ -1,0 +1,78 @@
+"""native_functions.yaml is the only list of operators: the code that serves them holds no other.
+
+A list here is a tuple, list, set or dict with two or more operators' names in it. The file of a
+family, `native/reduce.py` or `kernels/cuda/reduce_launch.py`, may name that family's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gputensor._generated.index import OPERATORS
+
+ROOT = Path(__file__).parents[2]
+ROOMS = (
+    "codegen", "gputensor/native", "gputensor/structured", "gputensor/kernels",
+    "gputensor/interpose", "gputensor/makers",
+)  # fmt: skip
+FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+# Lists of the binary family in files that the pointwise families share, and why they are there.
+KNOWN = {
+    "gputensor/kernels/cuda/pointwise_launch.py": {"add", "sub"},  # one kernel serves both alphas
+    "gputensor/kernels/cuda/prebuilt.py": {"add", "sub", "mul", "div"},  # what is carried compiled
+}
+
+FAMILIES: dict[str, set[str]] = {}
+for name, family in OPERATORS.items():
+    for spelled in (name, name.partition(".")[0], name.partition(".")[0].removesuffix("_")):
+        FAMILIES.setdefault(spelled, set()).add(family)
+for family in {*OPERATORS.values()}:
+    FAMILIES.pop(family, None)  # a table may go by families, some of which an operator is called as
+
+
+def lists(text: str, stem: str = "") -> Iterator[set[str]]:
+    """The operators that a list names, of families whose file this is not."""
+    for node in ast.walk(ast.parse(text)):
+        items: list[ast.expr] = []
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            items = node.elts
+        elif isinstance(node, ast.Dict):
+            items = [key for key in node.keys if key is not None]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "split" and isinstance(node.func.value, ast.Constant):
+                items = [ast.Constant(word) for word in str(node.func.value.value).split()]
+        words = [str(x.value).removeprefix("aten::") for x in items if isinstance(x, ast.Constant)]
+        found = {
+            word for word in words
+            if word in FAMILIES
+            and not any(stem == f or stem.startswith(f"{f}_") for f in FAMILIES[word])
+        }  # fmt: skip
+        if len(found) > 1:
+            yield found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_file_lists_operators(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    for found in lists(path.read_text(encoding="utf-8"), path.stem):
+        assert found <= KNOWN.get(name, set()), f"{name} lists {', '.join(sorted(found))}"
+
+
+def test_what_is_known_is_there() -> None:
+    for name, wanted in KNOWN.items():
+        listed = list(lists((ROOT / name).read_text(encoding="utf-8")))
+        assert wanted in listed, name
+
+
+def test_a_list_is_seen() -> None:
+    assert list(lists('_NEED = frozenset(("resize_", "set_"))')) == [{"resize_", "set_"}]
+    assert list(lists('{"div.Tensor_mode": 1, "fill_.Scalar": 2}')) == [
+        {"div.Tensor_mode", "fill_.Scalar"}
+    ]
+    assert list(lists('"amax amin".split()')) == [{"amax", "amin"}]
+    assert list(lists('["amax", "amin"]', "reduce_launch")) == []
+    assert list(lists('["neg", "self", "out"]')) == []
