@@ -138,7 +138,7 @@ def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
     before, left = (len(sizes) for sizes in (found["in"]["sizes"], (choice or {}).get("marks", ())))
     if 0 < left < before:
         lines.append(f"{left} of {before} dimensions are left: what lies as one is walked as one")
-    lines += svg.wrapped(reason, svg.WIDTH - 2 * svg.MARGIN, 12, "mono") if reason else []
+    lines += reason.split("; ") if reason else []
     y = picture.head(lines) + 8
     steps: list[str] = []
     if "runs" in found:

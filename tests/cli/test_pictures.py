@@ -249,13 +249,10 @@ def test_cells_are_where_the_elements_lie(pair: tuple[Any, Any]) -> None:
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=60),
        st.integers(10, 400))  # fmt: skip
 @settings(max_examples=200, deadline=None)
-def test_texts_are_cut_and_wrapped_to_their_room(text: str, room: int) -> None:
+def test_texts_are_cut_to_their_room(text: str, room: int) -> None:
     for kind in ("", "mono", "bold"):
         shown = svg.cut(text, room, 12, kind)
         assert shown == text or svg.width(shown, 12, kind) <= max(room, svg.width("…", 12, kind))
-        lines = svg.wrapped(text, room, 12, kind)
-        assert all(svg.width(line, 12, kind) <= max(room, 16) for line in lines)
-        assert "".join(lines).replace(" ", "") == text.replace(" ", "") or "…" in "".join(lines)
 
 
 def test_what_is_written_is_safe_in_xml(tmp_path: Path) -> None:

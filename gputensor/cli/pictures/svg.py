@@ -56,17 +56,6 @@ def cut(text: str, room: float, size: float, kind: str = "") -> str:
     return text + "…"
 
 
-def wrapped(text: str, room: float, size: float, kind: str = "") -> list[str]:
-    """Lines of whole words."""
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and width(f"{lines[-1]} {word}", size, kind) <= room:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(cut(word, room, size, kind))
-    return lines
-
-
 def escape(text: str) -> str:
     """As XML takes it: characters that it has no way to write are replaced."""
     known = re.sub("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
