@@ -37,7 +37,7 @@ def kernels(model: Model, family: str) -> str:
     imports += [line for name, line in IMPORTED.items() if name in used]
     imports += imported("...makers.rows", made)
     imports += [f"from ...native import {family} as native"] if "native" in used else []
-    imports.append("from .. import operators as _ops")
+    imports.append("from .. import operators as _operators")
     install = "\n".join(["def install() -> None:", *indent(rows)])
     doc = f"What is registered for the operators of native/{family}.py, and their derivatives."
     return module(doc, "\n".join(imports), install, *classes)
@@ -53,7 +53,7 @@ ROWS = {
 
 
 def _row(op: Op, names: dict[str, str]) -> list[str]:
-    operator = f"_ops.{op.identifier}"
+    operator = f"_operators.{op.identifier}"
     rules = _rules(op, names)
     if op.dispatch is None and not check_kernels.defines(op.family, op.identifier):
         return _call("bind", operator, f"native.{op.kernel_factory}", f'"{op.loop}"', *rules)

@@ -1,8 +1,8 @@
 """All operators, and every change to them.
 
 The way of a call, with the file of each step:
- 1. `a + b` runs Tensor.__add__ in `_generated/methods.py`: it gathers the operands' key sets, adds
-    and removes what `tls.py` holds for this thread or task,
+ 1. `a + b` runs Tensor.__add__ in `_generated/families/binary.py`, which `families.py` loads: it
+    gathers the operands' key sets, adds and removes what `tls.py` holds for this thread or task,
  2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
     resolved by `precedence.py`) and calls what it finds with (key_set, *arguments).
  3. Factory functions pass a kernel of `makers/backend_select.py`: `device=` becomes a backend key.

@@ -1,6 +1,6 @@
 """What the rows of `_generated/kernels/<family>.py` are made of: one row registers one operator.
 
-    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
+    impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
 First the operator's own kernels, then what stands above them. The dump of a table shows the row.
 """

@@ -287,14 +287,14 @@ def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None
         if line.strip()
     ]
     assert rows == [
-        'bind(_ops.blend, native.functional, "blend", BlendBackward0)',
-        'bind(_ops.blend_, native.inplace, "blend", counts, BlendBackward0)',
-        'bind(_ops.blend_out, native.out, "blend", counts, refuses_out)',
-        'impl(_ops.halves, "CompositeImplicitAutograd", native.halves)',
-        'impl(_ops.turn, "CPU, Meta", native.turn)',
-        'impl(_ops.turn, "CUDA", native.turn_cuda, passes)',
-        'impl(_ops.fresh, "CompositeExplicitAutograd", native.fresh, selects, passes)',
-        'impl(_ops.lent, "", None, passes)',
+        'bind(_operators.blend, native.functional, "blend", BlendBackward0)',
+        'bind(_operators.blend_, native.inplace, "blend", counts, BlendBackward0)',
+        'bind(_operators.blend_out, native.out, "blend", counts, refuses_out)',
+        'impl(_operators.halves, "CompositeImplicitAutograd", native.halves)',
+        'impl(_operators.turn, "CPU, Meta", native.turn)',
+        'impl(_operators.turn, "CUDA", native.turn_cuda, passes)',
+        'impl(_operators.fresh, "CompositeExplicitAutograd", native.fresh, selects, passes)',
+        'impl(_operators.lent, "", None, passes)',
     ]
 
 

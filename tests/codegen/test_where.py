@@ -31,7 +31,7 @@ FILES = {
     "gputensor/_generated/families/unary.py": "op_erf = _define()\ndef erf(input): ...\n"
     "Tensor_erf = erf\n",
     "gputensor/_generated/kernels/unary.py": "def install():\n"
-    '    bind(_ops.erf, native.functional, "erf", ErfBackward0)\n'
+    '    bind(_operators.erf, native.functional, "erf", ErfBackward0)\n'
     "class ErfBackward0: ...\n",
     "docs/operators.md": "# Operators\n| `erf` | `gt.erf` |\n",
     "tests/rows/unary.py": 'ROWS = [\n    Row("erf"),\n]\n',

@@ -3,11 +3,11 @@
 
 from ...makers.rows import bind, counts, passes, refuses_out
 from ...native import argreduce as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    bind(_ops.argmax, native.functional, "argmax", passes)
-    bind(_ops.argmax_out, native.out, "argmax", counts, refuses_out)
-    bind(_ops.argmin, native.functional, "argmin", passes)
-    bind(_ops.argmin_out, native.out, "argmin", counts, refuses_out)
+    bind(_operators.argmax, native.functional, "argmax", passes)
+    bind(_operators.argmax_out, native.out, "argmax", counts, refuses_out)
+    bind(_operators.argmin, native.functional, "argmin", passes)
+    bind(_operators.argmin_out, native.out, "argmin", counts, refuses_out)

@@ -11,32 +11,32 @@ from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...makers.rows import bind, counts, impl, refuses_out
 from ...native import binary as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    bind(_ops.add_Tensor, native.functional, "add", AddBackward0)
-    bind(_ops.add__Tensor, native.inplace, "add", counts, AddBackward0)
-    bind(_ops.add_out, native.out, "add", counts, refuses_out)
-    bind(_ops.sub_Tensor, native.functional, "sub", SubBackward0)
-    bind(_ops.sub__Tensor, native.inplace, "sub", counts, SubBackward0)
-    bind(_ops.sub_out, native.out, "sub", counts, refuses_out)
-    impl(_ops.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
-    bind(_ops.mul_Tensor, native.functional, "mul", MulBackward0)
-    bind(_ops.mul__Tensor, native.inplace, "mul", counts, MulBackward0)
-    bind(_ops.mul_out, native.out, "mul", counts, refuses_out)
-    bind(_ops.div_Tensor, native.functional, "div", DivBackward0)
-    bind(_ops.div__Tensor, native.inplace, "div", counts, DivBackward0)
-    bind(_ops.div_out, native.out, "div", counts, refuses_out)
-    bind(_ops.div_Tensor_mode, native.mode_functional, "div_trunc", DivBackward2)
-    bind(_ops.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, DivBackward2)
-    bind(_ops.div_out_mode, native.mode_out, "div_trunc", counts, refuses_out)
-    bind(_ops.minimum, native.functional, "minimum", MinimumBackward0)
-    bind(_ops.minimum_out, native.out, "minimum", counts, refuses_out)
-    bind(_ops.maximum, native.functional, "maximum", MaximumBackward0)
-    bind(_ops.maximum_out, native.out, "maximum", counts, refuses_out)
+    bind(_operators.add_Tensor, native.functional, "add", AddBackward0)
+    bind(_operators.add__Tensor, native.inplace, "add", counts, AddBackward0)
+    bind(_operators.add_out, native.out, "add", counts, refuses_out)
+    bind(_operators.sub_Tensor, native.functional, "sub", SubBackward0)
+    bind(_operators.sub__Tensor, native.inplace, "sub", counts, SubBackward0)
+    bind(_operators.sub_out, native.out, "sub", counts, refuses_out)
+    impl(_operators.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
+    bind(_operators.mul_Tensor, native.functional, "mul", MulBackward0)
+    bind(_operators.mul__Tensor, native.inplace, "mul", counts, MulBackward0)
+    bind(_operators.mul_out, native.out, "mul", counts, refuses_out)
+    bind(_operators.div_Tensor, native.functional, "div", DivBackward0)
+    bind(_operators.div__Tensor, native.inplace, "div", counts, DivBackward0)
+    bind(_operators.div_out, native.out, "div", counts, refuses_out)
+    bind(_operators.div_Tensor_mode, native.mode_functional, "div_trunc", DivBackward2)
+    bind(_operators.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, DivBackward2)
+    bind(_operators.div_out_mode, native.mode_out, "div_trunc", counts, refuses_out)
+    bind(_operators.minimum, native.functional, "minimum", MinimumBackward0)
+    bind(_operators.minimum_out, native.out, "minimum", counts, refuses_out)
+    bind(_operators.maximum, native.functional, "maximum", MaximumBackward0)
+    bind(_operators.maximum_out, native.out, "maximum", counts, refuses_out)
     bind(
-        _ops.threshold_backward, native.threshold_functional, "threshold_backward",
+        _operators.threshold_backward, native.threshold_functional, "threshold_backward",
         ThresholdBackwardBackward0,
     )
 

@@ -5,28 +5,28 @@ from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
 from ...makers.rows import bind, counts, passes, refuses_out
 from ...native import comparison as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    bind(_ops.eq_Tensor, native.functional, "eq", passes)
-    bind(_ops.eq__Tensor, native.inplace, "eq", counts, EqBackward0)
-    bind(_ops.eq_Tensor_out, native.out, "eq", counts, refuses_out)
-    bind(_ops.ne_Tensor, native.functional, "ne", passes)
-    bind(_ops.ne__Tensor, native.inplace, "ne", counts, NeBackward0)
-    bind(_ops.ne_Tensor_out, native.out, "ne", counts, refuses_out)
-    bind(_ops.lt_Tensor, native.functional, "lt", passes)
-    bind(_ops.lt__Tensor, native.inplace, "lt", counts, LtBackward0)
-    bind(_ops.lt_Tensor_out, native.out, "lt", counts, refuses_out)
-    bind(_ops.le_Tensor, native.functional, "le", passes)
-    bind(_ops.le__Tensor, native.inplace, "le", counts, LeBackward0)
-    bind(_ops.le_Tensor_out, native.out, "le", counts, refuses_out)
-    bind(_ops.gt_Tensor, native.functional, "gt", passes)
-    bind(_ops.gt__Tensor, native.inplace, "gt", counts, GtBackward0)
-    bind(_ops.gt_Tensor_out, native.out, "gt", counts, refuses_out)
-    bind(_ops.ge_Tensor, native.functional, "ge", passes)
-    bind(_ops.ge__Tensor, native.inplace, "ge", counts, GeBackward0)
-    bind(_ops.ge_Tensor_out, native.out, "ge", counts, refuses_out)
+    bind(_operators.eq_Tensor, native.functional, "eq", passes)
+    bind(_operators.eq__Tensor, native.inplace, "eq", counts, EqBackward0)
+    bind(_operators.eq_Tensor_out, native.out, "eq", counts, refuses_out)
+    bind(_operators.ne_Tensor, native.functional, "ne", passes)
+    bind(_operators.ne__Tensor, native.inplace, "ne", counts, NeBackward0)
+    bind(_operators.ne_Tensor_out, native.out, "ne", counts, refuses_out)
+    bind(_operators.lt_Tensor, native.functional, "lt", passes)
+    bind(_operators.lt__Tensor, native.inplace, "lt", counts, LtBackward0)
+    bind(_operators.lt_Tensor_out, native.out, "lt", counts, refuses_out)
+    bind(_operators.le_Tensor, native.functional, "le", passes)
+    bind(_operators.le__Tensor, native.inplace, "le", counts, LeBackward0)
+    bind(_operators.le_Tensor_out, native.out, "le", counts, refuses_out)
+    bind(_operators.gt_Tensor, native.functional, "gt", passes)
+    bind(_operators.gt__Tensor, native.inplace, "gt", counts, GtBackward0)
+    bind(_operators.gt_Tensor_out, native.out, "gt", counts, refuses_out)
+    bind(_operators.ge_Tensor, native.functional, "ge", passes)
+    bind(_operators.ge__Tensor, native.inplace, "ge", counts, GeBackward0)
+    bind(_operators.ge_Tensor_out, native.out, "ge", counts, refuses_out)
 
 
 class EqBackward0(_Node):

@@ -5,23 +5,29 @@ from ...autograd.formulas import view_as_complex, view_as_real
 from ...autograd.node import Node as _Node
 from ...makers.rows import casts, impl, replays
 from ...native import complex_view as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.view_as_real, "CPU, CUDA, Meta", native.view_as_real, replays, ViewAsRealBackward0)
     impl(
-        _ops.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
+        _operators.view_as_real, "CPU, CUDA, Meta", native.view_as_real, replays,
+        ViewAsRealBackward0,
+    )
+    impl(
+        _operators.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
         ViewAsComplexBackward0, casts(CPU="fp32"),
     )
-    impl(_ops.real, "CompositeImplicitAutograd", native.real)
-    impl(_ops.imag, "CompositeImplicitAutograd", native.imag)
-    impl(_ops.conj, "CompositeImplicitAutograd", native.conj)
-    impl(_ops._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
-    impl(_ops._neg_view, "CompositeExplicitAutograd", native._neg_view, replays, NegViewBackward0)
-    impl(_ops.is_conj, "CompositeImplicitAutograd", native.is_conj)
-    impl(_ops.is_neg, "CompositeImplicitAutograd", native.is_neg)
-    impl(_ops._is_zerotensor, "CompositeImplicitAutograd", native._is_zerotensor)
+    impl(_operators.real, "CompositeImplicitAutograd", native.real)
+    impl(_operators.imag, "CompositeImplicitAutograd", native.imag)
+    impl(_operators.conj, "CompositeImplicitAutograd", native.conj)
+    impl(_operators._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
+    impl(
+        _operators._neg_view, "CompositeExplicitAutograd", native._neg_view, replays,
+        NegViewBackward0,
+    )
+    impl(_operators.is_conj, "CompositeImplicitAutograd", native.is_conj)
+    impl(_operators.is_neg, "CompositeImplicitAutograd", native.is_neg)
+    impl(_operators._is_zerotensor, "CompositeImplicitAutograd", native._is_zerotensor)
 
 
 class ViewAsRealBackward0(_Node):

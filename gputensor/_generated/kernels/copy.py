@@ -5,25 +5,25 @@ from ...autograd.formulas import copy_backward, zeros_like
 from ...autograd.node import Node as _Node
 from ...makers.rows import counts, impl, passes
 from ...native import copy as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
-    impl(_ops._copy_from, "", None, passes)
-    impl(_ops._copy_from_and_resize, "", None, passes)
-    impl(_ops.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
-    impl(_ops.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
-    impl(_ops.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
-    impl(_ops.contiguous, "CompositeImplicitAutograd", native.contiguous)
-    impl(_ops.to_dtype_layout, "CompositeImplicitAutograd", native.to_dtype_layout)
-    impl(_ops.to_device, "CompositeImplicitAutograd", native.to_device)
-    impl(_ops.to_dtype, "CompositeImplicitAutograd", native.to_dtype)
-    impl(_ops.to_other, "CompositeImplicitAutograd", native.to_other)
-    impl(_ops._to_copy, "CompositeExplicitAutograd", native._to_copy, ToCopyBackward0)
-    impl(_ops.item, "CompositeImplicitAutograd", native.item)
-    impl(_ops._local_scalar_dense, "CPU, CUDA", native._local_scalar_dense, passes)
-    impl(_ops.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
+    impl(_operators.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
+    impl(_operators._copy_from, "", None, passes)
+    impl(_operators._copy_from_and_resize, "", None, passes)
+    impl(_operators.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
+    impl(_operators.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
+    impl(_operators.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
+    impl(_operators.contiguous, "CompositeImplicitAutograd", native.contiguous)
+    impl(_operators.to_dtype_layout, "CompositeImplicitAutograd", native.to_dtype_layout)
+    impl(_operators.to_device, "CompositeImplicitAutograd", native.to_device)
+    impl(_operators.to_dtype, "CompositeImplicitAutograd", native.to_dtype)
+    impl(_operators.to_other, "CompositeImplicitAutograd", native.to_other)
+    impl(_operators._to_copy, "CompositeExplicitAutograd", native._to_copy, ToCopyBackward0)
+    impl(_operators.item, "CompositeImplicitAutograd", native.item)
+    impl(_operators._local_scalar_dense, "CPU, CUDA", native._local_scalar_dense, passes)
+    impl(_operators.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
 
 
 class CopyBackwards(_Node):

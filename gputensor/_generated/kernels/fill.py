@@ -5,13 +5,13 @@ from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
 from ...makers.rows import counts, impl
 from ...native import fill as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
-    impl(_ops.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
-    impl(_ops.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0)
+    impl(_operators.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
+    impl(_operators.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
+    impl(_operators.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0)
 
 
 class FillBackward2(_Node):

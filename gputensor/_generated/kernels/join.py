@@ -6,17 +6,20 @@ from ...autograd.node import Node as _Node
 from ...autograd.formulas import shapes as _shapes
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import join as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"))
-    impl(_ops.cat_out, "CompositeExplicitAutograd", native.cat_out, counts, refuses_out)
     impl(
-        _ops.stack, "CompositeExplicitAutograd", native.stack, StackBackward0, casts(CPU="promote"),
+        _operators.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"),
     )
-    impl(_ops.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
-    impl(_ops.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
+    impl(_operators.cat_out, "CompositeExplicitAutograd", native.cat_out, counts, refuses_out)
+    impl(
+        _operators.stack, "CompositeExplicitAutograd", native.stack, StackBackward0,
+        casts(CPU="promote"),
+    )
+    impl(_operators.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
+    impl(_operators.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
 
 
 class CatBackward0(_Node):

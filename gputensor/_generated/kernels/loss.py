@@ -7,25 +7,27 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, impl
 from ...native import loss as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.nll_loss_nd, "CompositeImplicitAutograd", native.nll_loss_nd)
+    impl(_operators.nll_loss_nd, "CompositeImplicitAutograd", native.nll_loss_nd)
     impl(
-        _ops.nll_loss, "CompositeImplicitAutograd", native.nll_loss, casts(CPU="fp32", CUDA="fp32"),
+        _operators.nll_loss, "CompositeImplicitAutograd", native.nll_loss,
+        casts(CPU="fp32", CUDA="fp32"),
     )
-    impl(_ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0)
+    impl(_operators.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0)
     impl(
-        _ops.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
+        _operators.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
         NllLossBackwardBackward0,
     )
     impl(
-        _ops.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
+        _operators.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
         casts(CPU="fp32"),
     )
     impl(
-        _ops.mse_loss, "CompositeImplicitAutograd", native.mse_loss, casts(CPU="fp32", CUDA="fp32"),
+        _operators.mse_loss, "CompositeImplicitAutograd", native.mse_loss,
+        casts(CPU="fp32", CUDA="fp32"),
     )
 
 

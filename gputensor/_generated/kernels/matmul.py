@@ -7,27 +7,27 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import matmul as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
     bind(
-        _ops.mm, native.functional, "mm", MmBackward0,
+        _operators.mm, native.functional, "mm", MmBackward0,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
-    bind(_ops.mm_out, native.out, "mm", counts, refuses_out)
+    bind(_operators.mm_out, native.out, "mm", counts, refuses_out)
     impl(
-        _ops.matmul, "CompositeImplicitAutograd", native.matmul,
+        _operators.matmul, "CompositeImplicitAutograd", native.matmul,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
     bind(
-        _ops.addmm, native.added_functional, "addmm", AddmmBackward0,
+        _operators.addmm, native.added_functional, "addmm", AddmmBackward0,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
-    bind(_ops.addmm_, native.added_inplace, "addmm", counts, AddmmBackward0)
-    bind(_ops.addmm_out, native.added_out, "addmm", counts, refuses_out)
+    bind(_operators.addmm_, native.added_inplace, "addmm", counts, AddmmBackward0)
+    bind(_operators.addmm_out, native.added_out, "addmm", counts, refuses_out)
     impl(
-        _ops.linear, "CompositeImplicitAutograd", native.linear,
+        _operators.linear, "CompositeImplicitAutograd", native.linear,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
 

@@ -5,13 +5,13 @@ from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
 from ...makers.rows import counts, impl, passes, selects
 from ...native import random as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.rand, "CompositeExplicitAutograd", native.rand, selects, passes)
-    impl(_ops.rand_like, "CompositeExplicitAutograd", native.rand_like, passes)
-    impl(_ops.uniform_, "CPU, CUDA, Meta", native.uniform_, counts, UniformBackward0)
+    impl(_operators.rand, "CompositeExplicitAutograd", native.rand, selects, passes)
+    impl(_operators.rand_like, "CompositeExplicitAutograd", native.rand_like, passes)
+    impl(_operators.uniform_, "CPU, CUDA, Meta", native.uniform_, counts, UniformBackward0)
 
 
 class UniformBackward0(_Node):

@@ -3,21 +3,21 @@
 
 from ...makers.rows import counts, impl, passes, refuses_out, selects
 from ...native import range as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.arange, "CompositeExplicitAutograd", native.arange, selects, passes)
-    impl(_ops.arange_start, "CompositeExplicitAutograd", native.arange_start, selects, passes)
+    impl(_operators.arange, "CompositeExplicitAutograd", native.arange, selects, passes)
+    impl(_operators.arange_start, "CompositeExplicitAutograd", native.arange_start, selects, passes)
     impl(
-        _ops.arange_start_step, "CompositeExplicitAutograd", native.arange_start_step, selects,
-        passes,
+        _operators.arange_start_step, "CompositeExplicitAutograd", native.arange_start_step,
+        selects, passes,
     )
-    impl(_ops.arange_out, "CPU, CUDA, Meta", native.arange_end_out, counts, refuses_out)
-    impl(_ops.arange_start_out, "CPU, CUDA, Meta", native.arange_out, counts, refuses_out)
-    impl(_ops.linspace, "CompositeExplicitAutograd", native.linspace, selects, passes)
-    impl(_ops.linspace_out, "CPU, CUDA, Meta", native.linspace_out, counts, refuses_out)
-    impl(_ops.eye, "CompositeExplicitAutograd", native.eye, selects, passes)
-    impl(_ops.eye_m, "CompositeExplicitAutograd", native.eye_m, selects, passes)
-    impl(_ops.eye_out, "CPU, CUDA, Meta", native.eye_n_out, counts, refuses_out)
-    impl(_ops.eye_m_out, "CPU, CUDA, Meta", native.eye_out, counts, refuses_out)
+    impl(_operators.arange_out, "CPU, CUDA, Meta", native.arange_end_out, counts, refuses_out)
+    impl(_operators.arange_start_out, "CPU, CUDA, Meta", native.arange_out, counts, refuses_out)
+    impl(_operators.linspace, "CompositeExplicitAutograd", native.linspace, selects, passes)
+    impl(_operators.linspace_out, "CPU, CUDA, Meta", native.linspace_out, counts, refuses_out)
+    impl(_operators.eye, "CompositeExplicitAutograd", native.eye, selects, passes)
+    impl(_operators.eye_m, "CompositeExplicitAutograd", native.eye_m, selects, passes)
+    impl(_operators.eye_out, "CPU, CUDA, Meta", native.eye_n_out, counts, refuses_out)
+    impl(_operators.eye_m_out, "CPU, CUDA, Meta", native.eye_out, counts, refuses_out)

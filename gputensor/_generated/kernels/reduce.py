@@ -7,37 +7,37 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, casts, counts, passes, refuses_out
 from ...native import reduce as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    bind(_ops.sum, native.functional, "sum", SumBackward0, casts(CUDA="fp32_set_opt_dtype"))
-    bind(_ops.sum_out, native.out, "sum", counts, refuses_out)
+    bind(_operators.sum, native.functional, "sum", SumBackward0, casts(CUDA="fp32_set_opt_dtype"))
+    bind(_operators.sum_out, native.out, "sum", counts, refuses_out)
     bind(
-        _ops.sum_dim_IntList, native.functional, "sum", SumBackward1,
+        _operators.sum_dim_IntList, native.functional, "sum", SumBackward1,
         casts(CUDA="fp32_set_opt_dtype"),
     )
-    bind(_ops.sum_IntList_out, native.out, "sum", counts, refuses_out)
-    bind(_ops.mean, native.functional, "mean", MeanBackward0)
-    bind(_ops.mean_dtype_out, native.out, "mean", counts, refuses_out)
-    bind(_ops.mean_dim, native.functional, "mean", MeanBackward1)
-    bind(_ops.mean_out, native.out, "mean", counts, refuses_out)
-    bind(_ops.amax, native.functional, "amax", AmaxBackward0)
-    bind(_ops.amax_out, native.out, "amax", counts, refuses_out)
-    bind(_ops.amin, native.functional, "amin", AminBackward0)
-    bind(_ops.amin_out, native.out, "amin", counts, refuses_out)
-    bind(_ops.any, native.functional, "any", passes)
-    bind(_ops.any_all_out, native.out, "any", counts, refuses_out)
-    bind(_ops.any_dim, native.functional, "any", passes)
-    bind(_ops.any_out, native.out, "any", counts, refuses_out)
-    bind(_ops.any_dims, native.functional, "any", passes)
-    bind(_ops.any_dims_out, native.out, "any", counts, refuses_out)
-    bind(_ops.all, native.functional, "all", passes)
-    bind(_ops.all_all_out, native.out, "all", counts, refuses_out)
-    bind(_ops.all_dim, native.functional, "all", passes)
-    bind(_ops.all_out, native.out, "all", counts, refuses_out)
-    bind(_ops.all_dims, native.functional, "all", passes)
-    bind(_ops.all_dims_out, native.out, "all", counts, refuses_out)
+    bind(_operators.sum_IntList_out, native.out, "sum", counts, refuses_out)
+    bind(_operators.mean, native.functional, "mean", MeanBackward0)
+    bind(_operators.mean_dtype_out, native.out, "mean", counts, refuses_out)
+    bind(_operators.mean_dim, native.functional, "mean", MeanBackward1)
+    bind(_operators.mean_out, native.out, "mean", counts, refuses_out)
+    bind(_operators.amax, native.functional, "amax", AmaxBackward0)
+    bind(_operators.amax_out, native.out, "amax", counts, refuses_out)
+    bind(_operators.amin, native.functional, "amin", AminBackward0)
+    bind(_operators.amin_out, native.out, "amin", counts, refuses_out)
+    bind(_operators.any, native.functional, "any", passes)
+    bind(_operators.any_all_out, native.out, "any", counts, refuses_out)
+    bind(_operators.any_dim, native.functional, "any", passes)
+    bind(_operators.any_out, native.out, "any", counts, refuses_out)
+    bind(_operators.any_dims, native.functional, "any", passes)
+    bind(_operators.any_dims_out, native.out, "any", counts, refuses_out)
+    bind(_operators.all, native.functional, "all", passes)
+    bind(_operators.all_all_out, native.out, "all", counts, refuses_out)
+    bind(_operators.all_dim, native.functional, "all", passes)
+    bind(_operators.all_out, native.out, "all", counts, refuses_out)
+    bind(_operators.all_dims, native.functional, "all", passes)
+    bind(_operators.all_dims_out, native.out, "all", counts, refuses_out)
 
 
 class SumBackward0(_Node):

@@ -9,28 +9,31 @@ from ...autograd.node import Node as _Node
 from ...autograd.formulas import geometry as _geometry
 from ...makers.rows import counts, impl, tracks
 from ...native import slicing as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.narrow, "CompositeImplicitAutograd", native.narrow)
-    impl(_ops.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
-    impl(_ops.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
-    impl(_ops.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
+    impl(_operators.narrow, "CompositeImplicitAutograd", native.narrow)
+    impl(_operators.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
+    impl(_operators.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
+    impl(_operators.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
     impl(
-        _ops.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_, counts,
-        AsStridedBackward1,
+        _operators.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_,
+        counts, AsStridedBackward1,
     )
-    impl(_ops.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks, DiagonalBackward0)
-    impl(_ops.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
-    impl(_ops.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
-    impl(_ops.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
-    impl(_ops.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
     impl(
-        _ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
+        _operators.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks,
+        DiagonalBackward0,
+    )
+    impl(_operators.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
+    impl(_operators.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
+    impl(_operators.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
+    impl(_operators.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
+    impl(
+        _operators.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
         SplitWithSizesBackward0,
     )
-    impl(_ops.chunk, "CompositeImplicitAutograd", native.chunk)
+    impl(_operators.chunk, "CompositeImplicitAutograd", native.chunk)
 
 
 class SelectBackward0(_Node):

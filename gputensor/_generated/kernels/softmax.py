@@ -9,28 +9,28 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import softmax as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
     impl(
-        _ops.softmax_int, "CompositeImplicitAutograd", native.softmax,
+        _operators.softmax_int, "CompositeImplicitAutograd", native.softmax,
         casts(CUDA="fp32_set_opt_dtype"),
     )
-    bind(_ops._softmax, native.functional, "softmax", SoftmaxBackward0)
-    bind(_ops._softmax_out, native.out, "softmax", counts, refuses_out)
+    bind(_operators._softmax, native.functional, "softmax", SoftmaxBackward0)
+    bind(_operators._softmax_out, native.out, "softmax", counts, refuses_out)
     bind(
-        _ops._softmax_backward_data, native.backward_functional, "softmax_backward",
+        _operators._softmax_backward_data, native.backward_functional, "softmax_backward",
         SoftmaxBackwardDataBackward0,
     )
     impl(
-        _ops.log_softmax_int, "CompositeImplicitAutograd", native.log_softmax,
+        _operators.log_softmax_int, "CompositeImplicitAutograd", native.log_softmax,
         casts(CUDA="fp32_set_opt_dtype"),
     )
-    bind(_ops._log_softmax, native.functional, "log_softmax", LogSoftmaxBackward0)
-    bind(_ops._log_softmax_out, native.out, "log_softmax", counts, refuses_out)
+    bind(_operators._log_softmax, native.functional, "log_softmax", LogSoftmaxBackward0)
+    bind(_operators._log_softmax_out, native.out, "log_softmax", counts, refuses_out)
     bind(
-        _ops._log_softmax_backward_data, native.backward_functional, "log_softmax_backward",
+        _operators._log_softmax_backward_data, native.backward_functional, "log_softmax_backward",
         LogSoftmaxBackwardDataBackward0,
     )
 

@@ -8,35 +8,38 @@ from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import unary as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    bind(_ops.neg, native.functional, "neg", NegBackward0)
-    bind(_ops.neg_, native.inplace, "neg", counts, NegBackward0)
-    bind(_ops.neg_out, native.out, "neg", counts, refuses_out)
-    impl(_ops.conj_physical, "CompositeImplicitAutograd", native.conj_physical)
+    bind(_operators.neg, native.functional, "neg", NegBackward0)
+    bind(_operators.neg_, native.inplace, "neg", counts, NegBackward0)
+    bind(_operators.neg_out, native.out, "neg", counts, refuses_out)
+    impl(_operators.conj_physical, "CompositeImplicitAutograd", native.conj_physical)
     impl(
-        _ops.conj_physical_, "CPU, CUDA, Meta", native.conj_physical_, counts,
+        _operators.conj_physical_, "CPU, CUDA, Meta", native.conj_physical_, counts,
         ConjPhysicalBackward0,
     )
-    impl(_ops.conj_physical_out, "CPU, CUDA, Meta", native.conj_physical_out, counts, refuses_out)
     impl(
-        _ops._conj_physical, "CompositeExplicitAutograd", native._conj_physical,
+        _operators.conj_physical_out, "CPU, CUDA, Meta", native.conj_physical_out, counts,
+        refuses_out,
+    )
+    impl(
+        _operators._conj_physical, "CompositeExplicitAutograd", native._conj_physical,
         ConjPhysicalBackward1,
     )
-    bind(_ops.abs, native.functional, "abs", AbsBackward0)
-    bind(_ops.abs_, native.inplace, "abs", counts, AbsBackward0)
-    bind(_ops.abs_out, native.out, "abs", counts, refuses_out)
-    bind(_ops.exp, native.functional, "exp", ExpBackward0, casts(CUDA="fp32"))
-    bind(_ops.exp_, native.inplace, "exp", counts, ExpBackward0)
-    bind(_ops.exp_out, native.out, "exp", counts, refuses_out)
-    bind(_ops.relu, native.functional, "relu", ReluBackward0)
-    bind(_ops.relu_, native.inplace, "relu", counts, ReluBackward0)
-    bind(_ops.relu_out, native.out, "relu", counts, refuses_out)
-    bind(_ops.sqrt, native.functional, "sqrt", SqrtBackward0)
-    bind(_ops.sqrt_, native.inplace, "sqrt", counts, SqrtBackward0)
-    bind(_ops.sqrt_out, native.out, "sqrt", counts, refuses_out)
+    bind(_operators.abs, native.functional, "abs", AbsBackward0)
+    bind(_operators.abs_, native.inplace, "abs", counts, AbsBackward0)
+    bind(_operators.abs_out, native.out, "abs", counts, refuses_out)
+    bind(_operators.exp, native.functional, "exp", ExpBackward0, casts(CUDA="fp32"))
+    bind(_operators.exp_, native.inplace, "exp", counts, ExpBackward0)
+    bind(_operators.exp_out, native.out, "exp", counts, refuses_out)
+    bind(_operators.relu, native.functional, "relu", ReluBackward0)
+    bind(_operators.relu_, native.inplace, "relu", counts, ReluBackward0)
+    bind(_operators.relu_out, native.out, "relu", counts, refuses_out)
+    bind(_operators.sqrt, native.functional, "sqrt", SqrtBackward0)
+    bind(_operators.sqrt_, native.inplace, "sqrt", counts, SqrtBackward0)
+    bind(_operators.sqrt_out, native.out, "sqrt", counts, refuses_out)
 
 
 class NegBackward0(_Node):

@@ -5,59 +5,67 @@ from ...autograd.formulas import permute_backward, sum_to_size
 from ...autograd.node import Node as _Node
 from ...makers.rows import counts, impl, passes, tracks
 from ...native import view as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
-    impl(_ops.view_dtype, "CompositeExplicitAutograd", native.view_dtype, passes)
-    impl(_ops.reshape, "CompositeImplicitAutograd", native.reshape)
+    impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
+    impl(_operators.view_dtype, "CompositeExplicitAutograd", native.view_dtype, passes)
+    impl(_operators.reshape, "CompositeImplicitAutograd", native.reshape)
     impl(
-        _ops._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
+        _operators._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
         ReshapeAliasBackward0,
     )
-    impl(_ops.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
+    impl(_operators.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
     impl(
-        _ops.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
+        _operators.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
         TransposeBackward0,
     )
     impl(
-        _ops.transpose_, "CompositeExplicitAutograd", native.transpose_, counts, TransposeBackward1,
+        _operators.transpose_, "CompositeExplicitAutograd", native.transpose_, counts,
+        TransposeBackward1,
     )
-    impl(_ops.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
-    impl(_ops.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
-    impl(_ops.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
-    impl(_ops.mT, "CompositeImplicitAutograd", native.mT)
-    impl(_ops.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
-    impl(_ops.expand_as, "CompositeImplicitAutograd", native.expand_as)
-    impl(_ops.view_as, "CompositeImplicitAutograd", native.view_as)
-    impl(_ops.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
+    impl(_operators.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
+    impl(_operators.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
+    impl(_operators.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
+    impl(_operators.mT, "CompositeImplicitAutograd", native.mT)
+    impl(_operators.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
+    impl(_operators.expand_as, "CompositeImplicitAutograd", native.expand_as)
+    impl(_operators.view_as, "CompositeImplicitAutograd", native.view_as)
+    impl(_operators.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
     impl(
-        _ops.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks, SqueezeBackward1,
+        _operators.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks,
+        SqueezeBackward1,
     )
     impl(
-        _ops.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
+        _operators.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
         SqueezeBackward2,
     )
-    impl(_ops.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3)
     impl(
-        _ops.squeeze__dim, "CompositeExplicitAutograd", native.squeeze_dim_, counts,
+        _operators.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3,
+    )
+    impl(
+        _operators.squeeze__dim, "CompositeExplicitAutograd", native.squeeze_dim_, counts,
         SqueezeBackward4,
     )
     impl(
-        _ops.squeeze__dims, "CompositeExplicitAutograd", native.squeeze_dims_, counts,
+        _operators.squeeze__dims, "CompositeExplicitAutograd", native.squeeze_dims_, counts,
         SqueezeBackward5,
     )
-    impl(_ops.unsqueeze, "CompositeExplicitAutograd", native.unsqueeze, tracks, UnsqueezeBackward0)
     impl(
-        _ops.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts, UnsqueezeBackward1,
+        _operators.unsqueeze, "CompositeExplicitAutograd", native.unsqueeze, tracks,
+        UnsqueezeBackward0,
     )
-    impl(_ops.flatten_using_ints, "CompositeImplicitAutograd", native.flatten)
-    impl(_ops.unflatten_int, "CompositeImplicitAutograd", native.unflatten)
-    impl(_ops.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
-    impl(_ops.movedim_int, "CompositeImplicitAutograd", native.movedim)
-    impl(_ops.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
-    impl(_ops.detach, "CompositeExplicitAutograd", native.detach, passes)
+    impl(
+        _operators.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts,
+        UnsqueezeBackward1,
+    )
+    impl(_operators.flatten_using_ints, "CompositeImplicitAutograd", native.flatten)
+    impl(_operators.unflatten_int, "CompositeImplicitAutograd", native.unflatten)
+    impl(_operators.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.movedim_int, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
+    impl(_operators.detach, "CompositeExplicitAutograd", native.detach, passes)
 
 
 class ViewBackward0(_Node):

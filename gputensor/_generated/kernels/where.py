@@ -7,12 +7,12 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, counts, refuses_out
 from ...native import where as native
-from .. import operators as _ops
+from .. import operators as _operators
 
 
 def install() -> None:
-    bind(_ops.where_self, native.functional, "where", WhereBackward0)
-    bind(_ops.where_self_out, native.out, "where", counts, refuses_out)
+    bind(_operators.where_self, native.functional, "where", WhereBackward0)
+    bind(_operators.where_self_out, native.out, "where", counts, refuses_out)
 
 
 class WhereBackward0(_Node):
