@@ -36,8 +36,6 @@ DIFFERENTIABLE = [
     row for row in CALLABLE
     if any(op.derivatives and (op.kind == "functional" or _writes(row)) for op in OPS_OF[row.name])
 ]  # fmt: skip
-# Without a derivative at negative numbers.
-POSITIVE = ("sqrt",)
 # Elements of all operands of a sample: finite differences take two calls for each.
 MOST = 60
 
@@ -64,7 +62,7 @@ def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generato
         return gt.from_numpy(np.asarray(random.integers(low, high, sizes), of.np))
     values = random.permutation(np.linspace(0.3, 1.7, max(count, 2)))[:count].reshape(sizes)
     values = values + random.uniform(0, 0.05)  # no two operands share a value
-    if row.name not in POSITIVE:
+    if not row.positive:
         values = values * np.where(random.random(sizes) < 0.4, -1, 1)
     if of.category == dtypes.COMPLEX:
         values = values + 1j * random.uniform(0.2, 0.9, sizes)

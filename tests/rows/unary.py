@@ -63,6 +63,7 @@ ROWS = [
         "sqrt",
         grid("any") + grid("exact"),
         np.sqrt,
+        positive=True,
         ulp={complex64: 2, complex128: 2},
         device_ulp=2,
         why="IEEE roots are exact; a complex one takes a hypot, good to 1 ulp, and a root",
