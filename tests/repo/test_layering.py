@@ -31,10 +31,7 @@ FLOORS = [
     (7, "native"),
     (8, "autograd"),
     (9, "interpose"),
-    (
-        10,
-        "amp makers _generated.shapes",
-    ),  # what the kernels between autograd and native are made of
+    (10, "amp makers _generated.shapes"),  # kernels between autograd and native are made of these
     (11, "_generated.kernels"),
     (11, "exchange"),
     (11, "ops"),
@@ -136,6 +133,11 @@ def test_imports_go_down(module: str) -> None:
         if target_row != row and target_floor >= floor:
             wrong.append(f"{module}, line {line}, imports {target} (floor {target_floor})")
     assert not wrong, f"floor {floor} may not import upwards:\n" + "\n".join(wrong)
+
+
+def test_a_room_is_one_row() -> None:
+    """Generated code apart, which is written for several floors."""
+    assert not [n for n in ROW_OF if "." in n and not n.startswith("_generated.")]
 
 
 def graph() -> dict[str, set[str]]:
