@@ -30,13 +30,8 @@ def find(device_type: Any, op: str) -> AutocastDevice:
     known = _lookup(device_type, op)
     if known is None:
         offered = ", ".join(d.type for d in DEVICES if d.type)
-        raise errors.must(
-            op,
-            "device_type",
-            f"be one of {offered}",
-            device_type,
-            remedy=errors.how_to_autocast(device_type),
-        )
+        remedy = errors.how_to_autocast(device_type)
+        raise errors.must(op, "device_type", f"be one of {offered}", device_type, remedy=remedy)
     return known
 
 

@@ -55,12 +55,8 @@ def custom_bwd(bwd: Method | None = None, *, device_type: str) -> Any:
         _check_context(ctx, "custom_bwd")
         used = getattr(ctx, "_used_autocast", None)
         if used is None:
-            raise errors.must(
-                "custom_bwd",
-                "ctx",
-                "come from a forward decorated with custom_fwd",
-                errors.Got("one that is not"),
-            )
+            rule = "come from a forward decorated with custom_fwd"
+            raise errors.must("custom_bwd", "ctx", rule, errors.Got("one that is not"))
         with autocast(device_type, ctx._autocast_dtype, used):
             return bwd(ctx, *args, **kwargs)
 

@@ -144,12 +144,8 @@ def rename_privateuse(first_name: str, name: str) -> Callable[[], None]:
     if name in _TYPES:
         raise errors.must("rename_privateuse", "name", "not be another device's name", name)
     if first_name in _ALIASES:
-        raise errors.must(
-            "rename_privateuse",
-            "first_name",
-            f"not be called {_ALIASES[first_name]!r} already",
-            first_name,
-        )
+        rule = f"not be called {_ALIASES[first_name]!r} already"
+        raise errors.must("rename_privateuse", "first_name", rule, first_name)
     _TYPES.add(name)
     _ALIASES[first_name] = name
     _interned.clear()

@@ -45,10 +45,9 @@ class DtypeRule:
         if not self.takes(of):
             lacks = "".join(kind for kind in KINDS if kind not in self.kinds)
             got = errors.Got(of.short) if got is None else got
-            raise errors.must(
-                op, arg, _SENTENCES[lacks], got, kind=errors.DtypeError,
-                remedy=self.remedy if of.category == BOOL else "",
-            )  # fmt: skip
+            rule = _SENTENCES[lacks]
+            remedy = self.remedy if of.category == BOOL else ""
+            raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
 # Kinds that are not taken -> what an operand must do.

@@ -67,10 +67,8 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     if form.order is None:
         raise errors.must(op, "memory_format", "fix an order of dimensions", form)
     if len(sizes) != form.rank:
-        raise errors.must(
-            op, "memory_format", f"be {form.name} only for a tensor of {form.rank} dimensions",
-            errors.Got(f"{len(sizes)} dimensions"),
-        )  # fmt: skip
+        rule = f"be {form.name} only for a tensor of {form.rank} dimensions"
+        raise errors.must(op, "memory_format", rule, errors.Got(f"{len(sizes)} dimensions"))
     strides = [0] * len(sizes)
     running = 1
     for dim in form.order:

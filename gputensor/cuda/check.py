@@ -281,9 +281,8 @@ def _compare(
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
     raise Mismatch(
         f"{entry}: {title}: '{name}'[{', '.join(map(str, at))}] is {got[at]} and must be "
-        f"{wanted[at]} "
-        f"({wrong} of {got.size} elements differ; {shapes}; grid {case['grid']}, block "
-        f"{case['block']})"
+        f"{wanted[at]} ({wrong} of {got.size} elements differ; {shapes}; grid {case['grid']}, "
+        f"block {case['block']})"
     )
 
 

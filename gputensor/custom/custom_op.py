@@ -81,13 +81,8 @@ def custom_op(
             "custom_op", "schema", "be a string", schema, kind=errors.ArgumentTypeError
         )
     if schema is not None and not schema.lstrip().startswith("("):
-        raise errors.must(
-            "custom_op",
-            "schema",
-            "begin with its arguments, '('",
-            schema,
-            kind=errors.ArgumentValueError,
-        )
+        rule = "begin with its arguments, '('"
+        raise errors.must("custom_op", "schema", rule, schema, kind=errors.ArgumentValueError)
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
 
     def define(function: Function) -> CustomOpDef:

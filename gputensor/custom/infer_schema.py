@@ -45,10 +45,8 @@ def infer_schema(
     name = op_name or str(getattr(prototype_function, "__name__", "function"))
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
     if isinstance(written, str) and written != "unknown":
-        raise errors.must(
-            name, "mutates_args", "be names of arguments, or 'unknown'", mutates_args,
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
+        rule = "be names of arguments, or 'unknown'"
+        raise errors.must(name, "mutates_args", rule, mutates_args, kind=errors.ArgumentValueError)
     try:
         found = inspect.signature(
             prototype_function, eval_str=True, globals=_names(prototype_function)

@@ -62,13 +62,8 @@ class Library:
                     "Library", arg, "be a string", value, kind=errors.ArgumentTypeError
                 )
         if kind not in KINDS:
-            raise errors.must(
-                "Library",
-                "kind",
-                f"be one of {', '.join(KINDS)}",
-                kind,
-                kind=errors.ArgumentValueError,
-            )
+            rule = f"be one of {', '.join(KINDS)}"
+            raise errors.must("Library", "kind", rule, kind, kind=errors.ArgumentValueError)
         if kind != "IMPL" and ns in _RESERVED:
             raise errors.must(
                 "Library", "ns", "not be reserved", ns, kind=errors.ArgumentValueError
@@ -322,13 +317,8 @@ class Library:
         elif isinstance(op_name, str) or hasattr(op_name, "qualified_name"):
             name = op_name if isinstance(op_name, str) else op_name.qualified_name
         else:
-            raise errors.must(
-                "impl",
-                "op_name",
-                "be an operator or its name",
-                op_name,
-                kind=errors.ArgumentTypeError,
-            )
+            rule = "be an operator or its name"
+            raise errors.must("impl", "op_name", rule, op_name, kind=errors.ArgumentTypeError)
         namespace, colons, rest = name.rpartition("::")
         if colons and namespace != self.ns:
             raise errors.wrong_registration(

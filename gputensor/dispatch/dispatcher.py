@@ -94,13 +94,8 @@ copyreg.pickle(Operator, lambda operator: (find, (operator.qualified_name,)))
 def get(qualified_name: str) -> Operator | None:
     """The operator, defined or not; None if nothing at all is registered under the name."""
     if not isinstance(qualified_name, str):
-        raise errors.must(
-            "dispatch",
-            "name",
-            "be an operator's name",
-            qualified_name,
-            kind=errors.ArgumentTypeError,
-        )
+        rule = "be an operator's name"
+        raise errors.must("dispatch", "name", rule, qualified_name, kind=errors.ArgumentTypeError)
     qualified_name = qualified_name.removesuffix(".default")
     families.complete(qualified_name)
     operator = _operators.get(qualified_name)

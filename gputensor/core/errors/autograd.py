@@ -36,8 +36,7 @@ def view_of_leaf_modified() -> AutogradError:
 def view_modified(made: str, what: str) -> AutogradError:
     return AutogradError(
         f"A view was {made} and {what} with grad mode enabled. Its history cannot follow the "
-        f"write; "
-        "make the view where it is written to, or use an operation that is not in place"
+        "write; make the view where it is written to, or use an operation that is not in place"
     )
 
 
@@ -65,8 +64,7 @@ def leaf_in_graph() -> AutogradError:
 def dirty_not_returned() -> AutogradError:
     return AutogradError(
         "Some elements marked as dirty during the forward method were not returned as output. The "
-        "inputs that "
-        "are modified inplace must all be outputs of the Function"
+        "inputs that are modified inplace must all be outputs of the Function"
     )
 
 
@@ -77,8 +75,7 @@ def dirty_no_input() -> str:
 def dirty_view_among_several() -> AutogradError:
     return AutogradError(
         "If your Function modifies inplace an input that is a view of another Tensor, your "
-        "Function cannot "
-        "return more than one Tensor"
+        "Function cannot return more than one Tensor"
     )
 
 
@@ -86,37 +83,31 @@ def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> 
     which = f", which is {made_by}," if made_by else ""
     return AutogradError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        "operation: "
-        f"[{describe(x)}]{which} is at version {version}; expected version {expected} instead. "
-        f"Hint: "
-        "gputensor.autograd.detect_anomaly() names the operation that failed to compute its "
-        "gradient"
+        f"operation: [{describe(x)}]{which} is at version {version}; expected version {expected} "
+        "instead. Hint: gputensor.autograd.detect_anomaly() names the operation that failed to "
+        "compute its gradient"
     )
 
 
 def pack_hook_wrote() -> AutogradError:
     return AutogradError(
         "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
-        "pack hook can "
-        "not be modified by in-place operations"
+        "pack hook can not be modified by in-place operations"
     )
 
 
 def backward_twice() -> AutogradError:
     return AutogradError(
         "Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they "
-        "have already been freed). Specify retain_graph=True if you need to backward through the "
-        "graph a "
-        "second time"
+        "after they have already been freed). Specify retain_graph=True if you need to backward "
+        "through the graph a second time"
     )
 
 
 def not_differentiable(op: str, arg: str) -> AutogradError:
     return AutogradError(
         f"The function '{op}' is not differentiable with respect to argument '{arg}'. This input "
-        f"cannot have "
-        "requires_grad True; use .detach()"
+        "cannot have requires_grad True; use .detach()"
     )
 
 
@@ -133,8 +124,7 @@ def inference_tensor_saved() -> AutogradError:
 def inplace_on_inference_tensor() -> AutogradError:
     return AutogradError(
         "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to "
-        "get a "
-        "normal tensor"
+        "get a normal tensor"
     )
 
 
@@ -151,8 +141,7 @@ def inference_version() -> AutogradError:
 def out_with_grad(op: str) -> AutogradError:
     return AutogradError(
         f"{op}(): functions with out=... arguments don't support automatic differentiation, but "
-        f"one of the "
-        "arguments requires grad"
+        "one of the arguments requires grad"
     )
 
 
@@ -177,8 +166,7 @@ def requires_grad_of_nonleaf() -> AutogradError:
 def grad_of_nonleaf() -> str:
     return (
         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed; use "
-        ".retain_grad() on "
-        "it before backward() to have it filled"
+        ".retain_grad() on it before backward() to have it filled"
     )
 
 
@@ -222,16 +210,14 @@ def input_without_grad() -> AutogradError:
 def input_unused(number: int) -> AutogradError:
     return AutogradError(
         f"The differentiated Tensor at index {number} appears to not have been used in the graph. "
-        f"Set "
-        "allow_unused=True if this is the desired behavior"
+        "Set allow_unused=True if this is the desired behavior"
     )
 
 
 def wrong_gradient(name: str, number: int, got: Any, rule: str) -> AutogradError:
     return AutogradError(
         f"Function {name} returned an invalid gradient at index {number} - got {describe(got)} but "
-        f"expected "
-        f"{rule}"
+        f"expected {rule}"
     )
 
 
@@ -253,8 +239,7 @@ def failed_derivative(name: str, trace: str) -> str:
 def deepcopy_of_nonleaf() -> AutogradError:
     return AutogradError(
         "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
-        "at the "
-        "moment. Use .detach() on what is copied"
+        "at the moment. Use .detach() on what is copied"
     )
 
 

@@ -38,16 +38,14 @@ def mutates_other_than_schema(
 def keyword_only_tensor(name: str, argument: str, schema: Any) -> DispatchError:
     return DispatchError(
         f"{name}: '{argument}' must not be keyword-only, as it is a tensor (schema {schema}); make "
-        f"it positional, "
-        "or tag the operator 'out' if it writes to it"
+        "it positional, or tag the operator 'out' if it writes to it"
     )
 
 
 def no_device_argument(name: str, schema: Any) -> ArgumentValueError:
     return ArgumentValueError(
         f"{name}: a kernel for one device must be chosen by a tensor or by an argument 'device' "
-        f"(schema {schema}); "
-        "add device: gt.device, or leave device_types out"
+        f"(schema {schema}); add device: gt.device, or leave device_types out"
     )
 
 
@@ -60,9 +58,8 @@ def not_an_operator(what: str, got: Any) -> ArgumentValueError:
 def not_functional(operator: Any) -> RegistrationError:
     return RegistrationError(
         f"{operator.qualified_name}: an operator with a derivative must return something and write "
-        f"to none of its "
-        f"arguments (schema {operator.schema}); register it for a functional operator, and write "
-        f"with that one's result"
+        f"to none of its arguments (schema {operator.schema}); register it for a functional "
+        "operator, and write with that one's result"
     )
 
 
@@ -76,8 +73,7 @@ def formula_does_not_fit(name: str, what: str, takes: str, signature: str) -> Re
 def result_is_alias(operator: Any, site: str, what: str) -> RegistrationError:
     return RegistrationError(
         f"{operator.short_name}: the kernel registered at {site} must return new memory (got "
-        f"{what}); return a "
-        "clone, or declare the alias with schema="
+        f"{what}); return a clone, or declare the alias with schema="
     )
 
 
@@ -86,8 +82,7 @@ def result_is_not_argument(
 ) -> RegistrationError:
     return RegistrationError(
         f"{operator.short_name}: the kernel registered at {site} must return '{argument}' itself "
-        f"as result "
-        f"{number}, as the schema says {operator.schema}"
+        f"as result {number}, as the schema says {operator.schema}"
     )
 
 
@@ -98,8 +93,7 @@ class MissingFake(DispatchError):
 def no_fake(operator: Any) -> MissingFake:
     return MissingFake(
         f"{operator.short_name}: no kernel for Meta, which would say the result's shape without "
-        f"data; register one "
-        "with register_fake"
+        "data; register one with register_fake"
     )
 
 
@@ -113,8 +107,7 @@ def no_formula(operator: Any) -> AutogradError:
 def gradient_for_no_tensor(name: str, number: int, argument: str) -> AutogradError:
     return AutogradError(
         f"function {name} returned a gradient different than None at position {number + 1}, but "
-        f"the corresponding "
-        f"forward input, '{argument}', is not a tensor"
+        f"the corresponding forward input, '{argument}', is not a tensor"
     )
 
 
@@ -123,8 +116,7 @@ def gradients_of_list(
 ) -> AutogradError:
     return AutogradError(
         f"function {name} must return the gradients of '{argument}' at position {number + 1} as a "
-        f"list of {length} "
-        f"(got {describe(got)})"
+        f"list of {length} (got {describe(got)})"
     )
 
 

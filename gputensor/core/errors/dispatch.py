@@ -66,12 +66,8 @@ def unknown_key(name: Any, known: Any) -> GpuTensorError:
 
 
 def alias_key(name: str) -> GpuTensorError:
-    return must(
-        "dispatch",
-        "dispatch_key",
-        "be a run-time key; alias keys exist at registration only",
-        Got(name),
-    )
+    rule = "be a run-time key; alias keys exist at registration only"
+    return must("dispatch", "dispatch_key", rule, Got(name))
 
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
@@ -201,16 +197,14 @@ class OverrideWarning(UserWarning):
 def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
     return OverrideWarning(
         f"{operator.qualified_name}: the kernel for {key} registered at {before} is overridden by "
-        f"the one "
-        f"registered at {after}; schema {_schema_of(operator)}"
+        f"the one registered at {after}; schema {_schema_of(operator)}"
     )
 
 
 def may_not_override(operator: Any, key: Any, before: str, after: str) -> RegistrationError:
     return RegistrationError(
         f"{operator.qualified_name}: a kernel for {key} is registered at {before}, and "
-        f"allow_override=False "
-        f"at {after}; schema {_schema_of(operator)}"
+        f"allow_override=False at {after}; schema {_schema_of(operator)}"
     )
 
 
@@ -240,8 +234,7 @@ def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> Reg
 def second_library(namespace: str, first: str, second: str) -> RegistrationError:
     return RegistrationError(
         f"Library: namespace '{namespace}' has one DEF library, made at {first} (got another at "
-        f"{second}); "
-        "use FRAGMENT to define more operators, IMPL to register kernels"
+        f"{second}); use FRAGMENT to define more operators, IMPL to register kernels"
     )
 
 
@@ -275,8 +268,7 @@ def bound_nothing(family: str, op: str, device_type: str, bind_op: Any, got: Any
     name = getattr(bind_op, "__qualname__", type(bind_op).__name__)
     return DispatchError(
         f"{op}: the stub '{name}' of family '{family}' for device type '{device_type}' must return "
-        f"a function "
-        f"(got {describe(got)})"
+        f"a function (got {describe(got)})"
     )
 
 
@@ -311,12 +303,8 @@ def stub_taken(family: str) -> RegistrationError:
 
 
 def no_family(family: str, known: list[str]) -> GpuTensorError:
-    return must(
-        "register_stub",
-        "family",
-        f"be one of {', '.join(known)}, or declared by declare_stub",
-        family,
-    )
+    rule = f"be one of {', '.join(known)}, or declared by declare_stub"
+    return must("register_stub", "family", rule, family)
 
 
 def no_module_attribute(device_type: str, name: str) -> MissingAttribute:
@@ -333,16 +321,14 @@ class FallbackWarning(UserWarning):
 def not_implemented_at(operator: Any, key: str) -> DispatchError:
     return DispatchError(
         f"{operator.short_name}: not implemented for {key}, by the fallback that is registered "
-        f"there; "
-        f"schema {operator.schema}"
+        f"there; schema {operator.schema}"
     )
 
 
 def runs_on_the_cpu(operator: Any, place: Any, nbytes: int) -> FallbackWarning:
     return FallbackWarning(
         f"{operator.qualified_name}: no kernel for {place}, so it runs on the CPU, {nbytes} bytes "
-        f"of "
-        "operands being copied there (said once for each operator)"
+        "of operands being copied there (said once for each operator)"
     )
 
 
@@ -378,9 +364,8 @@ def no_derivative(operator: Any) -> DispatchError:
 def derivative_warning(operator: Any) -> FallbackWarning:
     return FallbackWarning(
         f"{operator.qualified_name}: backward came to a result of an operator that has no "
-        f"derivative, so "
-        "gradients may be missing or wrong; register a kernel at Autograd, or call it under "
-        "no_grad()"
+        "derivative, so gradients may be missing or wrong; register a kernel at Autograd, or call "
+        "it under no_grad()"
     )
 
 

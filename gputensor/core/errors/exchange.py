@@ -27,10 +27,8 @@ def unsupported_index(index: Any) -> IndexRangeError:
     what = index.text if type(index) is Got else describe(index)
     return IndexRangeError(
         "index: 'index' must be made of ints, slices, None, at most one Ellipsis, at most one "
-        "bool, and 0-d "
-        f"tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, masks and "
-        f"longer tensors are "
-        "not supported"
+        f"bool, and 0-d tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, "
+        "masks and longer tensors are not supported"
     )
 
 
@@ -56,14 +54,8 @@ def not_in_memory(
     op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
 ) -> GpuTensorError:
     """Something outside is to read memory that does not hold the elements."""
-    return must(
-        op,
-        "self",
-        "not be a lazy conjugate, negative or zero",
-        tensor,
-        kind=kind,
-        remedy="use .clone() first",
-    )
+    rule = "not be a lazy conjugate, negative or zero"
+    return must(op, "self", rule, tensor, kind=kind, remedy="use .clone() first")
 
 
 def zeros_are_immutable(op: str, arg: str) -> ArgumentError:

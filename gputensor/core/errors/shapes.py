@@ -171,13 +171,8 @@ def no_attribute(name: str, known: list[str]) -> AttributeError:
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
-    return must(
-        "__cuda_array_interface__",
-        "self",
-        "be on a real CUDA device",
-        tensor,
-        kind=MissingAttribute,
-    )
+    rule = "be on a real CUDA device"
+    return must("__cuda_array_interface__", "self", rule, tensor, kind=MissingAttribute)
 
 
 def no_form(op: str, *forms: str) -> ArgumentTypeError:
@@ -256,8 +251,7 @@ def operand_devices(op: str, first: Any, first_arg: str, other: Any, other_arg: 
 def too_many_cpu_scalars(op: str, arg: str, operand: Any, allowed: int) -> DeviceError:
     return DeviceError(
         f"{op}: '{arg}' must be on the other operands' device: at most {allowed} CPU scalar may "
-        f"join "
-        f"them (got {describe(Layout(operand))})"
+        f"join them (got {describe(Layout(operand))})"
     )
 
 
@@ -277,8 +271,7 @@ def internal_overlap(op: str, arg: str, output: Any) -> ArgumentError:
     geometry = output[0]
     return ArgumentError(
         f"{op}: '{arg}' must not hold one memory location more than once (got "
-        f"{describe(Layout(output))} "
-        f"with strides {geometry.strides}); use .clone() first"
+        f"{describe(Layout(output))} with strides {geometry.strides}); use .clone() first"
     )
 
 

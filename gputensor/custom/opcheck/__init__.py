@@ -102,13 +102,8 @@ def opcheck(
         names = tuple(TESTS)
     for name in names:
         if name not in TESTS:
-            raise errors.must(
-                "opcheck",
-                "test_utils",
-                f"be some of {', '.join(TESTS)}",
-                name,
-                kind=errors.ArgumentValueError,
-            )
+            rule = f"be some of {', '.join(TESTS)}"
+            raise errors.must("opcheck", "test_utils", rule, name, kind=errors.ArgumentValueError)
     call = Call.of(operator, tuple(args), kwargs or {})
     found: dict[str, Any] = {}
     for name in names:
