@@ -284,10 +284,8 @@ class Adam(Optimizer):
         elif decay:
             grad = grad.add(p, alpha=decay)
         average, square, largest = (
-            state["exp_avg"],
-            state["exp_avg_sq"],
-            state.get("max_exp_avg_sq"),
-        )
+            state["exp_avg"], state["exp_avg_sq"], state.get("max_exp_avg_sq"),
+        )  # fmt: skip
         if p.is_complex():
             p, grad, average, square = [view_as_real(x) for x in (p, grad, average, square)]
             largest = None if largest is None else view_as_real(largest)

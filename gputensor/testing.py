@@ -107,10 +107,8 @@ class _Check:
     ) -> None:  # fmt: skip
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
         self.check_device, self.check_dtype, self.check_stride = (
-            check_device,
-            check_dtype,
-            check_stride,
-        )
+            check_device, check_dtype, check_stride,
+        )  # fmt: skip
 
     def compare(self, a: Any, b: Any) -> str | None:
         if a is None or b is None:
@@ -187,13 +185,9 @@ def _host(x: Tensor, common: dtype) -> np.ndarray[Any, Any]:
 
 
 def _differences(
-    x: np.ndarray[Any, Any],
-    y: np.ndarray[Any, Any],
-    element: dtype,
-    rtol: float,
-    atol: float,
+    x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], element: dtype, rtol: float, atol: float,
     equal_nan: bool,
-) -> str | None:
+) -> str | None:  # fmt: skip
     """What differs, with the greatest differences and where they are.
 
     16-bit floats are computed in float32 and rounded to their type after each step, as in PyTorch.

@@ -98,14 +98,9 @@ class autocast(Guard):
         _, keep = tls.state.get()
         cache = WeightCache() if outer is None else outer.cache
         block = Block(
-            outer,
-            cache,
-            known,
-            bool(keep & known.key),
-            known.dtype.get(),
-            cache_enabled.get(),
+            outer, cache, known, bool(keep & known.key), known.dtype.get(), cache_enabled.get(),
             self,
-        )
+        )  # fmt: skip
         try:
             current_block.set(block)
             _set_enabled(known, self._enabled)

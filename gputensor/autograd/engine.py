@@ -229,12 +229,8 @@ class _Run:
     def _walk(self) -> None:
         """Run what is ready until nothing is. Written out: this is every node of every backward."""
         ready, buffers, waiting, needed, keep = (
-            self.ready,
-            self.buffers,
-            self.waiting,
-            self.needed,
-            self.keep,
-        )
+            self.ready, self.buffers, self.waiting, self.needed, self.keep,
+        )  # fmt: skip
         is_plain_run = not self.captures and not anomaly.is_on
         upcoming: Node | None = None  # a ready node that has not been put into the heap
         while ready or upcoming is not None:

@@ -150,13 +150,9 @@ _MEAN, _SUM = 1, 2  # at::Reduction
 
 
 def nll_loss_double_backward(
-    grad: Tensor,
-    target: Tensor,
-    weight: Any,
-    reduction: int,
-    ignore_index: int,
+    grad: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int,
     total_weight: Tensor,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The gradient of nll_loss's gradient with respect to the gradient that arrived."""
     if reduction != _MEAN:
         return calls.nll_loss(grad, target, weight, reduction, ignore_index)

@@ -110,13 +110,9 @@ def _random_like(random: np.random.Generator, y: Tensor) -> Tensor:
 
 
 def _compare(
-    func: Function,
-    given: tuple[Any, ...],
-    varied: list[Tensor],
-    eps: float,
-    atol: float,
+    func: Function, given: tuple[Any, ...], varied: list[Tensor], eps: float, atol: float,
     rtol: float,
-) -> None:
+) -> None:  # fmt: skip
     outputs = _outputs(func, given)
     if not outputs:
         outputs = _differentiable(func, given)

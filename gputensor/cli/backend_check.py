@@ -14,15 +14,8 @@ from gputensor.core import errors
 from gputensor.op_tests import check, samples
 
 from .output import (
-    CHECK_FAILED,
-    DEVICE_ABSENT,
-    FINE,
-    Arguments,
-    Progress,
-    Refusal,
-    print_json,
-    table,
-)
+    CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
+)  # fmt: skip
 
 _MARK = {check.NATIVE: "", check.FALLBACK: "through the CPU: ", check.MISSING: "next to write: "}
 
@@ -112,11 +105,9 @@ def summary(place: Any, outcomes: list[check.Outcome]) -> dict[str, Any]:
         for o in outcomes
     ]  # fmt: skip
     return {
-        "device": str(place),
-        "executed": sum(o.executed for o in outcomes),
-        **by_status,
+        "device": str(place), "executed": sum(o.executed for o in outcomes), **by_status,
         "operators": rows,
-    }
+    }  # fmt: skip
 
 
 def _text(report: dict[str, Any]) -> str:

@@ -16,14 +16,11 @@ from .output import FINE, Arguments, Refusal, print_json
 
 # File of the template -> path in the package; {name} is the device's.
 FILES = {
-    "pyproject.toml.txt": "pyproject.toml",
-    "readme.txt": "README.md",
-    "init.py.txt": "gputensor_{name}/__init__.py",
-    "runtime.py.txt": "gputensor_{name}/runtime.py",
+    "pyproject.toml.txt": "pyproject.toml", "readme.txt": "README.md",
+    "init.py.txt": "gputensor_{name}/__init__.py", "runtime.py.txt": "gputensor_{name}/runtime.py",
     "kernels.py.txt": "gputensor_{name}/kernels.py",
-    "operators.py.txt": "gputensor_{name}/operators.py",
-    "test.py.txt": "tests/test_{name}.py",
-}
+    "operators.py.txt": "gputensor_{name}/operators.py", "test.py.txt": "tests/test_{name}.py",
+}  # fmt: skip
 
 
 def main(argv: list[str]) -> int:

@@ -60,11 +60,9 @@ def _warm(arguments: Any) -> int:
         for arch in archs:
             _compile(wanted, arch, arguments)
     found = {
-        "directory": folder,
-        "archs": archs,
-        "kernels": len(wanted),
+        "directory": folder, "archs": archs, "kernels": len(wanted),
         "added": len(_files(folder) - before),
-    }
+    }  # fmt: skip
     if arguments.json:
         print_json(found)
     else:
@@ -166,13 +164,11 @@ def _list(arguments: Any) -> int:
         groups = _groups(found)
         rows = [
             (
-                name,
-                len(group),
-                sum(e.nbytes for e in group) >> 10,
+                name, len(group), sum(e.nbytes for e in group) >> 10,
                 _age(min(e.age_s for e in group)),
             )
             for name, group in groups
-        ]
+        ]  # fmt: skip
         print(table(("kernels", "entries", "KiB", "last used"), rows, right=(1, 2, 3)))
         if len(groups) < len(found):
             print("\n--json lists every entry with its options")

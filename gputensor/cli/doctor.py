@@ -63,18 +63,9 @@ def examine() -> list[Finding]:
     answer = driver.find()
     cupy = _cupy(answer)
     return [
-        _python(),
-        *_packages(),
-        _driver(answer),
-        cupy,
-        _nvrtc(cupy),
-        _setting(),
-        _gpu(answer),
-        _emulator(),
-        _cache(),
-        *_carried(),
-        *_devices(),
-    ]
+        _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(answer),
+        _emulator(), _cache(), *_carried(), *_devices(),
+    ]  # fmt: skip
 
 
 def _python() -> Finding:
@@ -116,17 +107,13 @@ def _driver(answer: driver.Driver) -> Finding:
         return Finding("NVIDIA driver", OK, f"{version}, {answer.device_count} devices")
     if answer.version is None:
         return Finding(
-            "NVIDIA driver",
-            ABSENT,
-            answer.reason,
+            "NVIDIA driver", ABSENT, answer.reason,
             "for a GPU install NVIDIA's driver; without one everything runs in CPU-only mode",
-        )
+        )  # fmt: skip
     return Finding(
-        "NVIDIA driver",
-        BROKEN,
-        f"{version}, but {answer.reason}",
+        "NVIDIA driver", BROKEN, f"{version}, but {answer.reason}",
         "see what nvidia-smi says; in a container pass --gpus all; CUDA 12 or newer is needed",
-    )
+    )  # fmt: skip
 
 
 def _cupy(answer: driver.Driver) -> Finding:
@@ -150,11 +137,9 @@ def _cupy(answer: driver.Driver) -> Finding:
     # "cupy-cuda13x" is built for CUDA 13; a newer driver runs it, an older one does not.
     if extra and wheel != "cupy" and int(wheel[9:11]) > int(extra[4:]):
         return Finding(
-            "CuPy",
-            BROKEN,
-            f"{found} needs a newer driver",
+            "CuPy", BROKEN, f"{found} needs a newer driver",
             f"pip uninstall {wheel}, then pip install 'gputensor[{extra}]'",
-        )
+        )  # fmt: skip
     return Finding("CuPy", OK, found)
 
 
@@ -236,11 +221,9 @@ def _cache() -> Finding:
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         return Finding(
-            "kernel cache",
-            BROKEN,
-            f"{folder} is not writable, so every process compiles anew",
+            "kernel cache", BROKEN, f"{folder} is not writable, so every process compiles anew",
             "set GPUTENSOR_CACHE_DIR to a writable folder",
-        )
+        )  # fmt: skip
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)
     return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")

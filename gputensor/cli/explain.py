@@ -46,11 +46,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--strides", type=_ints, help="strides in elements (default: contiguous)")
     parser.add_argument("--dtype", default="float32", help="element type (default: %(default)s)")
     parser.add_argument(
-        "--to",
-        default="contiguous",
-        choices=tuple(layouts.FORMATS),
+        "--to", default="contiguous", choices=tuple(layouts.FORMATS),
         help="copy: the result's memory format",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--as", dest="target", type=_ints, help="view: the sizes to view as; one may be -1"
     )

@@ -24,15 +24,8 @@ from gputensor import runtime
 from gputensor.core import errors
 
 from .output import (
-    CHECK_FAILED,
-    DEVICE_ABSENT,
-    FINE,
-    Arguments,
-    Progress,
-    Refusal,
-    print_json,
-    table,
-)
+    CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
+)  # fmt: skip
 
 # The first five that NVRTC knows.
 _ARCHITECTURES = (80, 90, 120, 75, 86, 89, 100, 70)
@@ -104,12 +97,9 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
         raise Refusal(f"{file}: {error}") from None
     for one in checks:
         record: dict[str, Any] = {
-            "file": str(file),
-            "kernel": one.kernel.entry,
-            "architectures": {},
-            "runs": [],
+            "file": str(file), "kernel": one.kernel.entry, "architectures": {}, "runs": [],
             "passed": False,
-        }
+        }  # fmt: skip
         result["kernels"].append(record)
         if not arguments.no_compile:
             progress(f"{one.kernel.entry}: compiling")
@@ -183,17 +173,12 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
         return
     rows = [
         (
-            r["kernel"],
-            arch,
-            f["registers"],
-            f["spill_bytes"],
-            f["shared_bytes"],
-            _widths(f["loads"]),
-            _widths(f["stores"]),
+            r["kernel"], arch, f["registers"], f["spill_bytes"], f["shared_bytes"],
+            _widths(f["loads"]), _widths(f["stores"]),
         )
         for r in result["kernels"]
         for arch, f in r["architectures"].items()
-    ]
+    ]  # fmt: skip
     if rows:
         head = ("kernel", "arch", "registers", "spill B", "shared B", "loads", "stores")
         print(table(head, rows, right=(2, 3, 4)), end="\n\n")

@@ -9,11 +9,9 @@ import gputensor as gt
 from .output import brackets
 
 FORMATS = {
-    "contiguous": "contiguous_format",
-    "channels_last": "channels_last",
-    "channels_last_3d": "channels_last_3d",
-    "preserve": "preserve_format",
-}
+    "contiguous": "contiguous_format", "channels_last": "channels_last",
+    "channels_last_3d": "channels_last_3d", "preserve": "preserve_format",
+}  # fmt: skip
 
 
 def describe(tensor: Any) -> dict[str, Any]:
@@ -58,12 +56,10 @@ def walk(out: Any, source: Any) -> dict[str, Any]:
     """The coalesced layout of copying `source` into `out`; the first dimension is the fastest."""
     it = gt.TensorIteratorConfig().add_output(out).add_input(source).build()
     return {
-        "shape": list(it.shape),
-        "out_stride_bytes": list(it.strides(0)),
-        "in_stride_bytes": list(it.strides(1)),
-        "dimensions_before": out.ndim,
+        "shape": list(it.shape), "out_stride_bytes": list(it.strides(0)),
+        "in_stride_bytes": list(it.strides(1)), "dimensions_before": out.ndim,
         "can_use_32bit_indexing": it.can_use_32bit_indexing(),
-    }
+    }  # fmt: skip
 
 
 def walk_cells(found: dict[str, Any]) -> list[str]:

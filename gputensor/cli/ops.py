@@ -20,14 +20,8 @@ from .output import FINE, Arguments, Refusal, here, print_json, table
 
 # Keys that a reader asks about; --table shows all of them.
 _SHOWN_KEYS = (
-    "CPU",
-    "CUDA",
-    "Meta",
-    "BackendSelect",
-    "Conjugate",
-    "ADInplaceOrView",
-    "AutogradCPU",
-)
+    "CPU", "CUDA", "Meta", "BackendSelect", "Conjugate", "ADInplaceOrView", "AutogradCPU",
+)  # fmt: skip
 
 
 def main(argv: list[str]) -> int:
@@ -84,16 +78,11 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
             kernels[key.name] = here(kernel.site)
             why[key.name] = f"{label}, falls through" if kernel.is_fallthrough else label
     return {
-        "name": operator.qualified_name,
-        "schema": str(operator.schema),
-        "tags": list(operator.tags),
-        "autocast": policies_of(operator.qualified_name),
-        "doc": doc,
-        "files": _files(operator, doc),
-        "places": _places(operator),
-        "registered": kernels,
+        "name": operator.qualified_name, "schema": str(operator.schema),
+        "tags": list(operator.tags), "autocast": policies_of(operator.qualified_name), "doc": doc,
+        "files": _files(operator, doc), "places": _places(operator), "registered": kernels,
         "why": why,
-    }
+    }  # fmt: skip
 
 
 def _places(operator: Operator) -> list[str]:

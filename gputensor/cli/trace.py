@@ -22,11 +22,9 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("code", help="such as: gt.rand(2, 3).t().contiguous()")
     parser.add_argument(
-        "--level",
-        choices=("1", "2"),
-        default="1",
+        "--level", choices=("1", "2"), default="1",
         help="2 adds each argument's keys and the reasons",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--setup", default="", metavar="CODE", help="Python to run before, untraced"
     )

@@ -79,18 +79,15 @@ RULES = {
         "promoted to a common dtype, integers and bool to the default float", "fc", to_float=True
     ),
     "promoted_float_real": DtypeRule(
-        "promoted to a common dtype, integers and bool to the default float; not complex",
-        "f",
+        "promoted to a common dtype, integers and bool to the default float; not complex", "f",
         to_float=True,
     ),
     "promoted_no_bool": DtypeRule(
-        "promoted to a common dtype; none may be bool",
-        "ifc",
-        each=True,
+        "promoted to a common dtype; none may be bool", "ifc", each=True,
         remedy="use != or logical_xor",
     ),
     "promoted_real": DtypeRule("promoted to a common dtype, which is not complex", "bif"),
     "promoted_numeric_real": DtypeRule(
         "promoted to a common dtype, which is neither bool nor complex", "if"
     ),
-}
+}  # fmt: skip

@@ -35,42 +35,17 @@ def _token() -> re.Pattern[str]:
 _ENUM_DEFAULTS = {
     "int": ("Mean", "Sum"),
     "ScalarType": (
-        "bool",
-        "int",
-        "long",
-        "half",
-        "float",
-        "double",
-        "uint8",
-        "int8",
-        "uint16",
-        "int16",
-        "uint32",
-        "int32",
-        "uint64",
-        "int64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-        "complex64",
-        "complex128",
+        "bool", "int", "long", "half", "float", "double", "uint8", "int8", "uint16", "int16",
+        "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64",
+        "complex64", "complex128",
     ),
     "MemoryFormat": ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"),
-}
+}  # fmt: skip
 _NUMBERS: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "SymInt": (int,),
-    "float": (int, float),
-    "complex": (int, float, complex),
-    "number": (int, float, complex),
-    "Scalar": (bool, int, float, complex),
-    "ScalarType": (int,),
-    "MemoryFormat": (int,),
-    "Layout": (int,),
-    "DeviceIndex": (int,),
-    "QScheme": (int,),
-}
+    "int": (int,), "SymInt": (int,), "float": (int, float), "complex": (int, float, complex),
+    "number": (int, float, complex), "Scalar": (bool, int, float, complex), "ScalarType": (int,),
+    "MemoryFormat": (int,), "Layout": (int,), "DeviceIndex": (int,), "QScheme": (int,),
+}  # fmt: skip
 
 
 # Types without parts; those with parts are _FORMS. What begins with a small letter beside these is
@@ -163,12 +138,9 @@ class Type(Frozen):
     alias: Alias | None
 
     def __init__(
-        self,
-        name: str,
-        parts: tuple[Type, ...] = (),
-        size: int | None = None,
+        self, name: str, parts: tuple[Type, ...] = (), size: int | None = None,
         alias: Alias | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._set(name, parts, size, alias)
 
     def __str__(self) -> str:
@@ -227,13 +199,9 @@ class Argument(Frozen):
     is_keyword_only: bool
 
     def __init__(
-        self,
-        type: Type,
-        name: str,
-        default_text: str | None = None,
-        default: Any = None,
+        self, type: Type, name: str, default_text: str | None = None, default: Any = None,
         is_keyword_only: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._set(type, name, default_text, default, is_keyword_only)
 
     def __str__(self) -> str:
@@ -293,14 +261,9 @@ class FunctionSchema(Frozen):
     has_one_tuple: bool
 
     def __init__(
-        self,
-        name: OperatorName,
-        arguments: tuple[Argument, ...],
-        returns: tuple[Return, ...],
-        is_vararg: bool = False,
-        is_varret: bool = False,
-        has_one_tuple: bool = False,
-    ) -> None:
+        self, name: OperatorName, arguments: tuple[Argument, ...], returns: tuple[Return, ...],
+        is_vararg: bool = False, is_varret: bool = False, has_one_tuple: bool = False,
+    ) -> None:  # fmt: skip
         self._set(name, arguments, returns, is_vararg, is_varret, has_one_tuple)
 
     def __str__(self) -> str:

@@ -109,16 +109,14 @@ def checks_of(
     return [
         Check(
             Kernel(
-                Path(path),
-                _instance(path, entry, options[n]),
-                defines=defines[n],
+                Path(path), _instance(path, entry, options[n]), defines=defines[n],
                 options=options[n],
             ),
             _cases_of(cases[n], entry),
         )
         for n, given_entries in entries.items()
         for entry in _listed(given_entries)
-    ]
+    ]  # fmt: skip
 
 
 def _text_of(path: str, options: Sequence[str] = ()) -> str:

@@ -264,13 +264,9 @@ def element_of(name: str) -> Element | None:
 
 
 def _parameter(
-    part: str,
-    number: int,
-    words: Mapping[str, str],
-    has_layout: bool,
-    structs: _Structs,
+    part: str, number: int, words: Mapping[str, str], has_layout: bool, structs: _Structs,
     entry: str,
-) -> Parameter:
+) -> Parameter:  # fmt: skip
     text = _QUALIFIERS.sub(" ", part)
     text = re.sub(r"__align__\s*\(\s*\w+\s*\)", " ", text)
     named = re.search(r"([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$", text)
@@ -320,11 +316,9 @@ def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
             named = [n for n in free if parameter.name == f"{parameters[n].name}_layout"]
             if not free:
                 raise errors.cannot_launch(
-                    entry,
-                    parameter.name,
-                    "follow the pointer that it is the layout of",
+                    entry, parameter.name, "follow the pointer that it is the layout of",
                     repr(parameter),
-                )
+                )  # fmt: skip
             parameter.of = named[0] if named else free[-1]
             free.remove(parameter.of)
 

@@ -9,11 +9,9 @@ from ..runtime.emulator import settings
 
 
 def emulator_settings(
-    sanitize: str | None = None,
-    schedule: str | None = None,
-    seed: int | None = None,
+    sanitize: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
-) -> AbstractContextManager[Any]:
+) -> AbstractContextManager[Any]:  # fmt: skip
     """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` for its block.
 
     sanitize: `writes`, `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for

@@ -52,22 +52,14 @@ class Kernel:
     )  # fmt: skip
 
     @declares(
-        "Kernel",
-        text_or_path="str|path",
-        entry="str",
-        defines="dict?",
-        signature="str?",
+        "Kernel", text_or_path="str|path", entry="str", defines="dict?", signature="str?",
         options="Iterable",
-    )
+    )  # fmt: skip
     def __init__(
-        self,
-        text_or_path: str | os.PathLike[str],
-        entry: str,
-        *,
-        defines: Mapping[str, object] | None = None,
-        signature: str | None = None,
+        self, text_or_path: str | os.PathLike[str], entry: str, *,
+        defines: Mapping[str, object] | None = None, signature: str | None = None,
         options: Sequence[str] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if isinstance(options, str) or not all(isinstance(one, str) for one in options):
             raise errors.must(
                 entry, "options", "be a list of str", options, kind=errors.ArgumentTypeError
@@ -276,11 +268,9 @@ class Kernel:
             if parameter.kind != STRUCT and (parameter.size, parameter.offset) != (size, offset):
                 if parameter.size != size:
                     raise errors.cannot_launch(
-                        self.entry,
-                        parameter.name,
-                        f"have {size} bytes, as it is compiled",
+                        self.entry, parameter.name, f"have {size} bytes, as it is compiled",
                         parameter.text,
-                    )
+                    )  # fmt: skip
             parameter.offset, parameter.size = offset, size
         loaded.arguments = tuple(
             (p.name, p.offset, p.element.size, not p.is_const)
@@ -303,12 +293,9 @@ class Kernel:
         data = np.ascontiguousarray(values)
         if nbytes is not None and data.nbytes != nbytes:
             raise errors.must(
-                self.entry,
-                "values",
-                f"be the {nbytes} bytes of '{name}'",
-                errors.Got(f"{data.nbytes} bytes of {data.dtype}"),
-                kind=errors.ArgumentValueError,
-            )
+                self.entry, "values", f"be the {nbytes} bytes of '{name}'",
+                errors.Got(f"{data.nbytes} bytes of {data.dtype}"), kind=errors.ArgumentValueError,
+            )  # fmt: skip
         stream = cuda.current_stream(index)
         if cuda.is_emulated:
             cuda.write_symbol(address, data.tobytes(), stream)

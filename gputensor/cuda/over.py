@@ -22,11 +22,8 @@ class Over:
         self, kernel: Kernel, iterator: TensorIterator, block: int, per_thread: int
     ) -> None:
         self.kernel, self.iterator, self.block, self.per_thread = (
-            kernel,
-            iterator,
-            block,
-            per_thread,
-        )
+            kernel, iterator, block, per_thread,
+        )  # fmt: skip
         parameters = kernel.declaration.parameters
         bound = {p.of for p in parameters if p.kind == LAYOUT}
         pointers = [n for n, p in enumerate(parameters) if p.kind == POINTER]

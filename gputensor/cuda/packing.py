@@ -41,21 +41,14 @@ def check_pointer(
             rule = f"be aligned to {element.alignment} bytes and a multiple of {own} bytes long"
             rule += f", as {parameter.text} needs"
             raise errors.must(
-                entry,
-                parameter.name,
-                rule,
-                errors.Got(f"{operand} at {operand.address:#x}"),
+                entry, parameter.name, rule, errors.Got(f"{operand} at {operand.address:#x}"),
                 kind=errors.ArgumentValueError,
-            )
+            )  # fmt: skip
     if any(s < 0 for s, n in zip(operand.stride_bytes, operand.sizes) if n > 1):
         raise errors.must(
-            entry,
-            parameter.name,
-            "have no negative strides",
-            errors.Got(str(operand)),
-            kind=errors.ArgumentValueError,
-            remedy="use a contiguous copy",
-        )
+            entry, parameter.name, "have no negative strides", errors.Got(str(operand)),
+            kind=errors.ArgumentValueError, remedy="use a contiguous copy",
+        )  # fmt: skip
     if not has_layout and not operand.is_contiguous:
         raise errors.must(
             entry, parameter.name, "be contiguous, since the kernel takes no Layout of it",
@@ -130,11 +123,9 @@ def value_bytes(entry: str, parameter: Parameter, value: Any) -> bytes:
         raise _wrong(entry, parameter, rule, value) from None
     if parameter.size and len(data) != parameter.size:
         raise _wrong(
-            entry,
-            parameter,
-            f"be the {parameter.size} bytes of a {parameter.text}",
+            entry, parameter, f"be the {parameter.size} bytes of a {parameter.text}",
             f"{len(data)} bytes",
-        )
+        )  # fmt: skip
     return data
 
 

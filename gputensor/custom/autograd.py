@@ -46,21 +46,17 @@ class Formula:
     __slots__ = ("backward", "setup_context")
 
     def __init__(
-        self,
-        operator: Operator,
-        backward: Callable[..., Any],
+        self, operator: Operator, backward: Callable[..., Any],
         setup_context: Callable[..., Any] | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         name, schema = operator.qualified_name, operator.schema
         grads = [f"grad{n}" for n in range(len(schema.returns))]
         _check_takes(name, "backward", backward, ("ctx", *grads), ())
         if setup_context is not None:
             named = [
-                "ctx",
-                "inputs",
-                *(["keyword_only_inputs"] if schema.keyword_only else []),
+                "ctx", "inputs", *(["keyword_only_inputs"] if schema.keyword_only else []),
                 "output",
-            ]
+            ]  # fmt: skip
             _check_takes(name, "setup_context", setup_context, (), named)
         self.backward, self.setup_context = backward, setup_context
 
@@ -323,12 +319,9 @@ def _leaves(value: Any) -> Any:
 
 
 def _node(
-    operator: Operator,
-    formula: Formula | None,
-    args: tuple[Any, ...],
-    leaves: list[Any],
+    operator: Operator, formula: Formula | None, args: tuple[Any, ...], leaves: list[Any],
     n_positional: int,
-) -> tuple[OperatorNode, Context]:
+) -> tuple[OperatorNode, Context]:  # fmt: skip
     node = OperatorNode(tuple([None if x is None else gradient_edge(x) for x in leaves]))
     context = Context()
     node.operator, node.formula, node.context = operator, formula, context
@@ -358,11 +351,9 @@ def _set_up(
         setup(ctx=context, inputs=inputs, output=output)
     else:
         setup(
-            ctx=context,
-            inputs=inputs,
-            keyword_only_inputs=signature.keywords_of(given),
+            ctx=context, inputs=inputs, keyword_only_inputs=signature.keywords_of(given),
             output=output,
-        )
+        )  # fmt: skip
 
 
 def _with_history(

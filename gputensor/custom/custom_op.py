@@ -306,13 +306,9 @@ class CustomOpDef:
 
 
 def register_kernel(
-    op: Any,
-    device_types: DeviceTypes,
-    func: Function | None = None,
-    /,
-    *,
+    op: Any, device_types: DeviceTypes, func: Function | None = None, /, *,
     lib: Library | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Register a kernel of an operator, or of its name, for device types; a decorator without func.
 
     Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of
@@ -360,13 +356,9 @@ def register_fake(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def register_autograd(
-    op: Any,
-    backward: Function,
-    /,
-    *,
-    setup_context: Function | None = None,
+    op: Any, backward: Function, /, *, setup_context: Function | None = None,
     lib: Library | None = None,
-) -> Handle:
+) -> Handle:  # fmt: skip
     """Register the derivative of an operator, or of its name: `CustomOpDef.register_autograd`.
 
     Raises: DispatchError if it is not defined.

@@ -78,12 +78,9 @@ class Library:
             )
         if not isinstance(dispatch_key, str) and not hasattr(dispatch_key, "name"):
             raise errors.must(
-                "Library",
-                "dispatch_key",
-                "name a dispatch key",
-                dispatch_key,
+                "Library", "dispatch_key", "name a dispatch key", dispatch_key,
                 kind=errors.ArgumentTypeError,
-            )
+            )  # fmt: skip
         if kind != "IMPL" and dispatch_key:
             raise errors.wrong_registration(
                 f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}",
@@ -258,13 +255,9 @@ class Library:
     # --- fallback -------------------------------------------------------------------------------
 
     def fallback(
-        self,
-        fn: Any = None,
-        dispatch_key: str = "",
-        *,
-        with_keyset: bool = False,
+        self, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         boxed: bool = False,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Register `fn` for a key in all operators that have no kernel there; only in namespace
         "_".
 

@@ -150,10 +150,8 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     assert function is not None and table.definition is not None
     signature = table.definition.signature
     returns, fits, form = (
-        len(signature.schema.returns),
-        signature.returns_fit,
-        signature.returns_form,
-    )
+        len(signature.schema.returns), signature.returns_fit, signature.returns_form,
+    )  # fmt: skip
     shown = signature.for_users if signature.is_converted else None
 
     def boxed(key_set: int, *args: Any) -> Any:

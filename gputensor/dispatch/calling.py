@@ -27,10 +27,8 @@ tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 _NO_DEFAULT = object()
 # How an argument is taken; otherwise the one type that needs no conversion, or None.
 _TENSOR, _TENSORS, _TENSORS_AMONG = (
-    "one tensor",
-    "a list of tensors",
-    "a tuple or dict with tensors",
-)
+    "one tensor", "a list of tensors", "a tuple or dict with tensors",
+)  # fmt: skip
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 
 

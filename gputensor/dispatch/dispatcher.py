@@ -286,11 +286,9 @@ def _check_signature(operator: Operator, definition: Definition, kernel: Kernel,
 
 
 def register_fallback(
-    key: Key,
-    function: Callable[..., Any] | None,
-    convention: str = "boxed",
+    key: Key, function: Callable[..., Any] | None, convention: str = "boxed",
     site: str | None = None,
-) -> Handle:
+) -> Handle:  # fmt: skip
     """Serve `key` (every key of an alias) in all operators, those to come included.
 
     Raises: RegistrationError if one of the keys has a fallback already; nothing is changed then.

@@ -109,25 +109,16 @@ class Table(dict[int, Callable[..., Any]]):
     """
 
     __slots__ = (
-        "operator",
-        "definition",
-        "kernels",
-        "fallbacks",
-        "plans",
-        "n_tensors",
-        "prepared",
-        "_wrap",
-    )
+        "operator", "definition", "kernels", "fallbacks", "plans", "n_tensors", "prepared", "_wrap",
+    )  # fmt: skip
 
     def __init__(
         self, operator: Operator, fallbacks: Mapping[DispatchKey, Kernel],
         wrap: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         self.operator, self.definition, self.kernels = (
-            operator,
-            operator.definition,
-            operator.kernels,
-        )
+            operator, operator.definition, operator.kernels,
+        )  # fmt: skip
         self.fallbacks, self._wrap = fallbacks, wrap
         self.plans: dict[Any, Any] = {}
         self.n_tensors = -1

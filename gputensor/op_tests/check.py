@@ -242,11 +242,9 @@ def _compare(found: Any, expected: Any, case: _Case, place: device) -> None:
                 raise _Differs(f"{what} {x}, wanted {y}")
         if case.row.has_values:
             _compare_values(
-                materialised(found.cpu())._get_array(),
-                materialised(expected)._get_array(),
-                expected.dtype,
-                case.row.device_ulp,
-            )
+                materialised(found.cpu())._get_array(), materialised(expected)._get_array(),
+                expected.dtype, case.row.device_ulp,
+            )  # fmt: skip
 
 
 def _names_the_cpu(case: _Case) -> bool:

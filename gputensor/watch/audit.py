@@ -100,13 +100,9 @@ class audit_copies:
         return audited
 
     def _copy(
-        self,
-        key: DispatchKey,
-        kernel: Kernel,
-        key_set: int,
-        args: tuple[Any, ...],
+        self, key: DispatchKey, kernel: Kernel, key_set: int, args: tuple[Any, ...],
         path: tuple[Operator, ...],
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         device = _device(key, args) if key.backend != "CPU" else None
         events = [] if device is None else [_event(device)]
         begin = perf_counter_ns()

@@ -178,12 +178,8 @@ class profile:
         lines = [head]
         for row in rows[:limit]:
             line = [
-                row.op,
-                row.key,
-                str(row.calls),
-                f"{row.host_self_us:.1f}",
-                f"{row.host_us:.1f}",
-            ]
+                row.op, row.key, str(row.calls), f"{row.host_self_us:.1f}", f"{row.host_us:.1f}",
+            ]  # fmt: skip
             line.append(f"{row.host_us / row.calls:.2f}")
             line += [f"{row.device_self_us:.1f}", f"{row.device_us:.1f}"] if has_device else []
             lines.append(line)

@@ -102,14 +102,9 @@ def describe_layout(geometry: Any, device: Any = None) -> str:
 
 
 def must(
-    op: str,
-    arg: str,
-    rule: str,
-    got: Any,
-    *,
-    kind: type[GpuTensorError] = ArgumentError,
+    op: str, arg: str, rule: str, got: Any, *, kind: type[GpuTensorError] = ArgumentError,
     remedy: str = "",
-) -> GpuTensorError:
+) -> GpuTensorError:  # fmt: skip
     """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}` where it is
     sure.
 

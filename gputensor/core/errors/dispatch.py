@@ -6,16 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from .base import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    DispatchError,
-    Got,
-    GpuTensorError,
-    RegistrationError,
-    SchemaError,
-    describe,
-    must,
-)
+    ArgumentTypeError, ArgumentValueError, DispatchError, Got, GpuTensorError, RegistrationError,
+    SchemaError, describe, must,
+)  # fmt: skip
 from .shapes import MissingAttribute
 
 

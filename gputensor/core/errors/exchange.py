@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .base import (
-    ArgumentError,
-    ArgumentTypeError,
-    Got,
-    GpuTensorError,
-    IndexRangeError,
-    describe,
-    must,
-)
+    ArgumentError, ArgumentTypeError, Got, GpuTensorError, IndexRangeError, describe, must,
+)  # fmt: skip
 
 
 # --- tensor surface -------------------------------------------------------------------------------

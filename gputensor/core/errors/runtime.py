@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .base import (
-    ArgumentValueError,
-    DeviceError,
-    DtypeError,
-    Got,
-    GpuTensorError,
-    KernelError,
-    NumberRangeError,
-    OutOfMemoryError,
-    ShapeError,
-    describe,
-    must,
-)
+    ArgumentValueError, DeviceError, DtypeError, Got, GpuTensorError, KernelError, NumberRangeError,
+    OutOfMemoryError, ShapeError, describe, must,
+)  # fmt: skip
 
 
 # --- runtime --------------------------------------------------------------------------------------

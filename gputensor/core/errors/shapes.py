@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .base import (
-    Got,
-    ArgumentError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    DeviceError,
-    DtypeError,
-    GpuTensorError,
-    IndexRangeError,
-    ShapeError,
-    describe,
-    describe_layout,
-    must,
-)
+    Got, ArgumentError, ArgumentTypeError, ArgumentValueError, DeviceError, DtypeError,
+    GpuTensorError, IndexRangeError, ShapeError, describe, describe_layout, must,
+)  # fmt: skip
 from .exchange import ExchangeError
 
 

@@ -44,10 +44,8 @@ class _Before:
         self.argument, self.what, self.tensor = argument, what, tensor
         self.storage: Storage = tensor._get_storage()
         self.geometry, self.offset, self.version = (
-            tensor._geometry,
-            tensor._offset,
-            self.storage.version,
-        )
+            tensor._geometry, tensor._offset, self.storage.version,
+        )  # fmt: skip
 
     def reach(self, nbytes: int) -> Bytes:
         """True at each byte of the storage that the tensor looks at."""
