@@ -37,16 +37,14 @@ def find(device_type: Any, op: str) -> AutocastDevice:
 
 def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
     if not isinstance(device_type, str):
-        raise errors.must(
-            op, "device_type", "be a str", device_type, kind=errors.ArgumentValueError
-        )
+        raise errors.wrong_value(op, "device_type", "be a str", device_type)
     name = devices.device(device_type).type  # raises for what is no device; loads a further one
     return next((d for d in DEVICES if d.type == name), None)
 
 
 def _check_dtype(value: Any, op: str) -> dtypes.dtype:
     if not isinstance(value, dtypes.dtype):
-        raise errors.must(op, "dtype", "be a dtype", value, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(op, "dtype", "be a dtype", value)
     return value
 
 

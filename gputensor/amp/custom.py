@@ -65,8 +65,8 @@ def custom_bwd(bwd: Method | None = None, *, device_type: str) -> Any:
 
 def _check_context(ctx: Any, op: str) -> None:
     if not isinstance(ctx, Context):
-        raise errors.must(op, "ctx", "be the first argument", ctx, kind=errors.ArgumentTypeError,
-                          remedy="write forward(ctx, ...) without setup_context")  # fmt: skip
+        remedy = "write forward(ctx, ...) without setup_context"
+        raise errors.wrong_type(op, "ctx", "be the first argument", ctx, remedy=remedy)
 
 
 def _cast(value: Any, to: dtype, device: AutocastDevice) -> Any:

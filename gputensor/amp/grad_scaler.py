@@ -62,14 +62,10 @@ class GradScaler:
         self._device = device
         self._enabled = flag("GradScaler", "enabled", enabled)
         if not isinstance(device, str):
-            raise errors.must(
-                "GradScaler", "device", "be a device type", device, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("GradScaler", "device", "be a device type", device)
         for arg, value in (("growth_factor", growth_factor), ("backoff_factor", backoff_factor)):
             if not isinstance(value, (int, float)):
-                raise errors.must(
-                    "GradScaler", arg, "be a number", value, kind=errors.ArgumentTypeError
-                )
+                raise errors.wrong_type("GradScaler", arg, "be a number", value)
         if self._enabled and device == "cuda" and not runtime.cuda().is_available():
             why = errors.scaler_unavailable(runtime.cuda().unavailable_reason())
             warnings.warn(why, errors.AutocastWarning, stacklevel=2)
@@ -101,8 +97,9 @@ class GradScaler:
             return type(outputs)([self.scale(x) for x in outputs])
         if isinstance(outputs, Iterable):
             return map(self.scale, outputs)
-        raise errors.must("scale", "outputs", "be a Tensor or an iterable of Tensors", outputs,
-                          kind=errors.ArgumentValueError)  # fmt: skip
+        raise errors.wrong_value(
+            "scale", "outputs", "be a Tensor or an iterable of Tensors", outputs
+        )
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the optimizer's gradients by the scale, in place, and look for inf and NaN.

@@ -114,8 +114,9 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
     for number, (output, g) in enumerate(zip(outputs, grads)):
         if g is not None:
             if not isinstance(g, Tensor):
-                raise errors.must("backward", f"grad_tensors[{number}]", "be a Tensor or None", g,
-                                  kind=errors.ArgumentTypeError)  # fmt: skip
+                raise errors.wrong_type(
+                    "backward", f"grad_tensors[{number}]", "be a Tensor or None", g
+                )
             if g._geometry.sizes != output._geometry.sizes:
                 raise errors.wrong_grad_output(number, g, output)
             if (g._geometry.dtype.category == COMPLEX) != (

@@ -41,17 +41,14 @@ class Context:
         """Keep arguments or results of forward for backward, where they are `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
-                raise errors.must("save_for_backward", "tensors", "be Tensors or None", x,
-                                  kind=errors.ArgumentTypeError)  # fmt: skip
+                raise errors.wrong_type("save_for_backward", "tensors", "be Tensors or None", x)
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Name the arguments that forward writes to; it must return them. Writes are counted."""
         for x in tensors:
             if not isinstance(x, Tensor):
-                raise errors.must(
-                    "mark_dirty", "tensors", "be Tensors", x, kind=errors.ArgumentTypeError
-                )
+                raise errors.wrong_type("mark_dirty", "tensors", "be Tensors", x)
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:

@@ -39,9 +39,9 @@ def gradcheck(
     given = _tuple(inputs)
     varied = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
     if not varied:
-        raise errors.must("gradcheck", "inputs", "hold a tensor that requires grad",
-        errors.Got("none"),
-                          kind=errors.ArgumentValueError)  # fmt: skip
+        raise errors.wrong_value(
+            "gradcheck", "inputs", "hold a tensor that requires grad", errors.Got("none")
+        )
     try:
         _compare(func, given, varied, eps, atol, rtol)
     except errors.GradcheckError:
@@ -85,9 +85,7 @@ def _tuple(values: Any) -> tuple[Any, ...]:
     if isinstance(values, Tensor):
         return (values,)
     if not is_iterable(values):
-        raise errors.must(
-            "gradcheck", "func", "take and return Tensors", values, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("gradcheck", "func", "take and return Tensors", values)
     return tuple(values)
 
 

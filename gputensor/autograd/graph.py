@@ -47,9 +47,7 @@ class saved_tensors_hooks(Guard):
     ) -> None:
         for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
             if not callable(hook):
-                raise errors.must(
-                    "saved_tensors_hooks", name, "be callable", hook, kind=errors.ArgumentTypeError
-                )
+                raise errors.wrong_type("saved_tensors_hooks", name, "be callable", hook)
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def _enter(self) -> None:

@@ -163,9 +163,7 @@ class RemovableHandle:
 
     def __init__(self, hooks: HookDict, hook: Any) -> None:
         if not callable(hook):
-            raise errors.must(
-                "register_hook", "hook", "be callable", hook, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("register_hook", "hook", "be callable", hook)
         self.id = next(_numbers)
         self._hooks = ref(hooks)
         hooks[self.id] = hook

@@ -140,9 +140,7 @@ class PackedTensor:
         finally:
             tls.state.set(before)
         if not isinstance(x, Tensor):
-            raise errors.must(
-                "unpack_hook", "result", "be a Tensor", x, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("unpack_hook", "result", "be a Tensor", x)
         edge = self.edge if self.number is None else (node, self.number)
         if edge is None or grad_mode.get() != DEFAULT:
             return x

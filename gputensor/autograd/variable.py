@@ -165,9 +165,7 @@ def set_grad(x: Tensor, value: Any) -> None:
             x._autograd.own.grad = None
         return
     if not isinstance(value, Tensor):
-        raise errors.must(
-            "grad", "value", "be a Tensor or None", value, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("grad", "value", "be a Tensor or None", value)
     same = value._geometry.sizes == x._geometry.sizes and value._geometry.dtype is x._geometry.dtype
     if value is x or not same or value._device is not x._device:
         raise errors.must(
@@ -255,7 +253,7 @@ def set_data(x: Tensor, value: Any) -> None:
     Source: torch/csrc/autograd/variable.cpp, VariableHooks::set_data.
     """
     if not isinstance(value, Tensor):
-        raise errors.must("data", "value", "be a Tensor", value, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("data", "value", "be a Tensor", value)
     if requires_grad(x) and value._geometry.dtype.category < FLOATING:
         raise errors.data_not_differentiable(value)
     is_tracked, version = x._keys & tls.AD_INPLACE_OR_VIEW, version_of(x)

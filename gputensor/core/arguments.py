@@ -67,7 +67,7 @@ def flag(op: str, arg: str, value: Any) -> bool:
     try:
         return bool(value)
     except Exception:
-        raise errors.must(op, arg, "be a bool", value, kind=errors.ArgumentTypeError) from None
+        raise errors.wrong_type(op, arg, "be a bool", value) from None
 
 
 def real(op: str, arg: str, value: Any) -> float:
@@ -77,7 +77,7 @@ def real(op: str, arg: str, value: Any) -> float:
             return float(value)
     except Exception:  # whatever a class of others makes of __float__
         pass
-    raise errors.must(op, arg, "be a number", value, kind=errors.ArgumentTypeError)
+    raise errors.wrong_type(op, arg, "be a number", value)
 
 
 def sequence(value: Any) -> Any:

@@ -103,9 +103,7 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
     if isinstance(text, int) and not isinstance(text, bool):
         return device("cuda", text)
     if not isinstance(text, str):
-        raise errors.must(
-            "device", "type", "be a device string or a device", text, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("device", "type", "be a device string or a device", text)
     name, colon, number = text.partition(":")
     name = _ALIASES.get(name, name)
     if name not in _TYPES and not any([hook(name) for hook in unknown_type_hooks]):

@@ -70,9 +70,7 @@ def decorated(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
     Source: torch/utils/_contextlib.py.
     """
     if not callable(function):
-        raise errors.must(
-            _name(fresh), "func", "be callable", function, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type(_name(fresh), "func", "be callable", function)
     if inspect.isgeneratorfunction(function):
         guarded: Callable[..., Any] = _generator(fresh, function)
     elif inspect.isasyncgenfunction(function):

@@ -61,9 +61,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     if form is contiguous_format:
         return contiguous_strides(sizes)
     if not isinstance(form, memory_format):
-        raise errors.must(
-            op, "memory_format", "be a gputensor.memory_format", form, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type(op, "memory_format", "be a gputensor.memory_format", form)
     if form.order is None:
         raise errors.must(op, "memory_format", "fix an order of dimensions", form)
     if len(sizes) != form.rank:

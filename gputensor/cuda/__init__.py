@@ -112,7 +112,7 @@ def set_memory_limit(nbytes: int | None, device: Any = None) -> None:
     """Let the allocator hold at most so many bytes; None takes the limit away."""
     if nbytes is not None and (type(nbytes) is not int or nbytes < 0):
         rule = "be a number of bytes, or None"
-        raise errors.must("set_memory_limit", "nbytes", rule, nbytes, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("set_memory_limit", "nbytes", rule, nbytes)
     runtime.cuda().set_memory_limit(_index(device, "set_memory_limit"), nbytes)
 
 

@@ -315,10 +315,8 @@ def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
         elif parameter.kind == LAYOUT:
             named = [n for n in free if parameter.name == f"{parameters[n].name}_layout"]
             if not free:
-                raise errors.cannot_launch(
-                    entry, parameter.name, "follow the pointer that it is the layout of",
-                    repr(parameter),
-                )  # fmt: skip
+                rule = "follow the pointer that it is the layout of"
+                raise errors.cannot_launch(entry, parameter.name, rule, repr(parameter))
             parameter.of = named[0] if named else free[-1]
             free.remove(parameter.of)
 

@@ -28,6 +28,6 @@ def grid_for(
         sizes = tuple(reversed([int(n) for n in elements]))
     if len(sizes) != len(blocks):
         rule = f"have as many dimensions as the elements, {len(sizes)}"
-        raise errors.must("grid_for", "block", rule, block, kind=errors.ArgumentValueError)
+        raise errors.wrong_value("grid_for", "block", rule, block)
     spans = [blocks[0] * per_thread, *blocks[1:]]
     return tuple([-(-n // span) for n, span in zip(sizes, spans)])

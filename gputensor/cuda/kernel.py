@@ -61,9 +61,7 @@ class Kernel:
         options: Sequence[str] = (),
     ) -> None:  # fmt: skip
         if isinstance(options, str) or not all(isinstance(one, str) for one in options):
-            raise errors.must(
-                entry, "options", "be a list of str", options, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type(entry, "options", "be a list of str", options)
         self.options = tuple(options)
         asked = nvrtc_options.parse(self.options)
         self.source = text.load(text_or_path, entry, asked.folders)
@@ -267,10 +265,8 @@ class Kernel:
         for parameter, (offset, size) in zip(parameters, places):
             if parameter.kind != STRUCT and (parameter.size, parameter.offset) != (size, offset):
                 if parameter.size != size:
-                    raise errors.cannot_launch(
-                        self.entry, parameter.name, f"have {size} bytes, as it is compiled",
-                        parameter.text,
-                    )  # fmt: skip
+                    rule = f"have {size} bytes, as it is compiled"
+                    raise errors.cannot_launch(self.entry, parameter.name, rule, parameter.text)
             parameter.offset, parameter.size = offset, size
         loaded.arguments = tuple(
             (p.name, p.offset, p.element.size, not p.is_const)
@@ -292,10 +288,12 @@ class Kernel:
         address, nbytes = self._function(cuda, index).loaded.symbol(name)
         data = np.ascontiguousarray(values)
         if nbytes is not None and data.nbytes != nbytes:
-            raise errors.must(
-                self.entry, "values", f"be the {nbytes} bytes of '{name}'",
-                errors.Got(f"{data.nbytes} bytes of {data.dtype}"), kind=errors.ArgumentValueError,
-            )  # fmt: skip
+            raise errors.wrong_value(
+                self.entry,
+                "values",
+                f"be the {nbytes} bytes of '{name}'",
+                errors.Got(f"{data.nbytes} bytes of {data.dtype}"),
+            )
         stream = cuda.current_stream(index)
         if cuda.is_emulated:
             cuda.write_symbol(address, data.tobytes(), stream)

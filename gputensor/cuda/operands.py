@@ -20,7 +20,7 @@ def describe(entry: str, arg: str, value: Any) -> ForeignArray:
     found = foreign.described(entry, arg, value)
     if found is None:
         rule = "be an array of gputensor, CuPy, torch or NumPy, on a CUDA device or on the host"
-        raise errors.must(entry, arg, rule, value, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(entry, arg, rule, value)
     if found.place.type not in ("cuda", "cpu"):
         raise errors.must(entry, arg, "be on a CUDA device", value, kind=errors.DeviceError)
     return found

@@ -31,10 +31,8 @@ def check_pointer(
     if element.dtype is not None and element.name != "a pointer":
         _check_dtype(entry, parameter, operand)
     if not parameter.is_const and operand.is_readonly:
-        raise errors.must(
-            entry, parameter.name, f"be writable, as {parameter.text} is",
-            errors.Got(f"{operand}, read-only"), kind=errors.ArgumentValueError,
-        )  # fmt: skip
+        rule = f"be writable, as {parameter.text} is"
+        raise errors.wrong_value(entry, parameter.name, rule, errors.Got(f"{operand}, read-only"))
     if element.lanes > 1:
         own = element.size
         if operand.address % element.alignment or operand.numel * operand.itemsize % own:
@@ -45,16 +43,21 @@ def check_pointer(
                 kind=errors.ArgumentValueError,
             )  # fmt: skip
     if any(s < 0 for s, n in zip(operand.stride_bytes, operand.sizes) if n > 1):
-        raise errors.must(
-            entry, parameter.name, "have no negative strides", errors.Got(str(operand)),
-            kind=errors.ArgumentValueError, remedy="use a contiguous copy",
-        )  # fmt: skip
+        raise errors.wrong_value(
+            entry,
+            parameter.name,
+            "have no negative strides",
+            errors.Got(str(operand)),
+            remedy="use a contiguous copy",
+        )
     if not has_layout and not operand.is_contiguous:
-        raise errors.must(
-            entry, parameter.name, "be contiguous, since the kernel takes no Layout of it",
-            errors.Got(str(operand)), kind=errors.ArgumentValueError,
+        raise errors.wrong_value(
+            entry,
+            parameter.name,
+            "be contiguous, since the kernel takes no Layout of it",
+            errors.Got(str(operand)),
             remedy="use .contiguous(), or add a Layout parameter (docs/kernels_without_a_gpu.md)",
-        )  # fmt: skip
+        )
 
 
 def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> None:
@@ -151,12 +154,12 @@ def _number(entry: str, parameter: Parameter, value: Any) -> bytes:
     limits = np.iinfo(kind.np)
     if not limits.min <= number <= limits.max:
         rule = f"be in [{limits.min}, {limits.max}], as {parameter.text} says"
-        raise errors.must(entry, parameter.name, rule, number, kind=errors.ArgumentValueError)
+        raise errors.wrong_value(entry, parameter.name, rule, number)
     return number.to_bytes(kind.itemsize, "little", signed=kind.is_signed)
 
 
 def _wrong(entry: str, parameter: Parameter, rule: str, value: Any) -> Exception:
-    return errors.must(entry, parameter.name, rule, value, kind=errors.ArgumentTypeError)
+    return errors.wrong_type(entry, parameter.name, rule, value)
 
 
 # --- layouts ------------------------------------------------------------------------------------

@@ -42,11 +42,9 @@ def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str
     folders: where else the files lie that it includes.
     """
     if not isinstance(entry, str):
-        raise errors.must("Kernel", "entry", "be a str", entry, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("Kernel", "entry", "be a str", entry)
     if not isinstance(text_or_path, (str, os.PathLike)):
-        raise errors.must(
-            entry, "text_or_path", "be a str or a path", text_or_path, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type(entry, "text_or_path", "be a str or a path", text_or_path)
     places = _Places(tuple(os.path.abspath(folder) for folder in folders))
     is_path = isinstance(text_or_path, os.PathLike) or (
         "\n" not in text_or_path and text_or_path.rstrip().endswith((".cu", ".cuh"))

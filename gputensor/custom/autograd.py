@@ -65,9 +65,7 @@ def _check_takes(name: str, what: str, function: Any, positional: Any, named: An
     import inspect
 
     if not callable(function):
-        raise errors.must(
-            "register_autograd", what, "be callable", function, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("register_autograd", what, "be callable", function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin without a signature

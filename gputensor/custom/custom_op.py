@@ -66,30 +66,22 @@ def custom_op(
     namespace, colons, rest = name.partition("::") if isinstance(name, str) else ("", "", "")
     parts = (namespace, *rest.split("."))
     if not colons or len(parts) > 3 or not all(part.isidentifier() for part in parts):
-        raise errors.must(
-            "custom_op", "name", "be written namespace::name", name, kind=errors.ArgumentValueError
-        )
+        raise errors.wrong_value("custom_op", "name", "be written namespace::name", name)
     if not isinstance(tags, str) and not (
         is_iterable(tags) and all(hasattr(t, "encode") or hasattr(t, "name") for t in tags)
     ):
-        raise errors.must(
-            "custom_op", "tags", "be tags, or one", tags, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("custom_op", "tags", "be tags, or one", tags)
     tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
     if schema is not None and not isinstance(schema, str):
-        raise errors.must(
-            "custom_op", "schema", "be a string", schema, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("custom_op", "schema", "be a string", schema)
     if schema is not None and not schema.lstrip().startswith("("):
         rule = "begin with its arguments, '('"
-        raise errors.must("custom_op", "schema", rule, schema, kind=errors.ArgumentValueError)
+        raise errors.wrong_value("custom_op", "schema", rule, schema)
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
 
     def define(function: Function) -> CustomOpDef:
         if not callable(function):
-            raise errors.must(
-                "custom_op", "fn", "be callable", function, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("custom_op", "fn", "be callable", function)
         if schema is None:
             text = infer_schema(function, mutates_args=written, op_name=name, tags=tags)
         else:
@@ -438,7 +430,7 @@ def _key_of(device_type: str | None) -> Key:
 
 def _check_callable(what: str, fn: Any) -> None:
     if not callable(fn):
-        raise errors.must(what, "fn", "be callable", fn, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(what, "fn", "be callable", fn)
 
 
 def _check_function(operator: Operator, fn: Any, site: str) -> None:

@@ -46,7 +46,7 @@ def infer_schema(
     written = mutates_args if isinstance(mutates_args, str) else frozenset(mutates_args)
     if isinstance(written, str) and written != "unknown":
         rule = "be names of arguments, or 'unknown'"
-        raise errors.must(name, "mutates_args", rule, mutates_args, kind=errors.ArgumentValueError)
+        raise errors.wrong_value(name, "mutates_args", rule, mutates_args)
     try:
         found = inspect.signature(
             prototype_function, eval_str=True, globals=_names(prototype_function)

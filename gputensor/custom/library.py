@@ -58,29 +58,20 @@ class Library:
         self.site = site = caller_site()
         for arg, value in (("ns", ns), ("kind", kind)):
             if not isinstance(value, str):
-                raise errors.must(
-                    "Library", arg, "be a string", value, kind=errors.ArgumentTypeError
-                )
+                raise errors.wrong_type("Library", arg, "be a string", value)
         if kind not in KINDS:
             rule = f"be one of {', '.join(KINDS)}"
-            raise errors.must("Library", "kind", rule, kind, kind=errors.ArgumentValueError)
+            raise errors.wrong_value("Library", "kind", rule, kind)
         if kind != "IMPL" and ns in _RESERVED:
-            raise errors.must(
-                "Library", "ns", "not be reserved", ns, kind=errors.ArgumentValueError
-            )
+            raise errors.wrong_value("Library", "ns", "not be reserved", ns)
         if ns == "_" and kind != "IMPL":
             raise errors.wrong_registration(
                 "Library: the namespace '_'", "be of kind IMPL: it holds fallbacks", site
             )
         if not isinstance(ns, str) or not ns.isidentifier():
-            raise errors.must(
-                "Library", "ns", "be an identifier", ns, kind=errors.ArgumentValueError
-            )
+            raise errors.wrong_value("Library", "ns", "be an identifier", ns)
         if not isinstance(dispatch_key, str) and not hasattr(dispatch_key, "name"):
-            raise errors.must(
-                "Library", "dispatch_key", "name a dispatch key", dispatch_key,
-                kind=errors.ArgumentTypeError,
-            )  # fmt: skip
+            raise errors.wrong_type("Library", "dispatch_key", "name a dispatch key", dispatch_key)
         if kind != "IMPL" and dispatch_key:
             raise errors.wrong_registration(
                 f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}",
@@ -134,15 +125,11 @@ class Library:
             )
         for arg, value in (("text", text), ("alias_analysis", alias_analysis)):
             if not isinstance(value, str):
-                raise errors.must(
-                    "define", arg, "be a string", value, kind=errors.ArgumentTypeError
-                )
+                raise errors.wrong_type("define", arg, "be a string", value)
         if not isinstance(tags, str) and not (
             is_iterable(tags) and all(isinstance(t, str) for t in tags)
         ):
-            raise errors.must(
-                "define", "tags", "be strings, or one", tags, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("define", "tags", "be strings, or one", tags)
         if alias_analysis not in ALIAS_ANALYSIS:
             raise errors.must(
                 "define", "alias_analysis", f"be one of {ALIAS_ANALYSIS}", alias_analysis
@@ -311,7 +298,7 @@ class Library:
             name = op_name if isinstance(op_name, str) else op_name.qualified_name
         else:
             rule = "be an operator or its name"
-            raise errors.must("impl", "op_name", rule, op_name, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type("impl", "op_name", rule, op_name)
         namespace, colons, rest = name.rpartition("::")
         if colons and namespace != self.ns:
             raise errors.wrong_registration(
@@ -329,9 +316,7 @@ class Library:
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
         """The key of a registration: the call's, else the library's, else None."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
-            raise errors.must(
-                what, "dispatch_key", "name a dispatch key", given, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type(what, "dispatch_key", "name a dispatch key", given)
         given = str(given)
         if given in _NO_KEY:
             given = self.dispatch_key
@@ -345,7 +330,7 @@ class Library:
 
 def _check_callable(what: str, fn: Any) -> None:
     if not callable(fn):
-        raise errors.must(what, "fn", "be callable", fn, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(what, "fn", "be callable", fn)
 
 
 def _function(fn: Any) -> Callable[..., Any] | None:

@@ -30,9 +30,7 @@ def set_default_dtype(d: dtype) -> None:
     """
     global _default
     if not isinstance(d, dtype) or d.category != FLOATING:
-        raise errors.must(
-            "set_default_dtype", "d", "be a floating-point dtype", d, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("set_default_dtype", "d", "be a floating-point dtype", d)
     if d is _default:
         return
     _default = d

@@ -95,7 +95,7 @@ def get(qualified_name: str) -> Operator | None:
     """The operator, defined or not; None if nothing at all is registered under the name."""
     if not isinstance(qualified_name, str):
         rule = "be an operator's name"
-        raise errors.must("dispatch", "name", rule, qualified_name, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("dispatch", "name", rule, qualified_name)
     qualified_name = qualified_name.removesuffix(".default")
     families.complete(qualified_name)
     operator = _operators.get(qualified_name)

@@ -52,9 +52,7 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
         if not any(fit(value) for fit in fits):
             raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
     if not isinstance(given.get("requires_grad", False), int):
-        raise errors.must(
-            op, "requires_grad", "be a bool", given["requires_grad"], kind=errors.ArgumentTypeError
-        ) from None
+        raise errors.wrong_type(op, "requires_grad", "be a bool", given["requires_grad"]) from None
 
 
 def refuse_by(

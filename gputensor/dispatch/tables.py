@@ -54,7 +54,7 @@ def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
 def key_set(tensor: Any) -> keys.KeySet:
     """The dispatch keys that a tensor brings to a call."""
     if not hasattr(tensor, "_keys"):
-        raise errors.must("key_set", "tensor", "be a Tensor", tensor, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("key_set", "tensor", "be a Tensor", tensor)
     return keys.KeySet(tensor._keys)
 
 

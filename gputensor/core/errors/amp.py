@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .base import ArgumentError, ArgumentValueError, GpuTensorError
@@ -13,6 +14,21 @@ class AutocastWarning(UserWarning):
 
 class ScalerError(GpuTensorError, RuntimeError):
     """A step of GradScaler out of its order."""
+
+
+def _says(sentence: str) -> Callable[[], ScalerError]:
+    """A message without parts."""
+    return lambda: ScalerError(sentence)
+
+
+unscaled_twice = _says(
+    "unscale_() has already been called on this optimizer since the last update()."
+)
+unscale_after_step = _says("unscale_() is being called after step().")
+stepped_twice = _says("step() has already been called since the last update().")
+scaler_in_use = _says(
+    "GradScaler: it can be pickled after update() only; an optimizer has been unscaled since"
+)
 
 
 def how_to_autocast(device_type: Any) -> str:
@@ -32,20 +48,6 @@ def autocast_dtype(device_type: Any, supported: Any, given: Any) -> str:
 
 def autocast_unavailable(reason: Any) -> str:
     return f"autocast: there is no CUDA device ({reason}); the block runs without autocast"
-
-
-def unscaled_twice() -> ScalerError:
-    return ScalerError(
-        "unscale_() has already been called on this optimizer since the last update()."
-    )
-
-
-def unscale_after_step() -> ScalerError:
-    return ScalerError("unscale_() is being called after step().")
-
-
-def stepped_twice() -> ScalerError:
-    return ScalerError("step() has already been called since the last update().")
 
 
 def float16_gradients() -> ArgumentValueError:
@@ -70,9 +72,3 @@ def empty_scaler_state() -> ArgumentError:
 
 def scaler_unavailable(reason: Any) -> str:
     return f"GradScaler: there is no CUDA device ({reason}); gradients are not scaled"
-
-
-def scaler_in_use() -> ScalerError:
-    return ScalerError(
-        "GradScaler: it can be pickled after update() only; an optimizer has been unscaled since"
-    )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .base import ArgumentTypeError, GpuTensorError, describe
-
-
-# --- autograd -------------------------------------------------------------------------------------
 
 
 # These follow PyTorch's wording where its users match on it.
@@ -21,16 +19,54 @@ class AnomalyWarning(UserWarning):
     """Where the operation was called whose derivative failed."""
 
 
-def leaf_modified() -> AutogradError:
-    return AutogradError(
-        "a leaf Variable that requires grad is being used in an in-place operation."
-    )
+def _says(sentence: str) -> Callable[[], AutogradError]:
+    """A message without parts."""
+    return lambda: AutogradError(sentence)
 
 
-def view_of_leaf_modified() -> AutogradError:
-    return AutogradError(
-        "a view of a leaf Variable that requires grad is being used in an in-place operation."
-    )
+leaf_modified = _says("a leaf Variable that requires grad is being used in an in-place operation.")
+view_of_leaf_modified = _says(
+    "a view of a leaf Variable that requires grad is being used in an in-place operation."
+)
+leaf_in_graph = _says("leaf variable has been moved into the graph interior")
+dirty_not_returned = _says(
+    "Some elements marked as dirty during the forward method were not returned as output. The "
+    "inputs that are modified inplace must all be outputs of the Function"
+)
+dirty_view_among_several = _says(
+    "If your Function modifies inplace an input that is a view of another Tensor, your "
+    "Function cannot return more than one Tensor"
+)
+pack_hook_wrote = _says(
+    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+    "pack hook can not be modified by in-place operations"
+)
+backward_twice = _says(
+    "Trying to backward through the graph a second time (or directly access saved tensors "
+    "after they have already been freed). Specify retain_graph=True if you need to backward "
+    "through the graph a second time"
+)
+inference_tensor_saved = _says(
+    "Inference tensors cannot be saved for backward; make a clone to get a normal tensor"
+)
+inplace_on_inference_tensor = _says(
+    "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to "
+    "get a normal tensor"
+)
+inference_requires_grad = _says(
+    "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed"
+)
+inference_version = _says("Inference tensors do not track version counter")
+requires_grad_of_nonleaf = _says(
+    "you can only change requires_grad flags of leaf variables; use .detach() for a tensor "
+    "without history"
+)
+detach_view = _says("Can't detach views in-place; use detach() instead")
+input_without_grad = _says("One of the differentiated Tensors does not require grad")
+deepcopy_of_nonleaf = _says(
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+    "at the moment. Use .detach() on what is copied"
+)
 
 
 def view_modified(made: str, what: str) -> AutogradError:
@@ -57,26 +93,8 @@ def data_not_differentiable(x: Any) -> AutogradError:
     )
 
 
-def leaf_in_graph() -> AutogradError:
-    return AutogradError("leaf variable has been moved into the graph interior")
-
-
-def dirty_not_returned() -> AutogradError:
-    return AutogradError(
-        "Some elements marked as dirty during the forward method were not returned as output. The "
-        "inputs that are modified inplace must all be outputs of the Function"
-    )
-
-
 def dirty_no_input() -> str:
     return "mark_dirty: a tensor that is no argument of forward need not be named"
-
-
-def dirty_view_among_several() -> AutogradError:
-    return AutogradError(
-        "If your Function modifies inplace an input that is a view of another Tensor, your "
-        "Function cannot return more than one Tensor"
-    )
 
 
 def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> AutogradError:
@@ -89,21 +107,6 @@ def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> 
     )
 
 
-def pack_hook_wrote() -> AutogradError:
-    return AutogradError(
-        "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
-        "pack hook can not be modified by in-place operations"
-    )
-
-
-def backward_twice() -> AutogradError:
-    return AutogradError(
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they have already been freed). Specify retain_graph=True if you need to backward "
-        "through the graph a second time"
-    )
-
-
 def not_differentiable(op: str, arg: str) -> AutogradError:
     return AutogradError(
         f"The function '{op}' is not differentiable with respect to argument '{arg}'. This input "
@@ -113,29 +116,6 @@ def not_differentiable(op: str, arg: str) -> AutogradError:
 
 def derivative_not_implemented(operator: str) -> AutogradError:
     return AutogradError(f"derivative for {operator} is not implemented")
-
-
-def inference_tensor_saved() -> AutogradError:
-    return AutogradError(
-        "Inference tensors cannot be saved for backward; make a clone to get a normal tensor"
-    )
-
-
-def inplace_on_inference_tensor() -> AutogradError:
-    return AutogradError(
-        "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to "
-        "get a normal tensor"
-    )
-
-
-def inference_requires_grad() -> AutogradError:
-    return AutogradError(
-        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed"
-    )
-
-
-def inference_version() -> AutogradError:
-    return AutogradError("Inference tensors do not track version counter")
 
 
 def out_with_grad(op: str) -> AutogradError:
@@ -156,22 +136,11 @@ def grad_of_integers(x: Any) -> AutogradError:
     )
 
 
-def requires_grad_of_nonleaf() -> AutogradError:
-    return AutogradError(
-        "you can only change requires_grad flags of leaf variables; use .detach() for a tensor "
-        "without history"
-    )
-
-
 def grad_of_nonleaf() -> str:
     return (
         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed; use "
         ".retain_grad() on it before backward() to have it filled"
     )
-
-
-def detach_view() -> AutogradError:
-    return AutogradError("Can't detach views in-place; use detach() instead")
 
 
 def nothing_to_differentiate(number: int) -> AutogradError:
@@ -203,10 +172,6 @@ def grads_count(tensors: int, grads: int) -> AutogradError:
     return AutogradError(f"got {tensors} tensors and {grads} gradients")
 
 
-def input_without_grad() -> AutogradError:
-    return AutogradError("One of the differentiated Tensors does not require grad")
-
-
 def input_unused(number: int) -> AutogradError:
     return AutogradError(
         f"The differentiated Tensor at index {number} appears to not have been used in the graph. "
@@ -234,13 +199,6 @@ def nan_gradient(name: str, number: int) -> AutogradError:
 
 def failed_derivative(name: str, trace: str) -> str:
     return f"Error detected in {name}. Traceback of forward call that caused the error:\n{trace}"
-
-
-def deepcopy_of_nonleaf() -> AutogradError:
-    return AutogradError(
-        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
-        "at the moment. Use .detach() on what is copied"
-    )
 
 
 def cannot_pickle(name: str) -> ArgumentTypeError:

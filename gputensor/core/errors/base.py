@@ -115,6 +115,16 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
+def wrong_type(op: str, arg: str, rule: str, got: Any, *, remedy: str = "") -> GpuTensorError:
+    """`must` for an argument of the wrong type."""
+    return must(op, arg, rule, got, kind=ArgumentTypeError, remedy=remedy)
+
+
+def wrong_value(op: str, arg: str, rule: str, got: Any, *, remedy: str = "") -> GpuTensorError:
+    """`must` for a value outside what the argument may be."""
+    return must(op, arg, rule, got, kind=ArgumentValueError, remedy=remedy)
+
+
 def plainly(function: Callable[..., R], *args: Any) -> R:
     """`function(*args)` in an `except`: an error of ours shows no look-up that failed before it."""
     try:

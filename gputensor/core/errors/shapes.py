@@ -7,6 +7,7 @@ from typing import Any
 from .base import (
     Got, ArgumentError, ArgumentTypeError, ArgumentValueError, DeviceError, DtypeError,
     GpuTensorError, IndexRangeError, ShapeError, describe, describe_layout, must,
+    wrong_type, wrong_value,
 )  # fmt: skip
 from .exchange import ExchangeError
 
@@ -43,7 +44,7 @@ def too_large(sizes: Any) -> GpuTensorError:
 
 def read_only(op: str, arg: str, tensor: Any) -> GpuTensorError:
     remedy = "its memory is another library's and read-only; write to a .clone()"
-    return must(op, arg, "be writable", tensor, kind=ArgumentValueError, remedy=remedy)
+    return wrong_value(op, arg, "be writable", tensor, remedy=remedy)
 
 
 def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
@@ -109,7 +110,7 @@ def unfit(op: str, arg: str, types: list[Any], got: Any) -> GpuTensorError:
     wanted = dict.fromkeys(_in_words(t.required) for t in types)
     if bases == ["Tensor"] and len(wanted) == 1:
         return not_a_tensor(op, arg, next(iter(wanted)), got)
-    return must(op, arg, f"be {' or '.join(wanted)}", got, kind=ArgumentTypeError)
+    return wrong_type(op, arg, f"be {' or '.join(wanted)}", got)
 
 
 def _in_words(form: Any) -> str:

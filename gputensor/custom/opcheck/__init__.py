@@ -92,10 +92,9 @@ def opcheck(
     Raises: OpCheckError; ArgumentValueError for an op or a test that is none.
     """
     if (atol is None) != (rtol is None):
-        raise errors.must(
-            "opcheck", "atol", "be given with rtol, or neither", errors.Got("one of them"),
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
+        raise errors.wrong_value(
+            "opcheck", "atol", "be given with rtol, or neither", errors.Got("one of them")
+        )
     operator = _operator(op)
     names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
     if names == ("ALL",):
@@ -103,7 +102,7 @@ def opcheck(
     for name in names:
         if name not in TESTS:
             rule = f"be some of {', '.join(TESTS)}"
-            raise errors.must("opcheck", "test_utils", rule, name, kind=errors.ArgumentValueError)
+            raise errors.wrong_value("opcheck", "test_utils", rule, name)
     call = Call.of(operator, tuple(args), kwargs or {})
     found: dict[str, Any] = {}
     for name in names:
@@ -130,9 +129,7 @@ def _operator(op: Any) -> Operator:
         names = op.overloads()
         if len(names) == 1:
             return dispatcher.find(f"{op.qualified_name}.{names[0]}")
-        raise errors.must(
-            "opcheck", "op", f"be one overload, {' or '.join(names)}",
-            errors.Got(op.qualified_name),
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
+        raise errors.wrong_value(
+            "opcheck", "op", f"be one overload, {' or '.join(names)}", errors.Got(op.qualified_name)
+        )
     raise errors.not_an_operator("opcheck", op)
