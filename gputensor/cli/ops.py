@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import re
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def _matching(name: str | None) -> list[Operator]:
 
 
 def _row(operator: Operator, whole: bool) -> dict[str, Any]:
-    doc = _doc(operator)
+    found = _places(operator)
     kernels, why = {}, {}
     for key, kernel, label in slots(operator.table):
         if whole or (key.name in _SHOWN_KEYS and not kernel.is_fallthrough):
@@ -79,8 +78,8 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
             why[key.name] = f"{label}, falls through" if kernel.is_fallthrough else label
     return {
         "name": operator.qualified_name, "schema": str(operator.schema),
-        "tags": list(operator.tags), "autocast": policies_of(operator.qualified_name), "doc": doc,
-        "files": _files(operator, doc), "places": _places(operator), "registered": kernels,
+        "tags": list(operator.tags), "autocast": policies_of(operator.qualified_name),
+        "doc": _doc(operator), "files": _files(found), "places": found, "registered": kernels,
         "why": why,
     }  # fmt: skip
 
@@ -106,13 +105,11 @@ def _doc(operator: Operator) -> str:
     return ""
 
 
-def _files(operator: Operator, doc: str) -> list[str]:
-    """The files that the docstring names, and the one that holds the registered kernel's code."""
-    files = re.findall(r"(?:kernels|native)/[a-z_/]+\.(?:py|cu)", doc)
-    for registered in operator.kernels.values():
-        file = registered[0].source.partition(":")[0].removeprefix("gputensor/")
-        files += [file] if file.startswith("native/") else []
-    return sorted(set(files), key=lambda f: (not f.startswith("native"), f))
+def _files(found: list[str]) -> list[str]:
+    """The files of native code and of kernels among the places, native first."""
+    paths = {place.split()[1].partition(":")[0].removeprefix("gputensor/") for place in found}
+    files = [path for path in paths if path.startswith(("native/", "kernels/"))]
+    return sorted(files, key=lambda f: (not f.startswith("native"), f))
 
 
 def _text(row: dict[str, Any]) -> str:
