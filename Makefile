@@ -10,6 +10,7 @@ DEMO ?=
 PYTEST ?=
 JOBS ?= auto
 BENCH ?= overhead
+HOUSE ?=
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Tests start some hundred processes, which would compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,7 +32,7 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 # $(call pytest,TIER,ARGUMENTS): the tests on all cores; --dist keeps neighbours in one process.
 pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(2) $(PYTEST)
 
-.PHONY: help demo test check full pythons oracle nvrtc lint bench docs wheel clean
+.PHONY: help demo test check full pythons oracle nvrtc lint bench house docs wheel clean
 
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
@@ -41,6 +42,7 @@ help:
 	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the benchmark $(BENCH); BENCH=NAME for another"
+	@echo "make house   the budgets of the house beside what they are; minutes, on a quiet machine"
 	@echo "make docs    the pages and the reference of docs/ as a site, in site/index.html"
 	@echo "make wheel   build dist/gputensor-*.whl"
 	@echo "make clean   remove $(VENV) and everything built"
@@ -75,6 +77,9 @@ lint: $(VENV)/.check
 
 bench: $(VENV)/.check
 	@$(bin)/python -m bench run $(BENCH)
+
+house: $(VENV)/.oracle
+	@$(bin)/python -m bench.house $(HOUSE)
 
 wheel: $(VENV)/.check
 	@$(bin)/python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .

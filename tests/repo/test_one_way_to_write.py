@@ -24,6 +24,7 @@ ALLOWED = {
     "gputensor/exchange/serialization.py": "entries of an archive in a file of runtime.files",
     "bench/plots.py": "savefig writes into a file of runtime.files",
     "bench/emulator.py": "a folder for one measurement",
+    "bench/house.py": "a folder for a fresh clone",
     "bench/import.py": "a folder for one measurement",
     "bench/gpu_check/run.py": "logs that grow, which are packed as far as they are",
     "bench/gpu_check/lines.py": "lines that are appended as tests end; a half one is left out",
