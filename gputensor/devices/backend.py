@@ -373,9 +373,7 @@ def get(name: str) -> Backend:
     Raises: DeviceError if there is none.
     """
     if not isinstance(name, str):
-        raise errors.must(
-            "backend", "name", "be a device type", name, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("backend", "name", "be a device type", name)
     if name not in _backends and not load(name):
         why = f"nothing registered it, and no package has an entry point of group {GROUP} for it"
         raise errors.no_device(name, why)

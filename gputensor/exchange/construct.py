@@ -94,11 +94,12 @@ def asarray(
     element = found._geometry.dtype if dtype is None else dtype
     is_changed = target is not found._device or element is not found._geometry.dtype
     if copy is False and (is_fresh or is_changed):
-        raise errors.must(
-            "asarray", "copy", "not be False where memory cannot be shared",
+        raise errors.wrong_value(
+            "asarray",
+            "copy",
+            "not be False where memory cannot be shared",
             errors.Got(type(obj).__name__),
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
+        )
     if is_changed:
         return calls.to_device(found, target, element)
     return calls.clone(found) if copy and not is_fresh else found

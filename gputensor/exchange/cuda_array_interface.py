@@ -49,9 +49,7 @@ def read(op: str, arg: str, x: Any) -> Described:
     if not isinstance(data, (tuple, list)) or len(data) != 2 or not isinstance(data[0], int):
         raise _incomplete(op, arg, "data of an address and a bool", data)
     if given.get("mask") is not None:
-        raise errors.must(
-            op, arg, "have no mask", errors.Got("a mask"), kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type(op, arg, "have no mask", errors.Got("a mask"))
     if given.get("strides") is None:
         strides = () if min(sizes, default=0) < 0 else contiguous_strides(sizes)
         strides = tuple([s * element.itemsize for s in strides])
@@ -63,7 +61,7 @@ def read(op: str, arg: str, x: Any) -> Described:
 
 def _incomplete(op: str, arg: str, part: str, got: Any) -> errors.GpuTensorError:
     rule = f"have a CUDA array interface with {part}"
-    return errors.must(op, arg, rule, got, kind=errors.ArgumentTypeError)
+    return errors.wrong_type(op, arg, rule, got)
 
 
 def _ints(op: str, arg: str, given: dict[str, Any], name: str) -> tuple[int, ...]:
@@ -84,7 +82,7 @@ def _check_range(
         wrong = f"address {address:#x}"
     if wrong:
         rule = "have its elements at addresses that memory has"
-        raise errors.must(op, arg, rule, errors.Got(wrong), kind=errors.ArgumentValueError)
+        raise errors.wrong_value(op, arg, rule, errors.Got(wrong))
 
 
 def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
@@ -94,7 +92,9 @@ def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
         return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream
-    raise errors.must(
-        op, arg, "name its stream as the CUDA array interface does: 1, 2 or an address, or None",
-        errors.Got(f"stream {errors.describe(stream)}"), kind=errors.ArgumentValueError,
-    )  # fmt: skip
+    raise errors.wrong_value(
+        op,
+        arg,
+        "name its stream as the CUDA array interface does: 1, 2 or an address, or None",
+        errors.Got(f"stream {errors.describe(stream)}"),
+    )

@@ -41,11 +41,12 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
     elif hasattr(ext, "__dlpack__"):
         found = _take(_ask(ext))
     else:
-        raise errors.must(
-            "from_dlpack", "ext", "have __dlpack__ or be a DLPack capsule",
+        raise errors.wrong_type(
+            "from_dlpack",
+            "ext",
+            "have __dlpack__ or be a DLPack capsule",
             errors.Got(type(ext).__name__),
-            kind=errors.ArgumentTypeError,
-        )  # fmt: skip
+        )
     target = found._device if device is None else _as_device(device)
     if target is not found._device:
         if copy is False:

@@ -177,10 +177,12 @@ def seen(op: str, arg: str, x: Any) -> ForeignArray:
             found = described(op, arg, x, library)
     if found is None:
         if speaks is False:
-            raise errors.must(
-                op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
-                errors.Got(type(x).__name__), kind=errors.ArgumentTypeError,
-            )  # fmt: skip
+            raise errors.wrong_type(
+                op,
+                arg,
+                "be an array with __dlpack__ or __cuda_array_interface__",
+                errors.Got(type(x).__name__),
+            )
         found = _of_capsule(op, arg, x, library)
     if found.place is not CPU or found.dtype is None or library == "gputensor":
         _check(op, arg, found)
@@ -198,10 +200,7 @@ def _check(op: str, arg: str, found: ForeignArray) -> None:
             name = f"numpy dtype {found.owner.dtype.str}"
         else:
             name = cuda_array_interface.read(op, arg, found.owner).dtype.str
-        raise errors.must(
-            op, arg, "have a dtype that tensors have", errors.Got(name),
-            kind=errors.ArgumentTypeError,
-        )  # fmt: skip
+        raise errors.wrong_type(op, arg, "have a dtype that tensors have", errors.Got(name))
     if found.library == "gputensor":
         if found.owner.requires_grad:
             raise errors.must(op, arg, "not require grad", found.owner, remedy="use .detach()")

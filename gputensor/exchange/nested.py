@@ -100,12 +100,8 @@ class _Numbers:
         else:
             if _is_sequence(x):
                 raise errors.ragged(1, len(self.sizes), f"a sequence of length {len(x)}")
-            raise errors.must(
-                "tensor",
-                "data",
-                "be made of numbers",
-                errors.Got(type(x).__name__),
-                kind=errors.ArgumentTypeError,
+            raise errors.wrong_type(
+                "tensor", "data", "be made of numbers", errors.Got(type(x).__name__)
             )
         self.flat.append(x)
 
@@ -130,10 +126,12 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
         [d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL
     )
     if given == COMPLEX and element.category in (INTEGER, FLOATING):
-        raise errors.must(
-            "tensor", "data", f"hold no complex numbers for dtype {element.name}",
-            errors.Got("a complex number"), kind=errors.ArgumentTypeError,
-        )  # fmt: skip
+        raise errors.wrong_type(
+            "tensor",
+            "data",
+            f"hold no complex numbers for dtype {element.name}",
+            errors.Got("a complex number"),
+        )
     if element.category == INTEGER:
         wide, values = element, _integers(numbers.flat, element, given)
     elif element.category == BOOL:

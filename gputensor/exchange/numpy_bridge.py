@@ -22,10 +22,13 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     ArgumentValueError for negative strides and for strides between elements.
     """
     if not isinstance(array, np.ndarray):
-        raise errors.must(
-            "from_numpy", "array", "be a numpy.ndarray", array, kind=errors.ArgumentTypeError,
+        raise errors.wrong_type(
+            "from_numpy",
+            "array",
+            "be a numpy.ndarray",
+            array,
             remedy="use gputensor.tensor(...) or gputensor.asarray(...)",
-        )  # fmt: skip
+        )
     element = element_of("from_numpy", array.dtype)
     strides = element_strides("from_numpy", "array", array.shape, array.strides, element.itemsize)
     shape = geometry(array.shape, strides, element)
@@ -50,10 +53,10 @@ def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
             raise
         got = errors.Got(f"{type(obj).__name__}: {str(error).partition(chr(10))[0]}")
         rule = "be an array that NumPy can read"
-        raise errors.must(op, arg, rule, got, kind=errors.ArgumentTypeError) from error
+        raise errors.wrong_type(op, arg, rule, got) from error
     if found.size and not found.__array_interface__["data"][0]:
         got = errors.Got(f"{type(obj).__name__} with a null pointer")
-        raise errors.must(op, arg, "have memory", got, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(op, arg, "have memory", got)
     return found
 
 
@@ -67,10 +70,13 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
         remedy = f"use .astype('{np_type.newbyteorder('=').name}') for native byte order"
     elif np_type.kind == "O":
         remedy = "use .astype(...) to a numeric dtype"
-    raise errors.must(
-        op, "array", "have a dtype that tensors have", errors.Got(f"numpy dtype {np_type.str}"),
-        kind=errors.ArgumentTypeError, remedy=remedy,
-    )  # fmt: skip
+    raise errors.wrong_type(
+        op,
+        "array",
+        "have a dtype that tensors have",
+        errors.Got(f"numpy dtype {np_type.str}"),
+        remedy=remedy,
+    )
 
 
 def element_strides(
@@ -83,16 +89,20 @@ def element_strides(
     strides = []
     for size, stride in zip(sizes, stride_bytes):
         if size > 1 and stride < 0:
-            raise errors.must(
-                op, arg, "have no negative strides",
+            raise errors.wrong_value(
+                op,
+                arg,
+                "have no negative strides",
                 errors.Got(f"strides {tuple(stride_bytes)} in bytes"),
-                kind=errors.ArgumentValueError, remedy="use .copy() first",
-            )  # fmt: skip
+                remedy="use .copy() first",
+            )
         if size > 1 and stride % itemsize:
-            raise errors.must(
-                op, arg, f"have strides that are multiples of {itemsize} bytes",
+            raise errors.wrong_value(
+                op,
+                arg,
+                f"have strides that are multiples of {itemsize} bytes",
                 errors.Got(f"strides {tuple(stride_bytes)}"),
-                kind=errors.ArgumentValueError, remedy="use .copy() first",
-            )  # fmt: skip
+                remedy="use .copy() first",
+            )
         strides.append(abs(stride) // itemsize)
     return tuple(strides)

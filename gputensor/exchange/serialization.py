@@ -160,11 +160,12 @@ class _Writer:
                 ]}  # fmt: skip
         finally:
             self._open.discard(id(value))
-        raise errors.must(
-            "save", where, "be a tensor, number, string, list, tuple or dict",
+        raise errors.wrong_type(
+            "save",
+            where,
+            "be a tensor, number, string, list, tuple or dict",
             errors.Got(type(value).__name__),
-            kind=errors.ArgumentTypeError,
-        )  # fmt: skip
+        )
 
     def _tensor(self, tensor: Tensor) -> int:
         number = self._numbers.get(id(tensor))

@@ -157,9 +157,7 @@ def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Ca
             "register_stub", "device_type", f"be one of {', '.join(with_stubs)}", device_type
         )
     if not callable(bind_op):
-        raise errors.must(
-            "register_stub", "bind_op", "be a function", bind_op, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("register_stub", "bind_op", "be a function", bind_op)
     known = ops if family in _declared else ops_of(family)
     for op in ops:
         if op not in known:

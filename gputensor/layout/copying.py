@@ -67,9 +67,9 @@ def copy(dst: Any, src: Any) -> Any:
 
 def check_out(op: str, out: ForeignArray, sizes: tuple[int, ...], element: Any) -> None:
     if out.sizes != sizes:
-        raise errors.must(op, "out", f"have sizes {list(sizes)}", out, kind=errors.ShapeError)
+        raise errors.wrong_shape(op, "out", f"have sizes {list(sizes)}", out)
     if element is not None and out.dtype is not element:
-        raise errors.must(op, "out", f"have dtype {element.name}", out, kind=errors.DtypeError)
+        raise errors.wrong_dtype(op, "out", f"have dtype {element.name}", out)
 
 
 def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
@@ -80,7 +80,7 @@ def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
     fits = lead >= 0 and all(n in (1, m) for n, m in zip(src.sizes, dst.sizes[lead:]))
     if not fits:
         rule = f"broadcast to {list(dst.sizes)}"
-        raise errors.must(op, "src", rule, src, kind=errors.ShapeError)
+        raise errors.wrong_shape(op, "src", rule, src)
     strides = [0 if n != m else s for n, m, s in zip(src.sizes, dst.sizes[lead:], src.stride_bytes)]
     src.sizes, src.stride_bytes = dst.sizes, (*(0,) * lead, *strides)
     if src.array is not None:

@@ -67,9 +67,7 @@ def as_dtype(op: str, value: Any) -> dtype:
         except Exception:  # NumPy's, of whatever was given
             found = None
     if found is None or found.np is None:
-        raise errors.must(
-            op, "dtype", "be a dtype that tensors have", value, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type(op, "dtype", "be a dtype that tensors have", value)
     return found
 
 
@@ -88,6 +86,4 @@ def as_format(op: str, value: Any) -> memory_format:
     for form in formats.ALL:
         if form.name == name:
             return form
-    raise errors.must(
-        op, "memory_format", "be a memory format", value, kind=errors.ArgumentTypeError
-    )
+    raise errors.wrong_type(op, "memory_format", "be a memory format", value)

@@ -72,22 +72,17 @@ def _factors(
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
         remedy = "use x[None] for one channel" if len(src.sizes) == 2 else ""
-        raise errors.must(
-            op,
-            "x",
-            "have dimensions (N, C, …) or (C, H, W)",
-            src,
-            kind=errors.ShapeError,
-            remedy=remedy,
+        raise errors.wrong_shape(
+            op, "x", "have dimensions (N, C, …) or (C, H, W)", src, remedy=remedy
         )
     if src.dtype.is_complex or dst.dtype.is_complex:
-        raise errors.must(op, "x", "be real, and dtype too", src, kind=errors.DtypeError)
+        raise errors.wrong_dtype(op, "x", "be real, and dtype too", src)
     by, plus = _per_channel(op, "scale", scale, src, 1.0), _per_channel(op, "bias", bias, src, 0.0)
     if mean is None and std is None:
         return by, plus
     below, over = _per_channel(op, "mean", mean, src, 0.0), _per_channel(op, "std", std, src, 1.0)
     if not over.all():
-        raise errors.must(op, "std", "not be 0", std, kind=errors.ArgumentValueError)
+        raise errors.wrong_value(op, "std", "not be 0", std)
     return by / over, -below / over
 
 
@@ -157,7 +152,6 @@ def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: floa
         )
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"
         remedy = f"channels are dimension {dim}: use x.{method}({order}) for pixels"
-    raise errors.must(
-        op, arg, f"be a number, or {channels} on the host", given, kind=errors.ArgumentValueError,
-        remedy=remedy,
-    )  # fmt: skip
+    raise errors.wrong_value(
+        op, arg, f"be a number, or {channels} on the host", given, remedy=remedy
+    )

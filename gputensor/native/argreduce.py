@@ -39,9 +39,7 @@ class _Entry:
         RULES[LOOPS["argreduce"][op]].check(op, "self", given.dtype, self_)
         dims = (axis,) if given.ndim else ()
         if dims and given.sizes[axis] == 0:
-            raise errors.must(
-                op, "dim", "name a dimension of non-zero size", axis, kind=errors.IndexRangeError
-            )
+            raise errors.wrong_index(op, "dim", "name a dimension of non-zero size", axis)
         out_spec = None if out is None else (out._geometry, out._device)
         self.plan = build_reduction(
             op, (given, device), out_spec, dims, keepdim, given.dtype, dtypes.int64
@@ -69,9 +67,7 @@ def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, 
     if dim is not None:
         return self, arguments.dim(op, dim, geometry.ndim), keepdim
     if geometry.numel == 0:
-        raise errors.must(
-            op, "dim", "be given for an empty tensor", dim, kind=errors.IndexRangeError
-        )
+        raise errors.wrong_index(op, "dim", "be given for an empty tensor", dim)
     return (calls.reshape(self, (geometry.numel,)) if geometry.ndim else self), 0, False
 
 

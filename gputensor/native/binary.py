@@ -98,13 +98,7 @@ def threshold_functional(operator: Operator, loop: str) -> Kernel:
 
     def kernel(key_set: int, grad_output: Tensor, self: Tensor, threshold: Any) -> Tensor:
         if type(threshold) not in pointwise.NUMBERS or type(threshold) is complex:
-            raise errors.must(
-                operator.short_name,
-                "threshold",
-                "be a real number",
-                threshold,
-                kind=errors.ArgumentTypeError,
-            )
+            raise errors.wrong_type(operator.short_name, "threshold", "be a real number", threshold)
         return select(key_set, grad_output, self, threshold)
 
     return kernel
@@ -167,7 +161,7 @@ def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
     if kind not in pointwise.NUMBERS:
         given, alpha = alpha, number(alpha)
         if alpha is None:
-            raise errors.must(op, "alpha", "be a number", given, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type(op, "alpha", "be a number", given)
         kind = type(alpha)
     highest = max(_category(self), _category(other))
     if kind is bool and highest != BOOL:

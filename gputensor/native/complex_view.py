@@ -20,7 +20,7 @@ from ..structured.view_kernel import remember
 
 def _conj(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
-        raise errors.must("_conj", "self", "be complex", self, kind=errors.DtypeError)
+        raise errors.wrong_dtype("_conj", "self", "be complex", self)
     view = view_of(self, self._geometry, self._offset)
     view._keys ^= CONJUGATE
     return view
@@ -54,7 +54,7 @@ def _is_zerotensor(key_set: int, self: Tensor) -> bool:
 def _as_real_rule(shape: Geometry) -> Geometry:
     if not shape.dtype.is_complex:
         got = errors.Got(errors.describe_layout(shape))
-        raise errors.must("view_as_real", "self", "be complex", got, kind=errors.DtypeError)
+        raise errors.wrong_dtype("view_as_real", "self", "be complex", got)
     return geometry((*shape.sizes, 2), (*[2 * s for s in shape.strides], 1), shape.dtype.to_real)
 
 
@@ -74,9 +74,7 @@ def view_as_real(key_set: int, self: Tensor) -> Tensor:
 def _as_complex_rule(shape: Geometry) -> Geometry:
     got = errors.Got(f"{errors.describe_layout(shape)} with strides {shape.strides}")
     if shape.dtype not in (dtypes.float32, dtypes.float64):
-        raise errors.must(
-            "view_as_complex", "self", "be float32 or float64", got, kind=errors.DtypeError
-        )
+        raise errors.wrong_dtype("view_as_complex", "self", "be float32 or float64", got)
     if not shape.ndim or shape.sizes[-1] != 2 or shape.strides[-1] != 1:
         raise errors.must(
             "view_as_complex", "self", "have a last dimension of size 2 and stride 1", got
@@ -110,7 +108,7 @@ def real(key_set: int, self: Tensor) -> Tensor:
 
 def imag(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
-        raise errors.must("imag", "self", "be complex", self, kind=errors.DtypeError)
+        raise errors.wrong_dtype("imag", "self", "be complex", self)
     if self._keys & CONJUGATE:
         return calls._neg_view(calls.imag(calls._conj(self)))
     return calls.select_int(calls.view_as_real(self), -1, 1)

@@ -295,21 +295,13 @@ def _to(
     if element is None:
         element = shape.dtype
     elif not isinstance(element, dtype) or element is dtypes.complex32:
-        raise errors.must(
-            "to",
-            "dtype",
-            "be a gputensor dtype that has kernels",
-            element,
-            kind=errors.ArgumentTypeError,
-        )
+        raise errors.wrong_type("to", "dtype", "be a gputensor dtype that has kernels", element)
     if place is None:
         place = self._device
     elif place is not self._device:
         place = resolve(device(place))
     if form is not None and not isinstance(form, memory_format):
-        raise errors.must(
-            "to", "memory_format", "be a memory format", form, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("to", "memory_format", "be a memory format", form)
     stays = (
         not copy and element is shape.dtype and place is self._device
         and (form is None or form is formats.preserve_format or form is suggest_memory_format(self))

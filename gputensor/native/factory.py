@@ -49,13 +49,7 @@ def _options(op: str, element: Any, form: Any, pin_memory: Any) -> dtype:
     if element is None:
         return defaults.get_default_dtype()
     if not isinstance(element, dtype) or element is dtypes.complex32:
-        raise errors.must(
-            op,
-            "dtype",
-            "be a gputensor dtype that has kernels",
-            element,
-            kind=errors.ArgumentTypeError,
-        )
+        raise errors.wrong_type(op, "dtype", "be a gputensor dtype that has kernels", element)
     return element
 
 

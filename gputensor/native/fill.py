@@ -19,9 +19,7 @@ from ..structured import pointwise
 
 def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
-        raise errors.must(
-            "fill_", "value", "be a number or a 0-d tensor", value, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("fill_", "value", "be a number or a 0-d tensor", value)
     geometry = self._geometry
     # What every dtype holds is told by comparisons, which are False for NaN too.
     if type(value) is complex or not (

@@ -28,9 +28,7 @@ def _tensors(op: str, tensors: Any) -> list[Tensor]:
         raise errors.must(op, "tensors", "not be empty", tensors)
     for number, x in enumerate(found):
         if not isinstance(x, Tensor):
-            raise errors.must(
-                op, f"tensors[{number}]", "be a tensor", x, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type(op, f"tensors[{number}]", "be a tensor", x)
         if x._device is not found[0]._device:
             raise errors.mixed_devices(op, found[0], "tensors[0]", x, f"tensors[{number}]")
     return found
@@ -50,9 +48,7 @@ def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int
     ndim = first._geometry.ndim
     for number, x in enumerate(tensors):
         if x._geometry.ndim == 0:
-            raise errors.must(
-                op, f"tensors[{number}]", "have a dimension", x, kind=errors.ShapeError
-            )
+            raise errors.wrong_shape(op, f"tensors[{number}]", "have a dimension", x)
     d = arguments.dim(op, dim, ndim)
     total = 0
     for number, x in shaped:
@@ -62,7 +58,7 @@ def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int
         ):
             same = f"tensors[{first_number}], {list(first._geometry.sizes)}"
             rule = f"have the sizes of {same}, except at dimension {d}"
-            raise errors.must(op, f"tensors[{number}]", rule, x, kind=errors.ShapeError)
+            raise errors.wrong_shape(op, f"tensors[{number}]", rule, x)
         total += sizes[d]
     sizes = first._geometry.sizes
     return d, (*sizes[:d], total, *sizes[d + 1 :])
@@ -118,9 +114,7 @@ def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     d, sizes = _cat_sizes("cat", found, dim)
     element = _common_dtype(found)
     if not promotion.can_cast(element, out._geometry.dtype):
-        raise errors.must(
-            "cat", "out", f"have a dtype that {element.short} casts to", out, kind=errors.DtypeError
-        )
+        raise errors.wrong_dtype("cat", "out", f"have a dtype that {element.short} casts to", out)
     if out._device is not found[0]._device:
         raise errors.mixed_devices("cat", found[0], "tensors[0]", out, "out")
     shape = None
@@ -144,7 +138,7 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
     for k, x in enumerate(found):
         if x._geometry.sizes != first.sizes:
             rule = f"have the sizes of tensors[0], {list(first.sizes)}"
-            raise errors.must("stack", f"tensors[{k}]", rule, x, kind=errors.ShapeError)
+            raise errors.wrong_shape("stack", f"tensors[{k}]", rule, x)
     d = number % ndim
     return [calls.unsqueeze(x, d) for x in found], d
 

@@ -158,16 +158,14 @@ def _start(x: Tensor | None) -> int:
 def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any) -> None:
     x, t = self._geometry, target._geometry
     if x.dtype.category != FLOATING:
-        raise errors.must(op, "self", "be floating", self, kind=errors.DtypeError)
+        raise errors.wrong_dtype(op, "self", "be floating", self)
     if x.ndim not in (1, 2):
-        raise errors.must(op, "self", "have one or two dimensions", self, kind=errors.ShapeError)
+        raise errors.wrong_shape(op, "self", "have one or two dimensions", self)
     if t.dtype not in (dtypes.int64, dtypes.uint8):
-        raise errors.must(
-            op, "target", "hold classes as int64 or uint8", target, kind=errors.DtypeError
-        )
+        raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
     if t.sizes != x.sizes[:-1] and not (x.ndim == 1 and t.sizes == (1,)):
         rule = f"have a class for each row, sizes {list(x.sizes[:-1])}"
-        raise errors.must(op, "target", rule, target, kind=errors.ShapeError)
+        raise errors.wrong_shape(op, "target", rule, target)
     if target._device is not self._device:
         raise errors.mixed_devices(op, self, "self", target, "target")
     if weight is not None:
@@ -177,15 +175,9 @@ def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reducti
         if w.sizes != x.sizes[-1:] or w.dtype is not x.dtype:
             wanted = errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))
             rule = f"be {wanted}, a number for each class"
-            raise errors.must(op, "weight", rule, weight, kind=errors.ShapeError)
+            raise errors.wrong_shape(op, "weight", rule, weight)
     if reduction not in (NONE, MEAN, SUM):
-        raise errors.must(
-            op,
-            "reduction",
-            "be 0 (none), 1 (mean) or 2 (sum)",
-            reduction,
-            kind=errors.ArgumentValueError,
-        )
+        raise errors.wrong_value(op, "reduction", "be 0 (none), 1 (mean) or 2 (sum)", reduction)
 
 
 # --- made of other operators ----------------------------------------------------------------------
@@ -209,7 +201,7 @@ def nll_loss_nd(
     wanted = (sizes[0], *sizes[2:])
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
-        raise errors.must("nll_loss", "target", rule, target, kind=errors.ShapeError)
+        raise errors.wrong_shape("nll_loss", "target", rule, target)
     flat = calls.reshape(
         calls.movedim_int(self, 1, -1), (-1, sizes[1]) if self._geometry.numel else (0, sizes[1])
     )
@@ -227,9 +219,7 @@ def cross_entropy_loss(
         raise errors.must("cross_entropy", "label_smoothing", "be in [0, 1]", label_smoothing)
     dim = 0 if self._geometry.ndim == 1 else 1
     if not self._geometry.ndim:
-        raise errors.must(
-            "cross_entropy", "self", "have a dimension of classes", self, kind=errors.ShapeError
-        )
+        raise errors.wrong_shape("cross_entropy", "self", "have a dimension of classes", self)
     logs = calls.log_softmax_int(self, dim)
     if self._geometry.sizes == target._geometry.sizes:
         return _of_probabilities(
@@ -259,9 +249,9 @@ def _of_probabilities(
     smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     if target._geometry.dtype.category < FLOATING:
-        raise errors.must("cross_entropy", "target", "be floating where it holds probabilities",
-        target,
-                          kind=errors.DtypeError)  # fmt: skip
+        raise errors.wrong_dtype(
+            "cross_entropy", "target", "be floating where it holds probabilities", target
+        )
     if ignore_index >= 0:
         raise errors.must(
             "cross_entropy",
@@ -306,7 +296,7 @@ def _smoothed(
 def mse_loss(key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     difference = calls.sub_Tensor(self, target)
     if difference._geometry.dtype.category == COMPLEX:
-        raise errors.must("mse_loss", "self", "be real", self, kind=errors.DtypeError)
+        raise errors.wrong_dtype("mse_loss", "self", "be real", self)
     squares = difference * difference
     if reduction == NONE:
         return squares

@@ -29,22 +29,16 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[i
     """Rows, columns and dtype of the product, after the operands were found to fit."""
     a, b = self._geometry, mat2._geometry
     if a.ndim != 2:
-        raise errors.must(op, first, "be a matrix", self, kind=errors.ShapeError)
+        raise errors.wrong_shape(op, first, "be a matrix", self)
     if b.ndim != 2:
-        raise errors.must(op, "mat2", "be a matrix", mat2, kind=errors.ShapeError)
+        raise errors.wrong_shape(op, "mat2", "be a matrix", mat2)
     if self._device is not mat2._device:
         raise errors.mixed_devices(op, self, first, mat2, "mat2")
     if a.dtype is not b.dtype:
-        raise errors.must(
-            op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2, kind=errors.DtypeError
-        )
+        raise errors.wrong_dtype(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2)
     if a.sizes[1] != b.sizes[0]:
-        raise errors.must(
-            op,
-            "mat2",
-            f"have {a.sizes[1]} rows, as {first} has columns",
-            mat2,
-            kind=errors.ShapeError,
+        raise errors.wrong_shape(
+            op, "mat2", f"have {a.sizes[1]} rows, as {first} has columns", mat2
         )
     return a.sizes[0], b.sizes[1], a.dtype
 
@@ -102,9 +96,7 @@ def out(operator: Operator, loop: str) -> Kernel:
         if out._device is not self._device:
             raise errors.mixed_devices(loop, self, "self", out, "out")
         if out._geometry.dtype is not element:
-            raise errors.must(
-                loop, "out", f"have the result's dtype {element.short}", out, kind=errors.DtypeError
-            )
+            raise errors.wrong_dtype(loop, "out", f"have the result's dtype {element.short}", out)
         wanted = contiguous_geometry((rows, columns), element)
         shape = wanted if out._geometry.sizes != wanted.sizes else None
         overlap.check_out(loop, out, shape, self=self, mat2=mat2)
@@ -121,12 +113,10 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
         return calls.mm(self, other)
     for name, operand in (("self", self), ("other", other)):
         if operand._geometry.ndim not in (1, 2):
-            raise errors.must(
-                "matmul", name, "be a matrix or a vector", operand, kind=errors.ShapeError
-            )
+            raise errors.wrong_shape("matmul", name, "be a matrix or a vector", operand)
     if 1 in (rows, columns) and self._geometry.sizes[-1] != other._geometry.sizes[0]:
         rule = f"have {self._geometry.sizes[-1]} rows, as self has columns"
-        raise errors.must("matmul", "other", rule, other, kind=errors.ShapeError)
+        raise errors.wrong_shape("matmul", "other", rule, other)
     left = calls.unsqueeze(self, 0) if rows == 1 else self
     made = calls.mm(left, calls.unsqueeze(other, 1) if columns == 1 else other)
     if columns == 1:
@@ -144,19 +134,15 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
     if self._device is not mat1._device:
         raise errors.mixed_devices("addmm", self, "self", mat1, "mat1")
     if given.dtype is not element:
-        raise errors.must(
-            "addmm", "self", f"have mat1's dtype {element.short}", self, kind=errors.DtypeError
-        )
+        raise errors.wrong_dtype("addmm", "self", f"have mat1's dtype {element.short}", self)
     if element.category == BOOL:
-        raise errors.must("addmm", "self", "not be bool", self, kind=errors.DtypeError)
+        raise errors.wrong_dtype("addmm", "self", "not be bool", self)
     sizes = (1, 1, *given.sizes)[-2:]
     if given.ndim > 2 or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
-        raise errors.must(
-            "addmm", "self", f"broadcast to [{rows},{columns}]", self, kind=errors.ShapeError
-        )
+        raise errors.wrong_shape("addmm", "self", f"broadcast to [{rows},{columns}]", self)
     for arg, x in (("beta", beta), ("alpha", alpha)):
         if type(x) not in NUMBERS:
-            raise errors.must("addmm", arg, "be a number", x, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type("addmm", arg, "be a number", x)
         if type(x) is float and element.category < FLOATING:
             raise errors.must("addmm", arg, f"fit {element.short}, which the operands have", x)
         if x is not _ONE:
@@ -220,12 +206,8 @@ def added_inplace(operator: Operator, loop: str) -> Kernel:
     ) -> Tensor:
         wanted = _addmm_result(self, mat1, mat2, beta, alpha)
         if self._geometry.sizes != wanted.sizes:
-            raise errors.must(
-                "addmm_",
-                "self",
-                f"have the result's sizes {list(wanted.sizes)}",
-                self,
-                kind=errors.ShapeError,
+            raise errors.wrong_shape(
+                "addmm_", "self", f"have the result's sizes {list(wanted.sizes)}", self
             )
         _check_written(self, self, mat1, mat2)
         return _addmm_into(self, self, mat1, mat2, beta, alpha)
@@ -242,7 +224,7 @@ def added_out(operator: Operator, loop: str) -> Kernel:
             raise errors.mixed_devices("addmm", mat1, "mat1", out, "out")
         if out._geometry.dtype is not wanted.dtype:
             rule = f"have the result's dtype {wanted.dtype.short}"
-            raise errors.must("addmm", "out", rule, out, kind=errors.DtypeError)
+            raise errors.wrong_dtype("addmm", "out", rule, out)
         shape = wanted if out._geometry.sizes != wanted.sizes else None
         _check_written(out, self, mat1, mat2, shape)
         if shape is not None:
@@ -266,27 +248,23 @@ def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None
     features, shape = given.sizes[-1], weight._geometry
     if features != shape.sizes[1]:
         rule = f"have {features} columns, as input has features"
-        raise errors.must("linear", "weight", rule, weight, kind=errors.ShapeError) from None
+        raise errors.wrong_shape("linear", "weight", rule, weight) from None
     for arg, x in (("weight", weight), ("bias", bias)):
         if x is not None and x._geometry.dtype is not given.dtype:
             rule = f"have input's dtype {given.dtype.short}"
-            raise errors.must("linear", arg, rule, x, kind=errors.DtypeError) from None
+            raise errors.wrong_dtype("linear", arg, rule, x) from None
     if bias is not None and bias._geometry.sizes not in ((), (1,), (shape.sizes[0],)):
         rule = f"have {shape.sizes[0]} elements, as weight has rows"
-        raise errors.must("linear", "bias", rule, bias, kind=errors.ShapeError) from None
+        raise errors.wrong_shape("linear", "bias", rule, bias) from None
 
 
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """addmm where input is a matrix and there is a bias; PyTorch's rows of any dimensions."""
     given = input._geometry
     if weight._geometry.ndim not in (1, 2):
-        raise errors.must(
-            "linear", "weight", "be a matrix or a vector", weight, kind=errors.ShapeError
-        )
+        raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
-        raise errors.must(
-            "linear", "input", "have a dimension of features", input, kind=errors.ShapeError
-        )
+        raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
     if weight._geometry.ndim == 1:  # one feature, whose dimension the result does not have
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)

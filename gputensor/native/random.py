@@ -58,9 +58,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise errors.must(
-                "manual_seed", "seed", "be an int", seed, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
         self._seed, self._position = seed & (_SEEDS - 1), 0
         return self
 
@@ -81,7 +79,7 @@ class Generator:
             fits = False
         if not fits:
             rule = "be what get_state returned"
-            raise errors.must("set_state", "state", rule, state, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type("set_state", "state", rule, state)
         self._seed, self._position = seed, position
 
     def take(self, numel: int) -> tuple[int, int]:
@@ -132,7 +130,7 @@ def _check_generator(generator: Any, device_type: str) -> None:
     """Raises unless it is a generator for such devices. Source: check_generator of ATen."""
     if not isinstance(generator, Generator):
         rule = "be a gputensor.Generator"
-        raise errors.must("uniform_", "generator", rule, generator, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("uniform_", "generator", rule, generator)
     if generator.device.type != device_type:
         rule, got = f"be of a device of type {device_type}", errors.Got(str(generator.device))
         remedy = f"make it with Generator(device='{device_type}')"
@@ -145,12 +143,8 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
     """[0, 1) into every element, in row-major order whatever the strides."""
     element = out._geometry.dtype
     if element.category < FLOATING:
-        raise errors.must(
-            "rand",
-            "dtype",
-            "be floating or complex",
-            errors.Got(element.short),
-            kind=errors.DtypeError,
+        raise errors.wrong_dtype(
+            "rand", "dtype", "be floating or complex", errors.Got(element.short)
         )
     if generator is not None:
         _check_generator(generator, out._device.type)

@@ -50,7 +50,7 @@ def _has_none(made: Tensor, loop: str) -> bool:
 def _numbers(op: str, **values: Any) -> None:
     for name, value in values.items():
         if type(value) not in NUMBERS:
-            raise errors.must(op, name, "be a number", value, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type(op, name, "be a number", value)
         in_64_bits(op, name, value)
 
 

@@ -49,11 +49,13 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     if word == "floating_only" and wanted is not None:
         found = wanted
     if not said.takes(found) and word == "floating_only":
-        raise errors.must(
-            op, "dtype" if found is not given else "self", "be floating or complex",
+        raise errors.wrong_dtype(
+            op,
+            "dtype" if found is not given else "self",
+            "be floating or complex",
             errors.Got(found.short),
-            kind=errors.DtypeError, remedy="use .float() or dtype=",
-        )  # fmt: skip
+            remedy="use .float() or dtype=",
+        )
     said.check(op, "self", found)
     return found, found
 
@@ -115,9 +117,7 @@ def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:
     if wanted is None:
         return None if out is None else out._geometry.dtype
     if not isinstance(wanted, dtype) or wanted is dtypes.complex32:
-        raise errors.must(
-            op, "dtype", "be a gputensor dtype", wanted, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type(op, "dtype", "be a gputensor dtype", wanted)
     return wanted
 
 
@@ -137,9 +137,7 @@ def _check_not_empty(op: str, sizes: tuple[int, ...], dims: tuple[int, ...], dim
         raise errors.must(op, "dim", "be given for an empty tensor", dim)
     for d in dims:
         if sizes[d] == 0:
-            raise errors.must(
-                op, "dim", "name dimensions of non-zero size", dim, kind=errors.IndexRangeError
-            )
+            raise errors.wrong_index(op, "dim", "name dimensions of non-zero size", dim)
 
 
 # --- kernels --------------------------------------------------------------------------------------

@@ -20,9 +20,7 @@ from ..structured.view_kernel import MEMO_BOUND, like, view_kernel
 
 def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
     if shape.ndim == 0:
-        raise errors.must(
-            "select", "self", "have a dimension", errors.Got("0-d"), kind=errors.IndexRangeError
-        )
+        raise errors.wrong_index("select", "self", "have a dimension", errors.Got("0-d"))
     d = arguments.dim("select", dim, shape.ndim)
     rest = like(
         shape, shape.sizes[:d] + shape.sizes[d + 1 :], shape.strides[:d] + shape.strides[d + 1 :]
@@ -37,9 +35,7 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
         found = shape.views["select", dim] = _select_rule(shape, dim)
     wanted, size, stride = found
     if not -size <= index < size:
-        raise errors.must(
-            "select", "index", f"be in [{-size}, {size - 1}]", index, kind=errors.IndexRangeError
-        )
+        raise errors.wrong_index("select", "index", f"be in [{-size}, {size - 1}]", index)
     return view_of(self, wanted, self._offset + (index + size if index < 0 else index) * stride)
 
 
@@ -57,7 +53,7 @@ def slice(
     elif shape.ndim:
         d = arguments.dim("slice", dim, shape.ndim)
     else:
-        raise errors.must("slice", "self", "have a dimension", self, kind=errors.IndexRangeError)
+        raise errors.wrong_index("slice", "self", "have a dimension", self)
     if step != 1 and arguments.integer("slice", "step", step) <= 0:
         raise errors.must("slice", "step", "be positive", step)
     size = shape.sizes[d]
@@ -100,9 +96,7 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     if arguments.integer("narrow", "length", length) < 0:
         raise errors.must("narrow", "length", "not be negative", length)
     if not -size <= first <= size:
-        raise errors.must(
-            "narrow", "start", f"be in [{-size}, {size}]", start, kind=errors.IndexRangeError
-        )
+        raise errors.wrong_index("narrow", "start", f"be in [{-size}, {size}]", start)
     first = first + size if first < 0 else first
     if first + length > size:
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))

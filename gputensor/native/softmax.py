@@ -74,9 +74,7 @@ def _entry(
 
 def _check(op: str, x: Tensor, arg: str) -> None:
     if x._geometry.dtype.category != FLOATING:
-        raise errors.must(
-            op, arg, "be floating", x, kind=errors.DtypeError, remedy="give dtype=, or use .float()"
-        )
+        raise errors.wrong_dtype(op, arg, "be floating", x, remedy="give dtype=, or use .float()")
 
 
 def _check_input(op: str, self: Tensor, half_to_float: Any) -> None:
@@ -104,7 +102,7 @@ def out(operator: Operator, loop: str) -> Kernel:
             raise errors.mixed_devices(loop, self, "self", out, "out")
         if out._geometry.dtype is not self._geometry.dtype:
             rule = f"have self's dtype {self._geometry.dtype.short}"
-            raise errors.must(loop, "out", rule, out, kind=errors.DtypeError)
+            raise errors.wrong_dtype(loop, "out", rule, out)
         entry = _entry(operator, loop, (self,), dim, out)
         overlap.check_itself(loop, out)
         if out is not self:
@@ -126,11 +124,9 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
         given = grad_output._geometry
         if output._geometry.sizes != given.sizes or output._geometry.dtype is not given.dtype:
             rule = f"have grad_output's sizes and dtype, {errors.describe(grad_output)}"
-            raise errors.must(loop, "output", rule, output, kind=errors.ShapeError)
+            raise errors.wrong_shape(loop, "output", rule, output)
         if input_dtype is not given.dtype:
-            raise errors.must(
-                loop, "input_dtype", f"be {given.dtype.short}", input_dtype, kind=errors.DtypeError
-            )
+            raise errors.wrong_dtype(loop, "input_dtype", f"be {given.dtype.short}", input_dtype)
         entry = _entry(operator, loop, (grad_output, output), dim)
         return entry.write(allocate(entry.geometry, grad_output._device), (grad_output, output))
 

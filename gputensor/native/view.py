@@ -159,7 +159,7 @@ def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
 def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
     """Reinterprets the bytes. Source: aten/src/ATen/native/TensorConversions.cpp, view_dtype."""
     if not isinstance(target, dtype):
-        raise errors.must("view", "dtype", "be a dtype", target, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type("view", "dtype", "be a dtype", target)
     old, new = shape.dtype.itemsize, target.itemsize
     if old == new:
         return geometry(shape.sizes, shape.strides, target)

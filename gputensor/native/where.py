@@ -31,7 +31,7 @@ def _mask(condition: Any) -> Tensor:
         if condition._geometry.dtype is uint8:
             warnings.warn(errors.byte_condition(condition), UserWarning, stacklevel=4)
             return calls.ne_Tensor(condition, 0)
-    raise errors.must("where", "condition", "be a bool tensor", condition, kind=errors.DtypeError)
+    raise errors.wrong_dtype("where", "condition", "be a bool tensor", condition)
 
 
 def _check_numbers(entry: Any, self: Any, other: Any) -> None:

@@ -23,7 +23,7 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if getattr(runtime, "is_emulated", True) or type(handle) is not int:
         is_real = not getattr(runtime, "is_emulated", True)
         rule = "be a stream" if is_real else "be a stream of gputensor"
-        raise errors.must(op, "stream", rule, given, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(op, "stream", rule, given)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 

@@ -26,11 +26,9 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
         if isinstance(value, str) or not hasattr(value, "__iter__"):
             if hasattr(value, "__index__") and not isinstance(value, bool):
                 return (index(value),)
-        raise errors.must(
-            op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError
-        ) from None
+        raise errors.wrong_type(op, arg, "be a tuple of ints", value) from None
     if bool in map(type, value):
-        raise errors.must(op, arg, "be a tuple of ints", value, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(op, arg, "be a tuple of ints", value)
     return found
 
 
@@ -52,7 +50,7 @@ def integer(op: str, arg: str, value: Any) -> int:
             return index(value)
     except Exception:  # whatever a class of others makes of __index__
         pass
-    raise errors.must(op, arg, "be an int", value, kind=errors.ArgumentTypeError)
+    raise errors.wrong_type(op, arg, "be an int", value)
 
 
 def int64(op: str, arg: str, value: Any) -> int:
@@ -66,7 +64,7 @@ def int64(op: str, arg: str, value: Any) -> int:
 def boolean(op: str, arg: str, value: Any) -> bool:
     """A bool, NumPy's included. A plan must hold Python's: it is found again by any equal value."""
     if type(value) is not bool and not isinstance(value, np.bool_):
-        raise errors.must(op, arg, "be a bool", value, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)
 
 

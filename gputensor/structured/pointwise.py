@@ -251,10 +251,9 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         is_like_input=rule.like_input,
     )  # fmt: skip
     if plan.common_dtype is complex32:
-        raise errors.must(
-            op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32"),
-            kind=errors.DtypeError,
-        )  # fmt: skip
+        raise errors.wrong_dtype(
+            op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32")
+        )
     if rule.check is not None:
         rule.check(op, plan, inputs)
     return plan

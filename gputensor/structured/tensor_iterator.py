@@ -63,7 +63,7 @@ class TensorIteratorConfig:
     def _checked(self, arg: str, x: Any, kinds: tuple[type, ...]) -> Any:
         if not isinstance(x, kinds):
             rule = "be a tensor or None" if arg == "output" else "be a tensor or a number"
-            raise errors.must(self._op, arg, rule, x, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type(self._op, arg, rule, x)
         return x
 
     def _set(self, **flags: Any) -> TensorIteratorConfig:
@@ -301,7 +301,7 @@ class TensorIterator:
         """The first half of a dimension, rounded down, and the rest."""
         if not (0 <= dim < len(self._shape) and self._shape[dim] > 1):
             rule = f"be a dimension of {self._shape} with two elements"
-            raise errors.must(self._plan.op, "dim", rule, dim, kind=errors.IndexRangeError)
+            raise errors.wrong_index(self._plan.op, "dim", rule, dim)
         whole = Piece(self._shape, (0,) * len(self._data), self.accumulate, self.is_final_output)
         first, second = whole.halves(dim, self._strides, self.is_dim_reduced(dim))
         return self._over(first), self._over(second)

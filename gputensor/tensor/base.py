@@ -68,7 +68,7 @@ class TensorBase:
             if -ndim <= dim < ndim:
                 return index(dim) % ndim
         except Exception:
-            raise errors.must(op, "dim", "be an int", dim, kind=errors.ArgumentTypeError) from None
+            raise errors.wrong_type(op, "dim", "be an int", dim) from None
         raise errors.dim_out_of_range(op, dim, ndim)
 
     @property
@@ -117,12 +117,8 @@ class TensorBase:
             return geometry.is_channels_last
         if memory_format is formats.channels_last_3d:
             return geometry.is_channels_last_3d
-        raise errors.must(
-            "is_contiguous",
-            "memory_format",
-            "be a memory format",
-            memory_format,
-            kind=errors.ArgumentTypeError,
+        raise errors.wrong_type(
+            "is_contiguous", "memory_format", "be a memory format", memory_format
         )
 
     def is_floating_point(self) -> bool:

@@ -140,5 +140,5 @@ class Differentiable(TensorBase):
 
 def _callable(op: str, hook: Any) -> Any:
     if not callable(hook):
-        raise errors.must(op, "hook", "be callable", hook, kind=errors.ArgumentTypeError)
+        raise errors.wrong_type(op, "hook", "be callable", hook)
     return hook

@@ -43,10 +43,13 @@ def _check_readable(op: str, tensor: Tensor) -> None:
     ):  # and operations are recorded
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
-        raise errors.must(
-            op, "self", "be on the CPU", tensor, kind=errors.ArgumentTypeError,
+        raise errors.wrong_type(
+            op,
+            "self",
+            "be on the CPU",
+            tensor,
             remedy="" if tensor.is_meta else "use .cpu() to copy it there",
-        )  # fmt: skip
+        )
     if tensor._keys & LAZY:
         raise errors.not_in_memory(op, tensor)
 
@@ -63,14 +66,11 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
         try:
             dtype = np.dtype(dtype)
         except Exception:
-            raise errors.must(
-                "__array__", "dtype", "be a dtype of NumPy", dtype, kind=errors.ArgumentTypeError
-            ) from None
+            raise errors.wrong_type("__array__", "dtype", "be a dtype of NumPy", dtype) from None
     if copy is False and dtype is not None and dtype != shared.dtype:
-        raise errors.must(
-            "__array__", "copy", "not be False where a cast needs a copy", dtype.name,
-            kind=errors.ArgumentValueError,
-        )  # fmt: skip
+        raise errors.wrong_value(
+            "__array__", "copy", "not be False where a cast needs a copy", dtype.name
+        )
     if copy:
         return np.array(shared, dtype=dtype, copy=True)
     return shared if dtype is None else shared.astype(dtype, copy=False)

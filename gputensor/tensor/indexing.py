@@ -171,9 +171,7 @@ def _bound(value: Any) -> int | None:
     try:
         return operator.index(value)
     except Exception:
-        raise errors.must(
-            "index", "slice", "be made of ints", value, kind=errors.ArgumentTypeError
-        ) from None
+        raise errors.wrong_type("index", "slice", "be made of ints", value) from None
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
@@ -182,7 +180,7 @@ def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
     step = 1 if i.step is None else _bound(i.step)
     assert step is not None
     if step == 0:
-        raise errors.must("index", "step", "not be zero", step, kind=errors.ArgumentValueError)
+        raise errors.wrong_value("index", "step", "not be zero", step)
     if start is None and stop is None and step == 1:
         return view, False
     if step > 0:

@@ -53,10 +53,9 @@ def set_printoptions(
     """
     if profile is not None:
         if profile not in _PROFILES:
-            raise errors.must(
-                "set_printoptions", "profile", f"be one of {', '.join(_PROFILES)}", profile,
-                kind=errors.ArgumentValueError,
-            )  # fmt: skip
+            raise errors.wrong_value(
+                "set_printoptions", "profile", f"be one of {', '.join(_PROFILES)}", profile
+            )
         _options.update(_PROFILES[profile])
     given = {
         "precision": precision,

@@ -68,10 +68,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
     __array_priority__ = 1000
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        raise errors.must(
-            "Tensor", "data", "be given to gputensor.tensor(...)", errors.Got("a call of Tensor"),
-            kind=errors.ArgumentTypeError,
-        )  # fmt: skip
+        raise errors.wrong_type(
+            "Tensor", "data", "be given to gputensor.tensor(...)", errors.Got("a call of Tensor")
+        )
 
     @classmethod
     def _over(cls, storage: Storage, offset: int, geometry: Geometry, keys: int) -> Self:
@@ -157,16 +156,12 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     def __len__(self) -> int:
         if self._geometry.ndim == 0:
-            raise errors.must(
-                "len", "self", "have a dimension", self, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("len", "self", "have a dimension", self)
         return self._geometry.sizes[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._geometry.ndim == 0:
-            raise errors.must(
-                "iter", "self", "have a dimension", self, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("iter", "self", "have a dimension", self)
         return iter(calls.unbind_int(self, 0))
 
     def __bool__(self) -> bool:
@@ -183,9 +178,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     def __index__(self) -> int:
         if self._geometry.dtype.category > 1:
-            raise errors.must(
-                "index", "self", "be integer or bool", self, kind=errors.ArgumentTypeError
-            )
+            raise errors.wrong_type("index", "self", "be integer or bool", self)
         return int(self._scalar("index"))
 
     def _scalar(self, op: str) -> Any:
@@ -208,7 +201,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
     def __contains__(self, value: Any) -> bool:
         if not isinstance(value, Tensor) and number(value) is None:
             rule = "be a Tensor or a number"
-            raise errors.must("__contains__", "value", rule, value, kind=errors.ArgumentTypeError)
+            raise errors.wrong_type("__contains__", "value", rule, value)
         return bool((self == value).any())
 
     __hash__ = object.__hash__
@@ -290,9 +283,7 @@ _device = device
 
 def _of_tensors(kind: Any) -> type[Tensor]:
     if not (isinstance(kind, type) and issubclass(kind, Tensor)):
-        raise errors.must(
-            "_make_subclass", "cls", "be a subclass of Tensor", kind, kind=errors.ArgumentTypeError
-        )
+        raise errors.wrong_type("_make_subclass", "cls", "be a subclass of Tensor", kind)
     return kind
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -115,14 +116,12 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
-def wrong_type(op: str, arg: str, rule: str, got: Any, *, remedy: str = "") -> GpuTensorError:
-    """`must` for an argument of the wrong type."""
-    return must(op, arg, rule, got, kind=ArgumentTypeError, remedy=remedy)
-
-
-def wrong_value(op: str, arg: str, rule: str, got: Any, *, remedy: str = "") -> GpuTensorError:
-    """`must` for a value outside what the argument may be."""
-    return must(op, arg, rule, got, kind=ArgumentValueError, remedy=remedy)
+# `must` of one kind each.
+wrong_type = partial(must, kind=ArgumentTypeError)
+wrong_value = partial(must, kind=ArgumentValueError)
+wrong_dtype = partial(must, kind=DtypeError)
+wrong_shape = partial(must, kind=ShapeError)
+wrong_index = partial(must, kind=IndexRangeError)
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
