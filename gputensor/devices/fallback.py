@@ -22,10 +22,7 @@ from typing import Any
 
 from .._generated import operators as _operators
 from ..autograd.fallback import (
-    AUTOGRAD_MODES,
-    autograd_fallback_mode,
-    autograd_not_implemented,
-    set_autograd_fallback_mode,
+    AUTOGRAD_MODES, autograd_fallback_mode, autograd_not_implemented, set_autograd_fallback_mode,
 )  # fmt: skip
 from ..core import errors
 from ..core.device import CPU, device
@@ -45,8 +42,7 @@ from ..tensor.tensor import Tensor
 
 __all__ = [
     "AUTOGRAD_MODES", "autograd_fallback_mode", "autograd_not_implemented", "cpu_fallback",
-    "enable_cpu_fallback",
-    "not_implemented", "set_autograd_fallback_mode",
+    "enable_cpu_fallback", "not_implemented", "set_autograd_fallback_mode",
 ]  # fmt: skip
 
 Stack = list[Any]

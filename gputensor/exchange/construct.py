@@ -72,12 +72,9 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None
 
 
 def asarray(
-    obj: Any,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
+    obj: Any, *, dtype: dtype | None = None, device: device | str | None = None,
     copy: bool | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor of `obj`, sharing its memory where it can.
 
     Args:
@@ -95,11 +92,9 @@ def asarray(
     is_changed = target is not found._device or element is not found._geometry.dtype
     if copy is False and (is_fresh or is_changed):
         raise errors.wrong_value(
-            "asarray",
-            "copy",
-            "not be False where memory cannot be shared",
+            "asarray", "copy", "not be False where memory cannot be shared",
             errors.Got(type(obj).__name__),
-        )
+        )  # fmt: skip
     if is_changed:
         return calls.to_device(found, target, element)
     return calls.clone(found) if copy and not is_fresh else found

@@ -42,11 +42,9 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
         found = _take(_ask(ext))
     else:
         raise errors.wrong_type(
-            "from_dlpack",
-            "ext",
-            "have __dlpack__ or be a DLPack capsule",
+            "from_dlpack", "ext", "have __dlpack__ or be a DLPack capsule",
             errors.Got(type(ext).__name__),
-        )
+        )  # fmt: skip
     target = found._device if device is None else _as_device(device)
     if target is not found._device:
         if copy is False:

@@ -178,11 +178,9 @@ def seen(op: str, arg: str, x: Any) -> ForeignArray:
     if found is None:
         if speaks is False:
             raise errors.wrong_type(
-                op,
-                arg,
-                "be an array with __dlpack__ or __cuda_array_interface__",
+                op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
                 errors.Got(type(x).__name__),
-            )
+            )  # fmt: skip
         found = _of_capsule(op, arg, x, library)
     if found.place is not CPU or found.dtype is None or library == "gputensor":
         _check(op, arg, found)

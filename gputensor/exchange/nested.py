@@ -86,12 +86,9 @@ class _Numbers:
         elif hasattr(x, "_geometry"):
             if x._geometry.numel != 1:
                 raise errors.must(
-                    "tensor",
-                    "data",
-                    "hold tensors of one element in lists",
-                    x,
+                    "tensor", "data", "hold tensors of one element in lists", x,
                     remedy="use stack(...)",
-                )
+                )  # fmt: skip
             self.dtypes.add(x._geometry.dtype)
             x = calls.item(x)
         elif isinstance(x, int):

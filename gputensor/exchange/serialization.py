@@ -161,11 +161,9 @@ class _Writer:
         finally:
             self._open.discard(id(value))
         raise errors.wrong_type(
-            "save",
-            where,
-            "be a tensor, number, string, list, tuple or dict",
+            "save", where, "be a tensor, number, string, list, tuple or dict",
             errors.Got(type(value).__name__),
-        )
+        )  # fmt: skip
 
     def _tensor(self, tensor: Tensor) -> int:
         number = self._numbers.get(id(tensor))

@@ -66,11 +66,9 @@ class Config:
 
 
 _PROMOTING: dict[str, Any] = {
-    "check_all_same_dtype": False,
-    "promote_from": 0,
-    "cast_common_dtype_to_outputs": True,
+    "check_all_same_dtype": False, "promote_from": 0, "cast_common_dtype_to_outputs": True,
     "enforce_safe_casting_to_output": True,
-}
+}  # fmt: skip
 
 # Source: ATen/TensorIterator.h, build_binary_op and its neighbours.
 BINARY = Config(**_PROMOTING, cpu_scalars=1)

@@ -54,11 +54,9 @@ def block_size(shape: tuple[int, ...], numel: int, n_blocks: int) -> int:
 
 
 def pointwise(
-    loop: Callable[..., Any],
-    arrays: Sequence[Any],
-    params: tuple[Any, ...],
+    loop: Callable[..., Any], arrays: Sequence[Any], params: tuple[Any, ...],
     out: np.ndarray[Any, Any],
-) -> None:
+) -> None:  # fmt: skip
     """`loop(*arrays, *params, out)`, warnings off, in parts along `out`'s slowest dimension.
 
     arrays: ndarrays that broadcast to `out`, or numbers.

@@ -19,14 +19,8 @@ from .broadcast import common_sizes, strides_over
 from .coalesce import coalesce
 from .config import REDUCTION
 from .operands import (
-    ALLOCATE,
-    KEEP,
-    RESIZE,
-    common_device,
-    common_dtype,
-    output_action,
-    single_dtype,
-)
+    ALLOCATE, KEEP, RESIZE, common_device, common_dtype, output_action, single_dtype,
+)  # fmt: skip
 from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
@@ -92,16 +86,9 @@ class Plan:
 
 
 def build(
-    op: str,
-    config: Any,
-    outputs: tuple[Any, ...],
-    inputs: tuple[Any, ...],
-    *,
-    default_dtype: Any,
-    out_dtype: Any = None,
-    is_like_input: bool = False,
-    static_sizes: tuple[int, ...] | None = None,
-) -> Plan:
+    op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], *, default_dtype: Any,
+    out_dtype: Any = None, is_like_input: bool = False, static_sizes: tuple[int, ...] | None = None,
+) -> Plan:  # fmt: skip
     """The plan of a pointwise operator.
 
     Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
@@ -201,12 +188,9 @@ def _dense_walk(
 
 
 def _cast_strides(
-    plan: Plan,
-    outputs: tuple[Any, ...],
-    inputs: tuple[Any, ...],
-    actions: list[str],
+    plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
-) -> tuple[int, ...] | None:
+) -> tuple[int, ...] | None:  # fmt: skip
     """Strides of fresh outputs where PyTorch's CPU orders dimensions by copies, None where it does
     not.
 
@@ -235,13 +219,9 @@ def _cast_strides(
 
 
 def _lay_out_dense(
-    plan: Plan,
-    outputs: tuple[Any, ...],
-    inputs: tuple[Any, ...],
-    actions: list[str],
-    elements: list[Any],
-    fresh: tuple[int, ...],
-) -> None:
+    plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
+    elements: list[Any], fresh: tuple[int, ...],
+) -> None:  # fmt: skip
     """A walk of one dimension; of none where the operands have none."""
     sizes = plan.sizes
     made = []
@@ -273,14 +253,9 @@ def _lay_out_dense(
 
 
 def _lay_out_strided(
-    plan: Plan,
-    outputs: tuple[Any, ...],
-    inputs: tuple[Any, ...],
-    actions: list[str],
-    elements: list[Any],
-    known: list[Geometry],
-    fresh: tuple[int, ...] | None,
-) -> None:
+    plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
+    elements: list[Any], known: list[Geometry], fresh: tuple[int, ...] | None,
+) -> None:  # fmt: skip
     """Sort the dimensions, derive fresh outputs' strides from the order if not given, coalesce."""
     sizes = plan.sizes
     seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
@@ -335,16 +310,9 @@ def _finish(
 
 
 def build_reduction(
-    op: str,
-    self_operand: Any,
-    output: Any,
-    dims: tuple[int, ...],
-    keepdim: bool,
-    in_dtype: Any,
-    out_dtype: Any,
-    *,
-    config: Any = REDUCTION,
-) -> Plan:
+    op: str, self_operand: Any, output: Any, dims: tuple[int, ...], keepdim: bool, in_dtype: Any,
+    out_dtype: Any, *, config: Any = REDUCTION,
+) -> Plan:  # fmt: skip
     """The plan of a reduction of `self_operand` over the normalised `dims`.
 
     in_dtype: the dtype in which elements are combined; common_dtype of the plan. A fresh output is

@@ -20,15 +20,8 @@ class Rows:
     """
 
     __slots__ = (
-        "op",
-        "shape",
-        "stride_bytes",
-        "dtypes",
-        "common_dtype",
-        "numel",
-        "n_outputs",
-        "n_reduced",
-    )
+        "op", "shape", "stride_bytes", "dtypes", "common_dtype", "numel", "n_outputs", "n_reduced",
+    )  # fmt: skip
 
     def __init__(self, op: str, operands: tuple[Geometry, ...], dim: int, compute: Any) -> None:
         self.op, self.common_dtype = op, compute

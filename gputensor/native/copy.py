@@ -277,13 +277,9 @@ def contiguous(
 
 
 def _to(
-    self: Tensor,
-    element: Any,
-    place: Any,
-    non_blocking: bool,
-    copy: bool,
+    self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool,
     form: memory_format | None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The tensor itself if it is what was asked for and `copy` is False, else a copy.
 
     Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
@@ -323,8 +319,7 @@ def to_dtype_layout(
 
 def to_device(
     key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False,
-    copy: bool = False,
-    memory_format: Any = None,
+    copy: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     return _to(self, dtype, device, non_blocking, copy, memory_format)
 

@@ -40,12 +40,9 @@ def _options(op: str, element: Any, form: Any, pin_memory: Any) -> dtype:
         raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
     if pin_memory:
         raise errors.must(
-            op,
-            "pin_memory",
-            "be False",
-            pin_memory,
+            op, "pin_memory", "be False", pin_memory,
             remedy="transfers pin their own staging memory",
-        )
+        )  # fmt: skip
     if element is None:
         return defaults.get_default_dtype()
     if not isinstance(element, dtype) or element is dtypes.complex32:
@@ -161,8 +158,7 @@ def empty_like(
 
 def new_empty(
     key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     element = self._geometry.dtype if dtype is None else dtype
     place = self._device if device is None else device
@@ -209,8 +205,7 @@ def _tuple(op: str, size: Any) -> tuple[int, ...]:
 
 def full(
     key_set: int, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     element = dtype_of_number(fill_value) if dtype is None else dtype
     made = calls.empty_memory_format(
@@ -267,16 +262,14 @@ def new_full(
 
 def new_zeros(
     key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     return _zero(key_set, calls.new_empty(self, size, dtype, layout, device, pin_memory))
 
 
 def new_ones(
     key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     return new_full(key_set, self, size, 1, dtype, layout, device, pin_memory)
 

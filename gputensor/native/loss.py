@@ -43,19 +43,13 @@ class Targets:
 
     __slots__ = (
         "op", "rows", "classes", "reduction", "dtypes", "stride_bytes", "common_dtype", "numel",
-        "n_outputs",
-        "grad_stride_bytes",
+        "n_outputs", "grad_stride_bytes",
     )  # fmt: skip
 
     def __init__(
-        self,
-        op: str,
-        self_: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        reduction: int,
+        self, op: str, self_: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
         grad: Tensor | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         x, t = self_._geometry, target._geometry
         self.op, self.reduction = op, reduction
         self.rows, self.classes = x.sizes if x.ndim == 2 else (1, x.sizes[0])
@@ -63,10 +57,8 @@ class Targets:
         walk = x.stride_bytes if x.ndim == 2 else (0, x.stride_bytes[0])
         along = t.stride_bytes[0] if t.ndim else 0
         self.stride_bytes = (
-            walk,
-            (along,),
-            None if weight is None else weight._geometry.stride_bytes,
-        )
+            walk, (along,), None if weight is None else weight._geometry.stride_bytes,
+        )  # fmt: skip
         self.grad_stride_bytes = 0
         if grad is not None and grad._geometry.ndim:
             self.grad_stride_bytes = grad._geometry.stride_bytes[0]
@@ -74,13 +66,9 @@ class Targets:
 
 
 def nll_loss_forward(
-    key_set: int,
-    self: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     _check("nll_loss", self, target, weight, reduction)
     arguments.int64("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
@@ -105,8 +93,7 @@ def nll_loss_forward(
 
 def nll_loss_backward(
     key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
-    reduction: int,
-    ignore_index: int, total_weight: Tensor,
+    reduction: int, ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
     op = "nll_loss_backward"
     _check(op, self, target, weight, reduction)
@@ -139,13 +126,9 @@ def nll_loss_backward(
 
 
 def _bound(
-    op: str,
-    self: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
+    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     grad: Tensor | None,
-) -> Any:
+) -> Any:  # fmt: skip
     return stub.bind(
         "loss", op, self._device.type, Targets(op, self, target, weight, reduction, grad)
     )
@@ -254,11 +237,9 @@ def _of_probabilities(
         )
     if ignore_index >= 0:
         raise errors.must(
-            "cross_entropy",
-            "ignore_index",
-            "be left out where target holds probabilities",
+            "cross_entropy", "ignore_index", "be left out where target holds probabilities",
             ignore_index,
-        )
+        )  # fmt: skip
     classes = logs._geometry.sizes[dim]
     if smoothing:
         target = target * (1 - smoothing) + _share(smoothing, classes)
@@ -274,8 +255,7 @@ def _of_probabilities(
 
 def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
-    ignore_index: int,
-    smoothing: float, dim: int,
+    ignore_index: int, smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     """A part of the loss of each target, and the mean loss of all classes for the rest."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)

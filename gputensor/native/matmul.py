@@ -73,9 +73,8 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
         bind_op("mm", Product(out, self, mat2))(out._device.index, pointers, ())
         return out
     stub.cuda("matmul").mm(out._geometry.dtype)(
-        out._device.index, out._address(), self._address() if k else 0,
-        mat2._address() if k else 0, m, n, k,
-        self._geometry.strides, mat2._geometry.strides, out._geometry.strides,
+        out._device.index, out._address(), self._address() if k else 0, mat2._address() if k else 0,
+        m, n, k, self._geometry.strides, mat2._geometry.strides, out._geometry.strides,
     )  # fmt: skip
     return out
 
@@ -163,14 +162,9 @@ def _addmm_into(
         if shares and out is not self:
             added = self._get_array().copy()
         run(
-            stub.cpu("matmul").addmm,
-            added,
-            mat1._get_array(),
-            mat2._get_array(),
-            beta,
-            alpha,
+            stub.cpu("matmul").addmm, added, mat1._get_array(), mat2._get_array(), beta, alpha,
             array,
-        )
+        )  # fmt: skip
         return out
     if out._device.type != "cuda":  # a device that brings mm and pointwise operators brings this
         product = calls.mm(mat1, mat2)
@@ -182,10 +176,9 @@ def _addmm_into(
     given = self._geometry
     strides = [0 if size == 1 else by for size, by in zip(given.sizes, given.strides)]
     stub.cuda("matmul").addmm(shape.dtype)(
-        out._device.index, out._address(), mat1._address() if k else 0,
-        mat2._address() if k else 0, m, n, k,
-        mat1._geometry.strides, mat2._geometry.strides, shape.strides,
-        self._address(), (0, 0, *strides)[-2:], beta, alpha,
+        out._device.index, out._address(), mat1._address() if k else 0, mat2._address() if k else 0,
+        m, n, k, mat1._geometry.strides, mat2._geometry.strides, shape.strides, self._address(),
+        (0, 0, *strides)[-2:], beta, alpha,
     )  # fmt: skip
     return out
 

@@ -50,12 +50,9 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
         found = wanted
     if not said.takes(found) and word == "floating_only":
         raise errors.wrong_dtype(
-            op,
-            "dtype" if found is not given else "self",
-            "be floating or complex",
-            errors.Got(found.short),
-            remedy="use .float() or dtype=",
-        )
+            op, "dtype" if found is not given else "self", "be floating or complex",
+            errors.Got(found.short), remedy="use .float() or dtype=",
+        )  # fmt: skip
     said.check(op, "self", found)
     return found, found
 
@@ -219,13 +216,8 @@ def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
         given = dict(zip(has, rest))
         return _reduce_into(
-            operator,
-            loop,
-            self,
-            given.get("dim"),
-            given.get("keepdim", False),
-            given.get("dtype"),
+            operator, loop, self, given.get("dim"), given.get("keepdim", False), given.get("dtype"),
             rest[-1],
-        )
+        )  # fmt: skip
 
     return kernel

@@ -40,13 +40,9 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
 
 
 def slice(
-    key_set: int,
-    self: Tensor,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    key_set: int, self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     shape = self._geometry
     if type(dim) is int and 0 <= dim < shape.ndim:
         d = dim

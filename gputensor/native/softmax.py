@@ -54,12 +54,9 @@ def _entry(
 ) -> _Entry:
     first = inputs[0]
     key = (
-        op,
-        *[x._geometry for x in inputs],
-        first._device,
-        dim,
+        op, *[x._geometry for x in inputs], first._device, dim,
         None if out is None else out._geometry,
-    )
+    )  # fmt: skip
     found: _Entry | None = operator.table.plans.get(key)
     if found is None:
         geometry = first._geometry

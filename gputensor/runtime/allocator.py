@@ -200,11 +200,9 @@ class Allocator:
                 "reserved_bytes.all.current": self._held_bytes,
                 "reserved_bytes.all.peak": self._peak_held_bytes,
                 "segment.all.current": self._device_allocations - self._device_frees,
-                "num_device_alloc": self._device_allocations,
-                "num_device_free": self._device_frees,
-                "num_alloc_retries": self._retries,
-                "num_ooms": self._failures,
-            }
+                "num_device_alloc": self._device_allocations, "num_device_free": self._device_frees,
+                "num_alloc_retries": self._retries, "num_ooms": self._failures,
+            }  # fmt: skip
 
     def reset_peaks(self) -> None:
         with self._lock:
@@ -478,11 +476,9 @@ class Allocator:
     def _figures(self) -> dict[str, int]:
         free, total = self.backend.mem_get_info()
         figures = {
-            "in tensors": self._in_use_bytes,
-            "held": self._held_bytes,
-            "free on the device": free,
+            "in tensors": self._in_use_bytes, "held": self._held_bytes, "free on the device": free,
             "total": total,
-        }
+        }  # fmt: skip
         if self.limit is not None:
             figures["limit"] = self.limit
         return figures

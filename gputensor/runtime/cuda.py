@@ -646,14 +646,10 @@ def arch(device_index: int) -> str:
 
 
 def compile(
-    text: str,
-    variants: Sequence[Mapping[str, object]],
-    arch: str,
-    *,
-    entries: Sequence[str] | None = None,
-    headers: Mapping[str, str] | None = None,
+    text: str, variants: Sequence[Mapping[str, object]], arch: str, *,
+    entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
-) -> bytes:
+) -> bytes:  # fmt: skip
     """A cubin of one variant; needs NVRTC and no GPU.
 
     entries, headers, options: for a text of a user, the C++ names wanted, what it may include, and
@@ -734,14 +730,9 @@ class _Launcher:
 
 
 def launch(
-    function: Function,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    shared_bytes: int,
-    stream: Stream,
-    params: bytes,
-    offsets: tuple[int, ...] = _ONE,
-) -> None:
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int,
+    stream: Stream, params: bytes, offsets: tuple[int, ...] = _ONE,
+) -> None:  # fmt: skip
     """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
     try:
         launcher = _local.launcher
@@ -775,14 +766,9 @@ def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None
 
 
 def _launch_error(
-    error: Exception,
-    function: Function,
-    grid: Any,
-    block: Any,
-    shared: int,
-    stream: Stream,
+    error: Exception, function: Function, grid: Any, block: Any, shared: int, stream: Stream,
     params: bytes,
-) -> Exception:
+) -> Exception:  # fmt: skip
     if len(params) > _MAX_PARAMS:
         got = f"{len(params)} bytes"
         return errors.cannot_launch(

@@ -428,14 +428,10 @@ def arch(device_index: int) -> str:
 
 
 def compile(
-    text: str,
-    variants: Sequence[Mapping[str, object]],
-    arch: str = "emulator",
-    *,
-    entries: Sequence[str] | None = None,
-    headers: Mapping[str, str] | None = None,
+    text: str, variants: Sequence[Mapping[str, object]], arch: str = "emulator", *,
+    entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
-) -> bytes:
+) -> bytes:  # fmt: skip
     """One shared object with every variant of a `.cu` text.
 
     entries, headers: for a text of a user, the kernels wanted and what it may include. options are
@@ -472,14 +468,9 @@ def prefer_shared(function: Function, nbytes: int) -> None:
 
 
 def launch(
-    function: Function,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    shared_bytes: int,
-    stream: Stream,
-    params: bytes,
-    offsets: tuple[int, ...] = (0,),
-) -> None:
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int,
+    stream: Stream, params: bytes, offsets: tuple[int, ...] = (0,),
+) -> None:  # fmt: skip
     """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
     kernel, device = function.loaded, function.device_index
     _check_launch(function, grid, block, shared_bytes, stream, params, offsets)
@@ -512,14 +503,9 @@ def _memmove(address: int, data: bytes, nbytes: int) -> None:
 
 
 def _check_launch(
-    function: Function,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    shared_bytes: int,
-    stream: Stream,
-    params: bytes,
-    offsets: tuple[int, ...],
-) -> None:
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int,
+    stream: Stream, params: bytes, offsets: tuple[int, ...],
+) -> None:  # fmt: skip
     kernel, fail = function.loaded, errors.cannot_launch
     if stream.device_index != function.device_index:
         raise fail(kernel.name, "stream", f"be of cuda:{function.device_index}", stream)

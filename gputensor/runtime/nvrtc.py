@@ -41,11 +41,9 @@ def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: 
     title = title_of(text)
     name = kernel_cache.key(text, options, version(binding))
     return kernel_cache.fetch(
-        name,
-        ".cubin",
-        lambda: _build(binding, text, title, options, defines),
+        name, ".cubin", lambda: _build(binding, text, title, options, defines),
         _label(title, options),
-    )[0]
+    )[0]  # fmt: skip
 
 
 def carry_cubin(

@@ -51,14 +51,9 @@ def binding() -> Any:
 
 
 def compile_text(
-    binding: Any,
-    text: str,
-    defines: Mapping[str, object],
-    arch: str,
-    entries: Sequence[str],
-    headers: Mapping[str, str],
-    options: Sequence[str] = (),
-) -> Image:
+    binding: Any, text: str, defines: Mapping[str, object], arch: str, entries: Sequence[str],
+    headers: Mapping[str, str], options: Sequence[str] = (),
+) -> Image:  # fmt: skip
     """The cubin of a text, with names, log and PTX; from the cache where it was compiled before.
 
     entries: kernels and `&variable`s that have C++ names.

@@ -51,15 +51,8 @@ class Rule:
     """
 
     __slots__ = (
-        "family",
-        "loop",
-        "config",
-        "check",
-        "out_dtype",
-        "param",
-        "like_input",
-        "takes_scalars",
-    )
+        "family", "loop", "config", "check", "out_dtype", "param", "like_input", "takes_scalars",
+    )  # fmt: skip
 
     def __init__(
         self, family: str, loop: str, config: Any,
@@ -207,10 +200,8 @@ def find_entry(
 ) -> Any:
     """The entry of these operands from the operator's table, made when it is not there yet."""
     key = (
-        loop,
-        None if out is None else _key(out),
-        *[True if x is out else _key(x) for x in inputs],
-    )
+        loop, None if out is None else _key(out), *[True if x is out else _key(x) for x in inputs],
+    )  # fmt: skip
     entry = operator.table.plans.get(key)
     if entry is None:
         entry = make_entry(operator, rule, loop, out, inputs, key)

@@ -96,11 +96,9 @@ class TensorIteratorConfig:
         """Compute in the default dtype where the common one is bool or an integer."""
         if value and self._flags.get("promote_from") is None:
             raise errors.must(
-                self._op,
-                "promote_integer_inputs_to_float",
-                "follow promote_inputs_to_common_dtype",
-                value,
-            )
+                self._op, "promote_integer_inputs_to_float",
+                "follow promote_inputs_to_common_dtype", value,
+            )  # fmt: skip
         return self._set(promote_integer_inputs_to_float=value)
 
     def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:
@@ -147,14 +145,11 @@ class TensorIteratorConfig:
             if isinstance(x, Tensor)
         }
         made = plan.build(
-            self._op,
-            flags,
-            tuple([pairs.get(id(x)) for x in self._outputs]),
+            self._op, flags, tuple([pairs.get(id(x)) for x in self._outputs]),
             tuple([pairs[id(x)] if isinstance(x, Tensor) else _kind(x) for x in self._inputs]),
-            default_dtype=defaults.get_default_dtype(),
-            out_dtype=self._static_dtype,
+            default_dtype=defaults.get_default_dtype(), out_dtype=self._static_dtype,
             static_sizes=self._static_shape,
-        )
+        )  # fmt: skip
         if flags.check_mem_overlap:
             self._check_overlap(flags)
         device = made.device or self._static_device

@@ -220,12 +220,9 @@ class TensorBase:
         module = runtime.with_streams(place.type)
         if not hasattr(module, "record_stream"):
             raise errors.must(
-                "record_stream",
-                "self",
-                "be on a device with streams",
-                self,
+                "record_stream", "self", "be on a device with streams", self,
                 kind=errors.DeviceError,
-            )
+            )  # fmt: skip
         index = place.index or 0
         stream = stream_given("record_stream", module, index, stream)
         if stream.device_index != index:

@@ -79,8 +79,7 @@ class Differentiable(TensorBase):
 
     def backward(
         self, gradient: Tensor | None = None, retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
+        create_graph: bool = False, inputs: Any = None,
     ) -> None:  # fmt: skip
         """Add the gradient of this tensor to `grad` of the leaves that it was made from.
 

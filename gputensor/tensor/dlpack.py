@@ -124,11 +124,9 @@ def export(
     if dl_device is not None and tuple(dl_device) == (CPU_DEVICE, 0) and tensor._device is not CPU:
         if copy is False:
             raise errors.not_exchangeable(
-                "__dlpack__",
-                "copy",
-                "not be False where the device changes",
+                "__dlpack__", "copy", "not be False where the device changes",
                 errors.Got("dl_device=kDLCPU"),
-            )
+            )  # fmt: skip
         tensor, stream, flags = tensor.cpu(), None, IS_COPIED
     where = device_of(tensor)
     if dl_device is not None and tuple(dl_device) != where:

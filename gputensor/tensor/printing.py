@@ -58,11 +58,9 @@ def set_printoptions(
             )
         _options.update(_PROFILES[profile])
     given = {
-        "precision": precision,
-        "threshold": threshold,
-        "edgeitems": edgeitems,
+        "precision": precision, "threshold": threshold, "edgeitems": edgeitems,
         "linewidth": linewidth,
-    }
+    }  # fmt: skip
     _options.update({name: value for name, value in given.items() if value is not None})
     _options["sci_mode"] = sci_mode
 

@@ -180,11 +180,8 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
         raise errors.no_device(place.type, "no allocator is registered for it")
     storage = _new(Storage)
     storage._data, storage._array, storage.nbytes, storage.device = (
-        allocate(nbytes, place),
-        None,
-        nbytes,
-        place,
-    )
+        allocate(nbytes, place), None, nbytes, place,
+    )  # fmt: skip
     storage.version = 0
     return storage
 

@@ -95,12 +95,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     @classmethod
     def __gputensor_dispatch__(
-        cls,
-        op: Any,
-        types: tuple[type, ...],
-        args: tuple[Any, ...] = (),
+        cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Override in a subclass: every operator that meets one of its tensors comes here.
 
         types: the operands' classes that have a handler. As it stands it runs the operator on the
@@ -116,14 +113,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     @staticmethod
     def _make_wrapper_subclass(
-        cls: type,
-        size: Any,
-        strides: Any = None,
-        storage_offset: int = 0,
-        *,
-        dtype: Any = None,
+        cls: type, size: Any, strides: Any = None, storage_offset: int = 0, *, dtype: Any = None,
         device: Any = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """A tensor of a subclass without memory, for handlers that hold their data elsewhere."""
         sizes = tuple(size)
         element = defaults.get_default_dtype() if dtype is None else dtype

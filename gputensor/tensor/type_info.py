@@ -27,12 +27,9 @@ class finfo:
         given = defaults.get_default_dtype() if type is None else type
         if not isinstance(given, dtype) or given.category < FLOATING:
             raise errors.wrong_type(
-                "finfo",
-                "type",
-                "be a floating-point or complex dtype",
-                given,
+                "finfo", "type", "be a floating-point or complex dtype", given,
                 remedy="use iinfo for integers",
-            )
+            )  # fmt: skip
         real = given.to_real
         info: Any = ml_dtypes.finfo if real is bfloat16 else np.finfo
         limits = info(real.np)
@@ -64,12 +61,9 @@ class iinfo:
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or type.category != INTEGER:
             raise errors.wrong_type(
-                "iinfo",
-                "type",
-                "be an integer dtype",
-                type,
+                "iinfo", "type", "be an integer dtype", type,
                 remedy="use finfo for floating-point dtypes",
-            )
+            )  # fmt: skip
         self.bits = type.itemsize * 8
         self.max = (1 << (self.bits - type.is_signed)) - 1
         self.min = -self.max - 1 if type.is_signed else 0

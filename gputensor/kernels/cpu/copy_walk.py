@@ -58,12 +58,9 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 # A plan takes 20 to 40 us, half of what 1 MiB takes to copy.
 @lru_cache(maxsize=1024)
 def _planned(
-    itemsize: int,
-    shape: tuple[int, ...],
-    dst: tuple[int, ...],
-    src: tuple[int, ...],
+    itemsize: int, shape: tuple[int, ...], dst: tuple[int, ...], src: tuple[int, ...],
     alignment: int,
-) -> tuple[Plan, str]:
+) -> tuple[Plan, str]:  # fmt: skip
     walk = copy_plan.normalise(itemsize, shape, dst, src, alignment)
     return copy_plan.plan(walk), _words(walk, alignment)
 
@@ -87,13 +84,9 @@ class _Words:
 
 
 def _view(
-    owner: np.ndarray,
-    address: int,
-    words: str,
-    shape: list[int],
-    strides: list[int],
+    owner: np.ndarray, address: int, words: str, shape: list[int], strides: list[int],
     readonly: bool,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     interface = {
         "version": 3, "typestr": words, "data": (address, readonly),
         "shape": tuple(shape), "strides": tuple(strides),
@@ -102,11 +95,9 @@ def _view(
 
 
 def in_parts(
-    write: Callable[[np.ndarray, np.ndarray], object],
-    dst: np.ndarray,
-    src: np.ndarray,
+    write: Callable[[np.ndarray, np.ndarray], object], dst: np.ndarray, src: np.ndarray,
     is_parallel: bool,
-) -> None:
+) -> None:  # fmt: skip
     """`write(dst, src)`, by parts of the slowest dimension of `dst` with enough for all threads."""
     threads = cpu.get_num_threads() if is_parallel else 1
     wide = [d for d in range(dst.ndim) if dst.shape[d] >= 4 * threads]

@@ -19,8 +19,7 @@ NONE, MEAN = 0, 1
 
 def nll_loss(
     x: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
-    out: np.ndarray,
-    total: np.ndarray,
+    out: np.ndarray, total: np.ndarray,
 ) -> None:  # fmt: skip
     x = x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x
     target, kept = _classes("nll_loss", target, x.shape[1], ignore_index)
@@ -45,8 +44,7 @@ def nll_loss(
 
 def nll_loss_backward(
     grad: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
-    total: np.ndarray,
-    out: np.ndarray,
+    total: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
     made = out.reshape(-1, out.shape[-1]) if out.ndim == 1 else out
     target, kept = _classes("nll_loss_backward", target, made.shape[1], ignore_index)

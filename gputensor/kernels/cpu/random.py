@@ -19,11 +19,9 @@ _WORD = 2**64 - 1
 
 # By (kind, itemsize): bits to drop and the scale; NumPy counts bfloat16 as kind V.
 _SCALES = {
-    ("f", 8): (11, 2.0**-53),
-    ("f", 4): (40, 2.0**-24),
-    ("f", 2): (53, 2.0**-11),
+    ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),
-}
+}  # fmt: skip
 
 
 def uniform(dst: np.ndarray, seed: int, offset: int) -> None:

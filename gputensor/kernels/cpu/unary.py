@@ -14,12 +14,9 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, typed
 
 LOOPS = {
-    "abs": np.absolute,
-    "conj_physical": np.conjugate,
-    "exp": np.exp,
-    "neg": np.negative,
+    "abs": np.absolute, "conj_physical": np.conjugate, "exp": np.exp, "neg": np.negative,
     "sqrt": np.sqrt,
-}
+}  # fmt: skip
 OPS = (*LOOPS, "relu")
 
 

@@ -46,14 +46,9 @@ class ArgReduce:
     family, entry = "argreduce", "argreduce_strided"
 
     def __init__(
-        self,
-        op: str,
-        of: Any,
-        count: int,
-        along: int,
-        kept: tuple[int, ...],
+        self, op: str, of: Any, count: int, along: int, kept: tuple[int, ...],
         walks: list[tuple[int, ...]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
         dims = launch.dims_for(op, kept)
         self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
@@ -81,15 +76,9 @@ class ArgReduce:
         self._launch(device_index, out, x, workspace.ptr, self.segments, self.segments, 1)
 
     def _launch(
-        self,
-        device_index: int,
-        out: int,
-        x: int,
-        given: int,
-        count: int,
-        per_segment: int,
+        self, device_index: int, out: int, x: int, given: int, count: int, per_segment: int,
         segments: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         cuda = runtime.cuda()
         function = self.functions.get(device_index)
         if function is None:
@@ -98,8 +87,7 @@ class ArgReduce:
         groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
         params = _PARAMS(
             out, x, given, self.along, self.rows, count, per_segment, self.lane_bits,
-            self.slot_bits,
-            self.is_adjacent, segments > 1, self.ndim, *divider(segments),
+            self.slot_bits, self.is_adjacent, segments > 1, self.ndim, *divider(segments),
         ) + self.dims  # fmt: skip
         stream = cuda.current_stream(device_index)
         cuda.launch(function, (groups * segments, 1, 1), (THREADS, 1, 1), 0, stream, params)

@@ -381,17 +381,9 @@ def _pack(walk: Walk, plan: Pack, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
         "DIMS": bound,
     }  # fmt: skip
     made = CopyLaunch(
-        walk,
-        plan,
-        "copy_pack",
-        "copy_pack",
-        defines,
-        plan.blocks,
-        plan.threads,
-        tail,
-        2 * nbytes,
+        walk, plan, "copy_pack", "copy_pack", defines, plan.blocks, plan.threads, tail, 2 * nbytes,
         plan.resident * (2 * nbytes + gpu.reserved_shared_bytes),
-    )
+    )  # fmt: skip
     made.offsets = (walk.dst_offset, walk.src_offset - bias)
     return made
 

@@ -233,8 +233,7 @@ def outer(walk: Walk, of: Pack) -> list[int]:
     tiles that run together share pages.
     """
     found = [
-        d for d, n in enumerate(walk.sizes)
-        if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
+        d for d, n in enumerate(walk.sizes) if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
     ]  # fmt: skip
     steps = {d: of.chunks[d] * max(walk.dst[d], abs(walk.src[d])) for d in found}
     return sorted(found, key=lambda d: steps[d] if steps[d] >= score.PAGE_BYTES else 0)

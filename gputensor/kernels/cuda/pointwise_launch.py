@@ -253,13 +253,9 @@ def _one(
 
 
 def _computed(
-    family: str,
-    op: str,
-    common: dtype,
-    dtypes: tuple[dtype, ...],
-    shape: tuple[int, ...],
+    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: tuple[int, ...],
     strides: list[Any],
-) -> tuple[str, str]:
+) -> tuple[str, str]:  # fmt: skip
     """Layout and type of an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
@@ -269,12 +265,9 @@ def _computed(
 
 
 def _moved(
-    family: str,
-    common: dtype,
-    dtypes: tuple[dtype, ...],
-    shape: tuple[int, ...],
+    family: str, common: dtype, dtypes: tuple[dtype, ...], shape: tuple[int, ...],
     strides: list[Any],
-) -> tuple[str, str]:
+) -> tuple[str, str]:  # fmt: skip
     """Layout and type of an operator that moves elements, or casts them."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":

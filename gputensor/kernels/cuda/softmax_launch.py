@@ -42,13 +42,9 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def _one(
-    op: str,
-    of: Any,
-    count: int,
-    along: list[int],
-    rows: tuple[int, ...],
+    op: str, of: Any, count: int, along: list[int], rows: tuple[int, ...],
     strides: list[tuple[int, ...]],
-) -> launch.Launch:
+) -> launch.Launch:  # fmt: skip
     is_dense = all(by == of.itemsize for by in along)
     n_rows = launch.product(rows)
     if is_dense:

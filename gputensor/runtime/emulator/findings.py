@@ -44,11 +44,9 @@ class Found(ctypes.Structure):
     """An allocation that a pointer lies in; device -1 is pinned host memory."""
 
     _fields_ = (
-        ("begin", ctypes.c_void_p),
-        ("nbytes", ctypes.c_size_t),
-        ("device", ctypes.c_int),
+        ("begin", ctypes.c_void_p), ("nbytes", ctypes.c_size_t), ("device", ctypes.c_int),
         ("state", ctypes.c_int),
-    )
+    )  # fmt: skip
     begin: int  # None for 0, as ctypes reads a pointer
     nbytes: int
     device: int
@@ -63,20 +61,12 @@ class Finding(ctypes.Structure):
     """The engine's `finding`."""
 
     _fields_ = (
-        ("what", ctypes.c_char * 600),
-        ("file", ctypes.c_char * 200),
-        ("line", ctypes.c_uint),
-        ("pc", ctypes.c_void_p),
-        ("block", Index3),
-        ("thread", Index3),
-        ("address", ctypes.c_void_p),
-        ("size", ctypes.c_ulonglong),
-        ("kind", ctypes.c_int),
-        ("other_pc", ctypes.c_void_p),
-        ("other_block", Index3),
-        ("other_thread", Index3),
+        ("what", ctypes.c_char * 600), ("file", ctypes.c_char * 200), ("line", ctypes.c_uint),
+        ("pc", ctypes.c_void_p), ("block", Index3), ("thread", Index3),
+        ("address", ctypes.c_void_p), ("size", ctypes.c_ulonglong), ("kind", ctypes.c_int),
+        ("other_pc", ctypes.c_void_p), ("other_block", Index3), ("other_thread", Index3),
         ("other_kind", ctypes.c_int),
-    )
+    )  # fmt: skip
 
 
 def sentence(

@@ -29,19 +29,12 @@ class _Entry(ctypes.Structure):
 
 
 _Entry._fields_ = (
-    ("name", ctypes.c_char_p),
-    ("variant", ctypes.c_int),
-    ("has_collectives", ctypes.c_int),
-    ("max_threads", ctypes.c_uint),
-    ("params_size", ctypes.c_uint),
-    ("thread", ctypes.c_void_p),
-    ("block", ctypes.c_void_p),
-    ("shared_begin", ctypes.c_void_p),
-    ("shared_end", ctypes.c_void_p),
-    ("next", ctypes.POINTER(_Entry)),
-    ("places", ctypes.POINTER(_Place)),
+    ("name", ctypes.c_char_p), ("variant", ctypes.c_int), ("has_collectives", ctypes.c_int),
+    ("max_threads", ctypes.c_uint), ("params_size", ctypes.c_uint), ("thread", ctypes.c_void_p),
+    ("block", ctypes.c_void_p), ("shared_begin", ctypes.c_void_p), ("shared_end", ctypes.c_void_p),
+    ("next", ctypes.POINTER(_Entry)), ("places", ctypes.POINTER(_Place)),
     ("place_count", ctypes.c_uint),
-)
+)  # fmt: skip
 
 
 class _Symbol(ctypes.Structure):
@@ -49,11 +42,9 @@ class _Symbol(ctypes.Structure):
 
 
 _Symbol._fields_ = (
-    ("name", ctypes.c_char_p),
-    ("address", ctypes.c_void_p),
-    ("nbytes", ctypes.c_ulonglong),
+    ("name", ctypes.c_char_p), ("address", ctypes.c_void_p), ("nbytes", ctypes.c_ulonglong),
     ("next", ctypes.POINTER(_Symbol)),
-)
+)  # fmt: skip
 
 
 class _Module(ctypes.Structure):
@@ -261,15 +252,10 @@ class Machine:
         return image
 
     def launch(
-        self,
-        kernel: Loaded,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        params: bytes,
-        options: settings.Options,
+        self, kernel: Loaded, grid: tuple[int, int, int], block: tuple[int, int, int],
+        shared_bytes: int, params: bytes, options: settings.Options,
         arguments: findings.Arguments = (),
-    ) -> str | None:
+    ) -> str | None:  # fmt: skip
         """Run all blocks now. Returns one sentence about what went wrong, with block and thread."""
         with self.lock:
             finding, image = self._finding, kernel.image

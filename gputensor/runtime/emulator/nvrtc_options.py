@@ -12,10 +12,9 @@ from typing import NamedTuple
 from gputensor.core import errors
 
 _SPELT = {
-    "-I": "I", "--include-path": "I", "-include-path": "I",
-    "-D": "D", "--define-macro": "D", "-define-macro": "D",
-    "-U": "U", "--undefine-macro": "U", "-undefine-macro": "U",
-    "-std": "std", "--std": "std",
+    "-I": "I", "--include-path": "I", "-include-path": "I", "-D": "D", "--define-macro": "D",
+    "-define-macro": "D", "-U": "U", "--undefine-macro": "U", "-undefine-macro": "U", "-std": "std",
+    "--std": "std",
 }  # fmt: skip
 STANDARDS = ("c++17", "c++20")  # the emulator's own headers need the first
 # How a GPU's code is made, and what is the emulator's way anyway.

@@ -83,11 +83,9 @@ def from_environment() -> Settings:
     seed = os.environ.get("GPUTENSOR_EMULATOR_SEED") or "0"
     limit = os.environ.get("GPUTENSOR_EMULATOR_LIMIT") or ""
     return _made(
-        parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""),
-        schedule,
-        parse_seed(seed),
-        parse_limit(limit),
-    )
+        parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""), schedule,
+        parse_seed(seed), parse_limit(limit),
+    )  # fmt: skip
 
 
 def parse_limit(text: str) -> float | None:
@@ -130,11 +128,9 @@ def _made(checks: frozenset[str], schedule: str, seed: int, limit_s: float | Non
 
 @contextmanager
 def using(
-    checks: str | None = None,
-    schedule: str | None = None,
-    seed: int | None = None,
+    checks: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
-) -> Iterator[Settings]:
+) -> Iterator[Settings]:  # fmt: skip
     """Other settings inside the block, for the whole process; None keeps what is set."""
     global _now
     before = current()

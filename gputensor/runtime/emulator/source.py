@@ -83,11 +83,9 @@ KNOWN_HEADERS = COVERED_HEADERS | C_HEADERS | OUR_HEADERS
 
 
 def translation_unit(
-    text: str,
-    variants: Sequence[Mapping[str, object]],
-    title: str = "kernel.cu",
+    text: str, variants: Sequence[Mapping[str, object]], title: str = "kernel.cu",
     entries: Sequence[str] | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """C++ text in which variant `i` is the text after the body mark, in a namespace `v<i>`.
 
     entries: for a user's text, the kernels wanted, instances of templates among them; such a text

@@ -122,24 +122,16 @@ def _build_options(is_users: bool) -> list[str]:
     garbage = _GARBAGE if _major_version() >= 12 else ()
     writes = _WRITES_CHECKED if kind is _CHECKED and settings.current().build[2] else ()
     return [
-        *_LANGUAGE,
-        *kind,
-        *writes,
-        *_USERS,
-        *garbage,
+        *_LANGUAGE, *kind, *writes, *_USERS, *garbage,
         *(_OVERFLOW if settings.current().build[1] else ()),
-    ]
+    ]  # fmt: skip
 
 
 def compile_kernels(
-    text: str,
-    variants: Sequence[Mapping[str, object]],
-    title: str,
-    entries: Sequence[str] | None = None,
-    included: Mapping[str, str] | None = None,
-    folders: Sequence[str] = (),
-    standard: str | None = None,
-) -> tuple[bytes, str]:
+    text: str, variants: Sequence[Mapping[str, object]], title: str,
+    entries: Sequence[str] | None = None, included: Mapping[str, str] | None = None,
+    folders: Sequence[str] = (), standard: str | None = None,
+) -> tuple[bytes, str]:  # fmt: skip
     """The shared object with all variants of a `.cu` text, and the file it lies in.
 
     entries: for a text of a user, the kernels that are wanted, `scale<float>` for an instance of a
@@ -191,13 +183,9 @@ def compile_engine() -> str:
 
 
 def _build(
-    unit: str,
-    options: Sequence[str],
-    own: Mapping[str, str],
-    title: str,
-    defines: Mapping[str, object],
-    is_users: bool = False,
-) -> bytes:
+    unit: str, options: Sequence[str], own: Mapping[str, str], title: str,
+    defines: Mapping[str, object], is_users: bool = False,
+) -> bytes:  # fmt: skip
     with tempfile.TemporaryDirectory(dir=files.own_folder()) as folder:
         for header, content in own.items():
             place = os.path.join(folder, header.removeprefix("include/"))
@@ -208,18 +196,8 @@ def _build(
         # a name that nothing defines is an error now, not when the object is loaded
         defined = ["-Wl,-z,defs"] if is_users and not sanitizer.is_active() else []
         command = [
-            compiler(),
-            *options,
-            "-x",
-            "c++",
-            "-",
-            "-I",
-            folder,
-            "-o",
-            path,
-            *_LINK,
-            *defined,
-        ]
+            compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK, *defined,
+        ]  # fmt: skip
         answer = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
         if answer.returncode:
             log = answer.stderr.replace(f"{folder}/", "")
