@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import runtime as runtimes
-from ..core import device as devices
-from ..core import errors
+from ..core import device as devices, errors
 from ..core.dtype import dtype
 from .device_module import DeviceModule
 from ..dispatch import backend_select, dispatcher, keys
@@ -110,9 +109,8 @@ def check_name(name: Any, generate_methods: bool = True) -> None:
     is_taken = name in vars(sys.modules["gputensor"])
     is_taken |= name in backend_select.BACKEND_OF_TYPE
     if is_taken or generate_methods and (hasattr(Tensor, name) or hasattr(Tensor, f"is_{name}")):
-        raise errors.must(
-            "register", "name", "not be an operator, a method, a module or a device of ours", name
-        )
+        rule = "not be an operator, a method, a module or a device of ours"
+        raise errors.must("register", "name", rule, name)
 
 
 class Backend:
@@ -234,9 +232,8 @@ class Backend:
 
         self._check_alive()
         if self.key != "PrivateUse1":
-            raise errors.must(
-                "register_autocast", "self", "be at the key PrivateUse1", errors.Got(repr(self))
-            )
+            rule = "be at the key PrivateUse1"
+            raise errors.must("register_autocast", "self", rule, errors.Got(repr(self)))
         with dispatcher.lock:
             return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 

@@ -151,10 +151,8 @@ class _Region:
 
     @property
     def on_device(self) -> Tensor:
-        shape, bits = (
-            contiguous_geometry((self.nbytes,), uint8),
-            TENSOR_KEYS[self.storage.device.type],
-        )
+        shape = contiguous_geometry((self.nbytes,), uint8)
+        bits = TENSOR_KEYS[self.storage.device.type]
         return from_storage(self.storage, self.begin, shape, bits)
 
     def fetched(self) -> Storage:
@@ -261,9 +259,8 @@ class enable_cpu_fallback:
     ) -> None:
         found = keys.runtime_key(key)
         if found.functionality != "Dense" or found.backend in ("CPU", "Meta"):
-            raise errors.must(
-                "enable_cpu_fallback", "key", "be the key of a device other than cpu and meta", key
-            )
+            rule = "be the key of a device other than cpu and meta"
+            raise errors.must("enable_cpu_fallback", "key", rule, key)
         _warned.clear()
         self._handles: list[Handle] = []
         denied = frozenset(o for name in deny for o in _named(name, found, "deny"))

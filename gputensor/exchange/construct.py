@@ -91,10 +91,8 @@ def asarray(
     element = found._geometry.dtype if dtype is None else dtype
     is_changed = target is not found._device or element is not found._geometry.dtype
     if copy is False and (is_fresh or is_changed):
-        raise errors.wrong_value(
-            "asarray", "copy", "not be False where memory cannot be shared",
-            errors.Got(type(obj).__name__),
-        )  # fmt: skip
+        rule = "not be False where memory cannot be shared"
+        raise errors.wrong_value("asarray", "copy", rule, errors.Got(type(obj).__name__))
     if is_changed:
         return calls.to_device(found, target, element)
     return calls.clone(found) if copy and not is_fresh else found

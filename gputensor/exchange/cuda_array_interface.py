@@ -92,9 +92,5 @@ def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
         return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream
-    raise errors.wrong_value(
-        op,
-        arg,
-        "name its stream as the CUDA array interface does: 1, 2 or an address, or None",
-        errors.Got(f"stream {errors.describe(stream)}"),
-    )
+    rule = "name its stream as the CUDA array interface does: 1, 2 or an address, or None"
+    raise errors.wrong_value(op, arg, rule, errors.Got(f"stream {errors.describe(stream)}"))

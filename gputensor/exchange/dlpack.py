@@ -11,8 +11,7 @@ from typing import Any
 
 from .. import runtime
 from .._generated import calls
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.device import device
 from ..core.geometry import MOST_DIMS, geometry, unholdable
@@ -41,10 +40,8 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
     elif hasattr(ext, "__dlpack__"):
         found = _take(_ask(ext))
     else:
-        raise errors.wrong_type(
-            "from_dlpack", "ext", "have __dlpack__ or be a DLPack capsule",
-            errors.Got(type(ext).__name__),
-        )  # fmt: skip
+        rule = "have __dlpack__ or be a DLPack capsule"
+        raise errors.wrong_type("from_dlpack", "ext", rule, errors.Got(type(ext).__name__))
     target = found._device if device is None else _as_device(device)
     if target is not found._device:
         if copy is False:

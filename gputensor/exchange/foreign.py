@@ -18,8 +18,7 @@ import numpy as np
 
 from . import cuda_array_interface
 from .. import runtime
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
@@ -177,10 +176,8 @@ def seen(op: str, arg: str, x: Any) -> ForeignArray:
             found = described(op, arg, x, library)
     if found is None:
         if speaks is False:
-            raise errors.wrong_type(
-                op, arg, "be an array with __dlpack__ or __cuda_array_interface__",
-                errors.Got(type(x).__name__),
-            )  # fmt: skip
+            rule = "be an array with __dlpack__ or __cuda_array_interface__"
+            raise errors.wrong_type(op, arg, rule, errors.Got(type(x).__name__))
         found = _of_capsule(op, arg, x, library)
     if found.place is not CPU or found.dtype is None or library == "gputensor":
         _check(op, arg, found)

@@ -48,9 +48,8 @@ class _Numbers:
                 break
             x = x[0]
             if len(sizes) > 64:
-                raise errors.must(
-                    "tensor", "data", "have at most 64 dimensions", errors.Got("deeper lists")
-                )
+                rule = "have at most 64 dimensions"
+                raise errors.must("tensor", "data", rule, errors.Got("deeper lists"))
         self.sizes = tuple(sizes)
         self.flat: list[Any] = []
         self.kinds: set[type] = set()
@@ -85,10 +84,8 @@ class _Numbers:
             x = x.item()
         elif hasattr(x, "_geometry"):
             if x._geometry.numel != 1:
-                raise errors.must(
-                    "tensor", "data", "hold tensors of one element in lists", x,
-                    remedy="use stack(...)",
-                )  # fmt: skip
+                rule = "hold tensors of one element in lists"
+                raise errors.must("tensor", "data", rule, x, remedy="use stack(...)")
             self.dtypes.add(x._geometry.dtype)
             x = calls.item(x)
         elif isinstance(x, int):
@@ -97,9 +94,8 @@ class _Numbers:
         else:
             if _is_sequence(x):
                 raise errors.ragged(1, len(self.sizes), f"a sequence of length {len(x)}")
-            raise errors.wrong_type(
-                "tensor", "data", "be made of numbers", errors.Got(type(x).__name__)
-            )
+            rule = "be made of numbers"
+            raise errors.wrong_type("tensor", "data", rule, errors.Got(type(x).__name__))
         self.flat.append(x)
 
     def meet(self) -> dtype:
@@ -123,12 +119,8 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
         [d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL
     )
     if given == COMPLEX and element.category in (INTEGER, FLOATING):
-        raise errors.wrong_type(
-            "tensor",
-            "data",
-            f"hold no complex numbers for dtype {element.name}",
-            errors.Got("a complex number"),
-        )
+        rule = f"hold no complex numbers for dtype {element.name}"
+        raise errors.wrong_type("tensor", "data", rule, errors.Got("a complex number"))
     if element.category == INTEGER:
         wide, values = element, _integers(numbers.flat, element, given)
     elif element.category == BOOL:

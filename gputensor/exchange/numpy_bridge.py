@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.geometry import geometry
 from ..tensor.storage import SharedStorage, storage_of_array, storage_over
 from ..tensor.make import CPU_KEYS, from_array, from_storage
@@ -67,13 +66,8 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
         remedy = f"use .astype('{np_type.newbyteorder('=').name}') for native byte order"
     elif np_type.kind == "O":
         remedy = "use .astype(...) to a numeric dtype"
-    raise errors.wrong_type(
-        op,
-        "array",
-        "have a dtype that tensors have",
-        errors.Got(f"numpy dtype {np_type.str}"),
-        remedy=remedy,
-    )
+    rule, got = "have a dtype that tensors have", errors.Got(f"numpy dtype {np_type.str}")
+    raise errors.wrong_type(op, "array", rule, got, remedy=remedy)
 
 
 def element_strides(

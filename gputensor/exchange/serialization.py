@@ -25,8 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.device import CPU, META, device
 from ..core.dtype import dtype
 from ..core.geometry import Size, geometry, unholdable
@@ -85,9 +84,8 @@ def _path(op: str, f: Any) -> Any:
     if isinstance(f, (str, bytes, os.PathLike)):
         return os.fspath(f)
     kind = errors.ArgumentTypeError
-    raise errors.must(
-        op, "f", "be a path or an open binary file", errors.Got(type(f).__name__), kind=kind
-    )
+    rule = "be a path or an open binary file"
+    raise errors.must(op, "f", rule, errors.Got(type(f).__name__), kind=kind)
 
 
 def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> None:
@@ -160,10 +158,8 @@ class _Writer:
                 ]}  # fmt: skip
         finally:
             self._open.discard(id(value))
-        raise errors.wrong_type(
-            "save", where, "be a tensor, number, string, list, tuple or dict",
-            errors.Got(type(value).__name__),
-        )  # fmt: skip
+        rule = "be a tensor, number, string, list, tuple or dict"
+        raise errors.wrong_type("save", where, rule, errors.Got(type(value).__name__))
 
     def _tensor(self, tensor: Tensor) -> int:
         number = self._numbers.get(id(tensor))
@@ -297,10 +293,8 @@ class _Reader:
             described = self._header["tensors"][_natural("tensor", number)]
             storage = self._storage(_natural("storage", described["storage"]))
             element = _DTYPES[described["dtype"]]
-            sizes, strides = (
-                _naturals("sizes", described["sizes"]),
-                _naturals("strides", described["strides"]),
-            )
+            sizes = _naturals("sizes", described["sizes"])
+            strides = _naturals("strides", described["strides"])
             offset = _natural("offset", described["offset"])
             wrong = unholdable(sizes, strides, element.itemsize)
             if wrong:

@@ -153,9 +153,8 @@ def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Ca
         raise errors.no_family(family, families())
     with_stubs = sorted(backend_select.BACKEND_OF_TYPE.keys() - {"cpu", "meta"})
     if device_type not in with_stubs:
-        raise errors.must(
-            "register_stub", "device_type", f"be one of {', '.join(with_stubs)}", device_type
-        )
+        rule = f"be one of {', '.join(with_stubs)}"
+        raise errors.must("register_stub", "device_type", rule, device_type)
     if not callable(bind_op):
         raise errors.wrong_type("register_stub", "bind_op", "be a function", bind_op)
     known = ops if family in _declared else ops_of(family)

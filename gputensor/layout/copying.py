@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.memory_format import memory_format
 from ..exchange import foreign
@@ -153,9 +152,8 @@ def run(
 
 def check_writable(op: str, dst: ForeignArray) -> None:
     if dst.is_readonly or dst.array is not None and not dst.array.flags.writeable:
-        raise errors.must(
-            op, "dst", "be writable", errors.Got(f"a read-only {type(dst.owner).__name__}")
-        )
+        rule = "be writable"
+        raise errors.must(op, "dst", rule, errors.Got(f"a read-only {type(dst.owner).__name__}"))
 
 
 def check_overlap(op: str, dst: ForeignArray, src: ForeignArray) -> None:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtype as dtypes
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..core.memory_format import memory_format

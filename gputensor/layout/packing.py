@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._generated import calls
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.dtype import float32
 from ..exchange import foreign
@@ -72,9 +71,8 @@ def _factors(
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
         remedy = "use x[None] for one channel" if len(src.sizes) == 2 else ""
-        raise errors.wrong_shape(
-            op, "x", "have dimensions (N, C, …) or (C, H, W)", src, remedy=remedy
-        )
+        rule = "have dimensions (N, C, …) or (C, H, W)"
+        raise errors.wrong_shape(op, "x", rule, src, remedy=remedy)
     if src.dtype.is_complex or dst.dtype.is_complex:
         raise errors.wrong_dtype(op, "x", "be real, and dtype too", src)
     by, plus = _per_channel(op, "scale", scale, src, 1.0), _per_channel(op, "bias", bias, src, 0.0)
@@ -152,6 +150,5 @@ def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: floa
         )
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"
         remedy = f"channels are dimension {dim}: use x.{method}({order}) for pixels"
-    raise errors.wrong_value(
-        op, arg, f"be a number, or {channels} on the host", given, remedy=remedy
-    )
+    rule = f"be a number, or {channels} on the host"
+    raise errors.wrong_value(op, arg, rule, given, remedy=remedy)

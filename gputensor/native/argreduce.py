@@ -9,8 +9,7 @@ from typing import Any
 
 from .._generated import calls
 from .._generated.loops import LOOPS
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype_rules import RULES
 from ..dispatch.operator import Operator
@@ -91,11 +90,9 @@ def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int | None, keepdim: bool, out: Tensor) -> Tensor:
         x, axis, keeps = _flat(loop, self, dim, keepdim)
         if dim is None and keepdim and self._geometry.ndim:
-            x, axis, keeps = (
-                calls.view(x, (1,) * (self._geometry.ndim - 1) + (-1,)),
-                self._geometry.ndim - 1,
-                True,
-            )
+            x = calls.view(x, (1,) * (self._geometry.ndim - 1) + (-1,))
+            axis = self._geometry.ndim - 1
+            keeps = True
         entry = _Entry(loop, x, out, axis, keeps)
         overlap.check_out(loop, out, entry.geometry, self=x)
         if entry.plan.outputs[0].action is RESIZE:

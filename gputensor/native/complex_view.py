@@ -7,8 +7,7 @@ Source of the semantics: aten/src/ATen/native/ComplexHelper.h and UnaryOps.cpp.
 from __future__ import annotations
 
 from .._generated import calls
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import CONJUGATE, NEGATIVE, ZERO
 from ..tensor.make import view_of
@@ -76,9 +75,8 @@ def _as_complex_rule(shape: Geometry) -> Geometry:
     if shape.dtype not in (dtypes.float32, dtypes.float64):
         raise errors.wrong_dtype("view_as_complex", "self", "be float32 or float64", got)
     if not shape.ndim or shape.sizes[-1] != 2 or shape.strides[-1] != 1:
-        raise errors.must(
-            "view_as_complex", "self", "have a last dimension of size 2 and stride 1", got
-        )
+        rule = "have a last dimension of size 2 and stride 1"
+        raise errors.must("view_as_complex", "self", rule, got)
     if any(s % 2 for s in shape.strides[:-1]):
         raise errors.must("view_as_complex", "self", "have even strides before the last", got)
     return geometry(
@@ -92,9 +90,8 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
     if wanted is None:
         wanted = remember(shape, "view_as_complex", (), _as_complex_rule)
     if self._offset % 2:
-        raise errors.must(
-            "view_as_complex", "self", "begin at an even offset", f"offset {self._offset}"
-        )
+        rule = "begin at an even offset"
+        raise errors.must("view_as_complex", "self", rule, f"offset {self._offset}")
     return view_of(self, wanted, self._offset // 2)
 
 

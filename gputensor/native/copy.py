@@ -13,9 +13,7 @@ from numpy import may_share_memory
 
 from .. import runtime
 from .._generated import calls, operators
-from ..core import dtype as dtypes
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
@@ -257,16 +255,11 @@ def contiguous(
     elif self.is_contiguous(memory_format):
         return self
     elif memory_format is formats.preserve_format:
-        raise errors.must(
-            "contiguous", "memory_format", "name an order of dimensions", memory_format
-        )
+        rule = "name an order of dimensions"
+        raise errors.must("contiguous", "memory_format", rule, memory_format)
     elif memory_format.rank != self._geometry.ndim:
-        raise errors.must(
-            "contiguous",
-            "memory_format",
-            f"fit the {self._geometry.ndim} dimensions of self",
-            memory_format,
-        )
+        rule = f"fit the {self._geometry.ndim} dimensions of self"
+        raise errors.must("contiguous", "memory_format", rule, memory_format)
     # The call of clone written out (0.97x, bench/overhead.py).
     include, keep = _state.get()
     keys = (self._keys | include) & keep

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._generated import calls, operators
-from ..core import dtype as dtypes
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
@@ -21,8 +19,7 @@ from ..core.memory_format import layout, memory_format, strided
 from ..dispatch import defaults
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
-from ..dispatch.tls import state as _state
-from ..dispatch.tls import inference_blocks, keys_now
+from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor
@@ -108,9 +105,8 @@ def empty_strided(
     sizes = arguments.sizes("empty_strided", size)
     strides = arguments.sizes("empty_strided", stride, "stride")
     if len(sizes) != len(strides):
-        raise errors.must(
-            "empty_strided", "stride", f"have {len(sizes)} entries, as size has", strides
-        )
+        rule = f"have {len(sizes)} entries, as size has"
+        raise errors.must("empty_strided", "stride", rule, strides)
     return allocate(geometry(sizes, strides, element), resolve(device))
 
 
@@ -121,9 +117,8 @@ def empty_permuted(
     sizes = arguments.sizes("empty_permuted", size)
     order = arguments.dims("empty_permuted", physical_layout, len(sizes), "physical_layout")
     if len(order) != len(sizes):
-        raise errors.must(
-            "empty_permuted", "physical_layout", f"name each of the {len(sizes)} dimensions", order
-        )
+        rule = f"name each of the {len(sizes)} dimensions"
+        raise errors.must("empty_permuted", "physical_layout", rule, order)
     strides = [0] * len(sizes)
     running = 1
     for d in reversed(order):

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls, operators
-from ..core import errors, promotion
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats, promotion
 from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
@@ -170,9 +169,8 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     counts = arguments.sizes("repeat", repeats, "repeats")
     extra = len(counts) - self._geometry.ndim
     if extra < 0:
-        raise errors.must(
-            "repeat", "repeats", f"have at least {self._geometry.ndim} entries", counts
-        )
+        rule = f"have at least {self._geometry.ndim} entries"
+        raise errors.must("repeat", "repeats", rule, counts)
     sizes = (1,) * extra + self._geometry.sizes
     made = calls.empty_memory_format(
         tuple([n * s for n, s in zip(counts, sizes)]), self._geometry.dtype, None, self._device,

@@ -12,8 +12,7 @@ import math
 from typing import Any
 
 from .._generated import calls
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
@@ -104,9 +103,8 @@ def nll_loss_backward(
         if x._device is not self._device:
             raise errors.mixed_devices(op, self, "self", x, arg)
         if x._geometry.sizes != sizes or x._geometry.dtype is not given.dtype:
-            raise errors.must(
-                op, arg, f"be {errors.describe_layout(contiguous_geometry(sizes, given.dtype))}", x
-            )
+            rule = f"be {errors.describe_layout(contiguous_geometry(sizes, given.dtype))}"
+            raise errors.must(op, arg, rule, x)
     made = allocate(contiguous_geometry(given.sizes, given.dtype), self._device)
     if self._device is CPU:
         run(
@@ -232,14 +230,11 @@ def _of_probabilities(
     smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
     if target._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype(
-            "cross_entropy", "target", "be floating where it holds probabilities", target
-        )
+        rule = "be floating where it holds probabilities"
+        raise errors.wrong_dtype("cross_entropy", "target", rule, target)
     if ignore_index >= 0:
-        raise errors.must(
-            "cross_entropy", "ignore_index", "be left out where target holds probabilities",
-            ignore_index,
-        )  # fmt: skip
+        rule = "be left out where target holds probabilities"
+        raise errors.must("cross_entropy", "ignore_index", rule, ignore_index)
     classes = logs._geometry.sizes[dim]
     if smoothing:
         target = target * (1 - smoothing) + _share(smoothing, classes)

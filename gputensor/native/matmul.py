@@ -37,9 +37,8 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[i
     if a.dtype is not b.dtype:
         raise errors.wrong_dtype(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2)
     if a.sizes[1] != b.sizes[0]:
-        raise errors.wrong_shape(
-            op, "mat2", f"have {a.sizes[1]} rows, as {first} has columns", mat2
-        )
+        rule = f"have {a.sizes[1]} rows, as {first} has columns"
+        raise errors.wrong_shape(op, "mat2", rule, mat2)
     return a.sizes[0], b.sizes[1], a.dtype
 
 
@@ -199,9 +198,8 @@ def added_inplace(operator: Operator, loop: str) -> Kernel:
     ) -> Tensor:
         wanted = _addmm_result(self, mat1, mat2, beta, alpha)
         if self._geometry.sizes != wanted.sizes:
-            raise errors.wrong_shape(
-                "addmm_", "self", f"have the result's sizes {list(wanted.sizes)}", self
-            )
+            rule = f"have the result's sizes {list(wanted.sizes)}"
+            raise errors.wrong_shape("addmm_", "self", rule, self)
         _check_written(self, self, mat1, mat2)
         return _addmm_into(self, self, mat1, mat2, beta, alpha)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
-from ..core.device import CPU
-from ..core.device import device as as_device
+from ..core.device import CPU, device as as_device
 from ..core.dtype import COMPLEX, FLOATING
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
@@ -143,9 +142,8 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
     """[0, 1) into every element, in row-major order whatever the strides."""
     element = out._geometry.dtype
     if element.category < FLOATING:
-        raise errors.wrong_dtype(
-            "rand", "dtype", "be floating or complex", errors.Got(element.short)
-        )
+        rule = "be floating or complex"
+        raise errors.wrong_dtype("rand", "dtype", rule, errors.Got(element.short))
     if generator is not None:
         _check_generator(generator, out._device.type)
     numel = out._geometry.numel * (2 if element.category == COMPLEX else 1)

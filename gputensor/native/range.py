@@ -9,8 +9,7 @@ import math
 from typing import Any
 
 from .._generated import calls, operators
-from ..core import dtype as dtypes
-from ..core import errors, number_range
+from ..core import dtype as dtypes, errors, number_range
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, INTEGER, dtype
 from ..core.geometry import contiguous_geometry
@@ -72,9 +71,8 @@ def _arange_length(start: Any, end: Any, step: Any) -> int:
         if not math.isfinite(value):
             raise errors.must("arange", name, "be finite", value)
     if (end - start) * (1 if step > 0 else -1) < 0:
-        raise errors.must(
-            "arange", "end", "lie from start in the direction of step", (start, end, step)
-        )
+        rule = "lie from start in the direction of step"
+        raise errors.must("arange", "end", rule, (start, end, step))
     if all(isinstance(v, int) for v in (start, end, step)):
         return int(-((end - start) // -step))
     length: int = math.ceil((end - start) / step)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._generated.loops import LOOPS
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES

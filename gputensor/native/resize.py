@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import memory_format
 from ..tensor.storage import Storage, allocate_storage
@@ -68,9 +67,8 @@ def set_(key_set: int, self: Tensor) -> Tensor:
 
 def _set(op: str, self: Tensor, storage: Storage, offset: int, wanted: Geometry) -> Tensor:
     if storage.device is not self._device:
-        raise errors.must(
-            op, "source", f"be on {self._device}", errors.Got(f"a storage on {storage.device}")
-        )
+        rule = f"be on {self._device}"
+        raise errors.must(op, "source", rule, errors.Got(f"a storage on {storage.device}"))
     arguments.check_bounds(op, storage, offset, wanted)
     self._storage, self._offset, self._geometry = storage, offset, wanted
     self._array = None

@@ -122,10 +122,8 @@ def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: i
 def _unfold_rule(shape: Geometry, dimension: Any, size: Any, step: Any) -> Geometry:
     d = arguments.dim("unfold", dimension, shape.ndim, "dimension")
     length = shape.sizes[d] if shape.ndim else 1
-    window, hop = (
-        arguments.integer("unfold", "size", size),
-        arguments.integer("unfold", "step", step),
-    )
+    window = arguments.integer("unfold", "size", size)
+    hop = arguments.integer("unfold", "step", step)
     if not 0 <= window <= length:
         raise errors.must("unfold", "size", f"be in [0, {length}]", size)
     if hop <= 0:
@@ -147,9 +145,8 @@ def as_strided(
     sizes = arguments.sizes("as_strided", size)
     strides = arguments.ints("as_strided", "stride", stride)
     if len(sizes) != len(strides):
-        raise errors.must(
-            "as_strided", "stride", f"have {len(sizes)} entries, as size has", strides
-        )
+        rule = f"have {len(sizes)} entries, as size has"
+        raise errors.must("as_strided", "stride", rule, strides)
     begin = (
         self._offset
         if storage_offset is None
@@ -181,9 +178,8 @@ def split_with_sizes(
     d = arguments.dim("split_with_sizes", dim, shape.ndim)
     sizes = arguments.sizes("split_with_sizes", split_sizes, "split_sizes")
     if shape.ndim == 0 or sum(sizes) != shape.sizes[d]:
-        raise errors.must(
-            "split_with_sizes", "split_sizes", f"add up to size {shape.sizes[d : d + 1]}", sizes
-        )
+        rule = f"add up to size {shape.sizes[d : d + 1]}"
+        raise errors.must("split_with_sizes", "split_sizes", rule, sizes)
     parts, begin = [], 0
     for n in sizes:
         parts.append(slice(key_set, self, d, begin, begin + n, 1))

@@ -9,12 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
-from ..dispatch.tls import AD_INPLACE_OR_VIEW
-from ..dispatch.tls import state as _state
+from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 from ..structured import arguments
@@ -93,9 +91,8 @@ def _reshape_alias_rule(shape: Geometry, size: Any, stride: Any) -> Geometry:
     sizes = arguments.sizes("_reshape_alias", size)
     strides = arguments.ints("_reshape_alias", "stride", stride)
     if len(strides) != len(sizes):
-        raise errors.must(
-            "_reshape_alias", "stride", f"have {len(sizes)} entries, as size has", strides
-        )
+        rule = f"have {len(sizes)} entries, as size has"
+        raise errors.must("_reshape_alias", "stride", rule, strides)
     return like(shape, sizes, strides)
 
 
@@ -164,9 +161,8 @@ def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
     if old == new:
         return geometry(shape.sizes, shape.strides, target)
     if shape.ndim == 0:
-        raise errors.must(
-            "view", "self", "have a dimension where the item size changes", errors.Got("0-d")
-        )
+        rule = "have a dimension where the item size changes"
+        raise errors.must("view", "self", rule, errors.Got("0-d"))
     if old > new:
         ratio = old // new
         if shape.strides[-1] != 1:
@@ -194,12 +190,8 @@ def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
         wanted = remember(self._geometry, "view_dtype", (target,), _view_dtype_rule)
     offset_bytes = self._offset * self._geometry.dtype.itemsize
     if offset_bytes % target.itemsize:
-        raise errors.must(
-            "view",
-            "self",
-            f"begin at a multiple of {target.itemsize} bytes",
-            f"{offset_bytes} bytes",
-        )
+        rule = f"begin at a multiple of {target.itemsize} bytes"
+        raise errors.must("view", "self", rule, f"{offset_bytes} bytes")
     return view_of(self, wanted, offset_bytes // target.itemsize)
 
 
@@ -237,9 +229,8 @@ transpose = view_kernel("transpose", _transpose_rule)
 
 def _t_rule(shape: Geometry) -> Geometry:
     if shape.ndim > 2:
-        raise errors.must(
-            "t", "self", "have at most 2 dimensions", errors.Got(errors.describe_layout(shape))
-        )
+        rule = "have at most 2 dimensions"
+        raise errors.must("t", "self", rule, errors.Got(errors.describe_layout(shape)))
     return _transpose_rule(shape, 0, 1 if shape.ndim == 2 else 0, "t")
 
 
@@ -256,10 +247,8 @@ def mT(key_set: int, self: Tensor) -> Tensor:
 
 def swapaxes(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
     ndim = self._geometry.ndim
-    first, second = (
-        arguments.dim("swapaxes", axis0, ndim, "axis0"),
-        arguments.dim("swapaxes", axis1, ndim, "axis1"),
-    )
+    first = arguments.dim("swapaxes", axis0, ndim, "axis0")
+    second = arguments.dim("swapaxes", axis1, ndim, "axis1")
     return calls.transpose_int(self, first, second)
 
 
@@ -268,9 +257,8 @@ def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor
     origins = arguments.dims("movedim", source, ndim, "source")
     targets = arguments.dims("movedim", destination, ndim, "destination")
     if len(origins) != len(targets):
-        raise errors.must(
-            "movedim", "destination", f"have {len(origins)} entries, as source has", tuple(targets)
-        )
+        rule = f"have {len(origins)} entries, as source has"
+        raise errors.must("movedim", "destination", rule, tuple(targets))
     if ndim == 0:
         return calls.alias(self)
     order = [-1] * ndim
@@ -336,17 +324,15 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
         wanted = sizes[d]
         if wanted == -1:
             if d < extra:
-                raise errors.must(
-                    "expand", "size", "give a number for each new leading dimension", sizes
-                )
+                rule = "give a number for each new leading dimension"
+                raise errors.must("expand", "size", rule, sizes)
             wanted = old
         if wanted < 0:
             raise errors.must("expand", "size", "hold no negative number but -1", sizes)
         if d < extra and wanted != 1 or old != wanted:
             if old != 1:
-                raise errors.must(
-                    "expand", "size", f"match self's size {old} at dimension {d}", sizes
-                )
+                rule = f"match self's size {old} at dimension {d}"
+                raise errors.must("expand", "size", rule, sizes)
             stride = 0
         elif d < extra and not is_0d:
             # Source: ATen/ExpandUtils.cpp: what is expanded from 0-d has stride 0 everywhere; else

@@ -417,9 +417,8 @@ class Function:
         symbols = self.loaded.symbols()
         if name not in symbols:
             known = ", ".join(symbols) or "none"
-            raise errors.cannot_launch(
-                self.name, "name", f"be a variable of the text ({known})", name
-            )
+            rule = f"be a variable of the text ({known})"
+            raise errors.cannot_launch(self.name, "name", rule, name)
         return symbols[name]
 
 

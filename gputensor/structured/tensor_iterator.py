@@ -95,10 +95,8 @@ class TensorIteratorConfig:
     def promote_integer_inputs_to_float(self, value: bool) -> TensorIteratorConfig:
         """Compute in the default dtype where the common one is bool or an integer."""
         if value and self._flags.get("promote_from") is None:
-            raise errors.must(
-                self._op, "promote_integer_inputs_to_float",
-                "follow promote_inputs_to_common_dtype", value,
-            )  # fmt: skip
+            rule = "follow promote_inputs_to_common_dtype"
+            raise errors.must(self._op, "promote_integer_inputs_to_float", rule, value)
         return self._set(promote_integer_inputs_to_float=value)
 
     def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:

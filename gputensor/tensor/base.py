@@ -9,8 +9,7 @@ import numpy as np
 
 from .. import runtime
 from .._generated import calls
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats
 from ..core.device import CPU, META, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
@@ -117,9 +116,8 @@ class TensorBase:
             return geometry.is_channels_last
         if memory_format is formats.channels_last_3d:
             return geometry.is_channels_last_3d
-        raise errors.wrong_type(
-            "is_contiguous", "memory_format", "be a memory format", memory_format
-        )
+        rule = "be a memory format"
+        raise errors.wrong_type("is_contiguous", "memory_format", rule, memory_format)
 
     def is_floating_point(self) -> bool:
         return self._geometry.dtype.is_floating_point
@@ -219,10 +217,8 @@ class TensorBase:
         place = self._device
         module = runtime.with_streams(place.type)
         if not hasattr(module, "record_stream"):
-            raise errors.must(
-                "record_stream", "self", "be on a device with streams", self,
-                kind=errors.DeviceError,
-            )  # fmt: skip
+            rule = "be on a device with streams"
+            raise errors.must("record_stream", "self", rule, self, kind=errors.DeviceError)
         index = place.index or 0
         stream = stream_given("record_stream", module, index, stream)
         if stream.device_index != index:

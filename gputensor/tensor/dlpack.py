@@ -19,8 +19,7 @@ import numpy as np
 
 from .. import runtime
 from .._generated import calls
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.device import CPU
 from ..dispatch.keys import LAZY

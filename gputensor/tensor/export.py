@@ -65,9 +65,8 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
         except Exception:
             raise errors.wrong_type("__array__", "dtype", "be a dtype of NumPy", dtype) from None
     if copy is False and dtype is not None and dtype != shared.dtype:
-        raise errors.wrong_value(
-            "__array__", "copy", "not be False where a cast needs a copy", dtype.name
-        )
+        rule = "not be False where a cast needs a copy"
+        raise errors.wrong_value("__array__", "copy", rule, dtype.name)
     if copy:
         return np.array(shared, dtype=dtype, copy=True)
     return shared if dtype is None else shared.astype(dtype, copy=False)
@@ -82,9 +81,8 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
     if place.type != "cuda" or runtime.cuda().is_emulated:
         raise errors.no_cuda_array_interface(tensor)
     if tensor.requires_grad:
-        raise errors.must(
-            "__cuda_array_interface__", "self", "not require grad", tensor, remedy="use .detach()"
-        )
+        rule = "not require grad"
+        raise errors.must("__cuda_array_interface__", "self", rule, tensor, remedy="use .detach()")
     if tensor._keys & LAZY:
         raise errors.not_in_memory("__cuda_array_interface__", tensor)
     stream = runtime.cuda().current_stream(place.index).ptr

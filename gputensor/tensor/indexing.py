@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._generated import calls
-from .._generated import operators as _operators
+from .._generated import calls, operators as _operators
 from ..core import errors
 from ..core.arguments import NUMBERS, number
 from ..core.dtype import BOOL, INTEGER, uint8

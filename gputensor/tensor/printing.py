@@ -53,9 +53,8 @@ def set_printoptions(
     """
     if profile is not None:
         if profile not in _PROFILES:
-            raise errors.wrong_value(
-                "set_printoptions", "profile", f"be one of {', '.join(_PROFILES)}", profile
-            )
+            rule = f"be one of {', '.join(_PROFILES)}"
+            raise errors.wrong_value("set_printoptions", "profile", rule, profile)
         _options.update(_PROFILES[profile])
     given = {
         "precision": precision, "threshold": threshold, "edgeitems": edgeitems,

@@ -14,9 +14,7 @@ import numpy as np
 from . import differentiable, indexing, printing
 from .._generated import calls
 from .._generated.methods import GeneratedMethods
-from ..core import dtype as dtypes
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import flag, number
 from ..core.device import CPU, device
 from ..core.geometry import Geometry, contiguous_geometry, geometry
@@ -68,9 +66,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
     __array_priority__ = 1000
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        raise errors.wrong_type(
-            "Tensor", "data", "be given to gputensor.tensor(...)", errors.Got("a call of Tensor")
-        )
+        rule = "be given to gputensor.tensor(...)"
+        raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
 
     @classmethod
     def _over(cls, storage: Storage, offset: int, geometry: Geometry, keys: int) -> Self:
@@ -264,9 +261,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
     def T(self) -> Tensor:
         """All dimensions reversed, of tensors of at most two; PyTorch warns of more."""
         if self._geometry.ndim > 2:
-            raise errors.must(
-                "T", "self", "have at most 2 dimensions", self, remedy="use .mT or .permute(...)"
-            )
+            rule = "have at most 2 dimensions"
+            raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")
         return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))
 
 

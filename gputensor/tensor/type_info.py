@@ -26,10 +26,8 @@ class finfo:
     def __init__(self, type: dtype | None = None) -> None:
         given = defaults.get_default_dtype() if type is None else type
         if not isinstance(given, dtype) or given.category < FLOATING:
-            raise errors.wrong_type(
-                "finfo", "type", "be a floating-point or complex dtype", given,
-                remedy="use iinfo for integers",
-            )  # fmt: skip
+            rule = "be a floating-point or complex dtype"
+            raise errors.wrong_type("finfo", "type", rule, given, remedy="use iinfo for integers")
         real = given.to_real
         info: Any = ml_dtypes.finfo if real is bfloat16 else np.finfo
         limits = info(real.np)

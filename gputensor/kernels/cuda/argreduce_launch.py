@@ -29,9 +29,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     if launch.product(kept) == 0:
         return launch.EmptyLaunch()
     if max(count, launch.product(kept)) >= 1 << 31:
-        raise errors.must(
-            op, "self", "have fewer than 2**31 elements", errors.Got(str(layout.shape))
-        )
+        rule = "have fewer than 2**31 elements"
+        raise errors.must(op, "self", rule, errors.Got(str(layout.shape)))
     along = in_strides[0] if n else 0
     return ArgReduce(op, layout.dtypes[1], count, along, kept, [out_strides[n:], in_strides[n:]])
 

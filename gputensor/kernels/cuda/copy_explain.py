@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.device_limits import H200, Limits
-from . import copy_launch, copy_plan
-from . import copy_pack_plan as packing
-from . import copy_score as score
+from . import copy_launch, copy_pack_plan as packing, copy_plan, copy_score as score
 from .copy_walk import Traffic, Walk, normalise, pieces
 
 _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pack": "PACK"}

@@ -15,8 +15,7 @@ from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
 from ...runtime.device_limits import Limits
-from . import copy_plan, launch, module, variants
-from . import copy_score as score
+from . import copy_plan, copy_score as score, launch, module, variants
 from .copy_pack_plan import (
     INNER_DIMS, OUTER_DIMS, Pack, buffer_bytes, outer, run_table, size_of, tiles,
 )  # fmt: skip

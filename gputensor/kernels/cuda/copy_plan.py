@@ -11,8 +11,7 @@ dense, else its smallest step of at most NEAR_STEPS elements. Equal, they are a 
 from __future__ import annotations
 
 from ...runtime.device_limits import Limits
-from . import copy_pack_plan as packing
-from . import copy_score as score
+from . import copy_pack_plan as packing, copy_score as score
 from .copy_pack_plan import Pack
 from .copy_walk import Traffic, Walk, access_bytes
 

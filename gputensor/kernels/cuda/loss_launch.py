@@ -34,10 +34,8 @@ class NllLoss:
         self.op, self.layout, self.scalar = op, layout, layout.dtypes[0].short
         self.blocks = max(launch.blocks_for(layout.rows, PER_BLOCK), 1)
         if op == "nll_loss_backward":
-            self.entry, self.grid = (
-                "ELEMENTS",
-                launch.blocks_for(layout.rows * layout.classes, THREADS),
-            )
+            self.entry = "ELEMENTS"
+            self.grid = launch.blocks_for(layout.rows * layout.classes, THREADS)
         elif layout.reduction == 0:
             self.entry, self.grid = "ELEMENTS", max(launch.blocks_for(layout.rows, THREADS), 1)
         else:

@@ -32,10 +32,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
         threads = launch.threads_for(numel + taken, 4)
         values = [numbers.EMPTY, numbers.pair(before // 4, taken)]
         if dense:
-            defines, tail = (
-                variants.define(op, of.short, "CONTIGUOUS"),
-                Struct("<II").pack(numel, 0),
-            )
+            defines = variants.define(op, of.short, "CONTIGUOUS")
+            tail = Struct("<II").pack(numel, 0)
         else:
             dims = launch.dims_for(op, sizes)
             defines = variants.define(op, of.short, "STRIDED", dims)

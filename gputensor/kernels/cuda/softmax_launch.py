@@ -29,9 +29,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     if count == 0 or launch.product(rows) == 0:
         return launch.EmptyLaunch()
     if count >= 1 << 31:
-        raise errors.must(
-            op, "self", "have fewer than 2**31 elements along dim", errors.Got(str(count))
-        )
+        rule = "have fewer than 2**31 elements along dim"
+        raise errors.must(op, "self", rule, errors.Got(str(count)))
     along = [s[0] for s in layout.stride_bytes]
     strides = [s[1:] for s in layout.stride_bytes]
     parts = []

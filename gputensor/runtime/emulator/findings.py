@@ -220,10 +220,8 @@ def _wrapped(
         own = machine.find(pointer) if pointer else None
         if own is None or (address - pointer) % itemsize:
             continue
-        index, count = (
-            (address - pointer) // itemsize,
-            ((own.begin or 0) + own.nbytes - pointer) // itemsize,
-        )
+        index = (address - pointer) // itemsize
+        count = ((own.begin or 0) + own.nbytes - pointer) // itemsize
         low = (index + (1 << 31)) % (1 << 32) - (1 << 31)
         if index != low and abs(index) < 1 << 33 and -count <= low < 2 * count:
             meant.append([f"'{name}'", f"index {index} of {count}, which is {low} in 32 bits"])

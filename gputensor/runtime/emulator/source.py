@@ -215,9 +215,8 @@ class _Adapter:
                 f"{match['template']} {_cluster(match)} static void {name}({parameters}) {{", match
             )
         if not self.is_users and (not parameters or "," in parameters):
-            raise errors.cannot_launch(
-                name, "parameters", "be one struct by value", parameters or "none"
-            )
+            rule = "be one struct by value"
+            raise errors.cannot_launch(name, "parameters", rule, parameters or "none")
         return _keep(
             f"{_cluster(match)}static void {name}({parameters}); "
             f"GPUTENSOR_ENTRY({name}, {int(name in self.fibers)}, {_bound(match)}) "
