@@ -143,9 +143,7 @@ _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 
 def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
     """The numbers as integers of the dtype: fractions are cut, and what lies outside is an error.
-
-    Negative integers wrap in uint8, uint16 and uint32, as PyTorch lets them.
-    """
+    Negative integers wrap in uint8, uint16 and uint32, as PyTorch lets them."""
     if given == FLOATING:
         for v in values:
             if not fits(v, element):

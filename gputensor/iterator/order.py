@@ -49,10 +49,8 @@ def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> 
 
 
 def strides_in_order(shape: Sizes, order: list[int]) -> Sizes:
-    """Strides of a fresh tensor of `shape` whose dimensions follow each other in `order`.
-
-    Only an order that differs from row-major gives strides 0 beside a dimension of size 0.
-    """
+    """Strides of a fresh tensor of `shape` whose dimensions follow each other in `order`. Only an
+    order that differs from row-major gives strides 0 beside a dimension of size 0."""
     ndim = len(shape)
     strides = [0] * ndim
     running = 1
@@ -65,10 +63,8 @@ def strides_in_order(shape: Sizes, order: list[int]) -> Sizes:
 
 
 def dense_strides_like(geometry: Geometry) -> Sizes:
-    """Strides of a fresh tensor that preserves the layout of `geometry`: empty_like, clone, to.
-
-    A dense geometry keeps its strides exactly; another keeps the order of its dimensions.
-    """
+    """Strides of a fresh tensor that preserves the layout of `geometry`: empty_like, clone, to. A
+    dense geometry keeps its strides exactly; another keeps the order of its dimensions."""
     if geometry.is_non_overlapping_and_dense:
         return geometry.strides
     shape = geometry.sizes

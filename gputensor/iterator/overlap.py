@@ -67,10 +67,8 @@ def relation(out: Any, x: Any, shape: Any = None) -> int:
 
 
 def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
-    """Where two tensors begin in one memory, in bytes; None where they have none in common.
-
-    An `a` that outgrows its storage with geometry `shape` is moved, and all its twins with it.
-    """
+    """Where two tensors begin in one memory, in bytes; None where they have none in common. An `a`
+    that outgrows its storage with geometry `shape` is moved, and all its twins with it."""
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize

@@ -73,10 +73,8 @@ class Piece:
 
 
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
-    """The dimension along which an operand reaches farthest; of several the outermost.
-
-    Source: ATen/TensorIterator.cpp, get_dim_to_split.
-    """
+    """The dimension along which an operand reaches farthest; of several the outermost. Source:
+    ATen/TensorIterator.cpp, get_dim_to_split."""
     farthest, found = -1, -1
     for dim in range(len(shape) - 1, -1, -1):
         if shape[dim] > 1:

@@ -65,11 +65,8 @@ def serves(family: str, op: str, device_type: str) -> bool:
 
 
 def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., None]:
-    """What runs `op` over a plan's layout on a device that is not the CPU.
-
-    Returns: callable(device index, (pointer or number per operand, outputs first), scalars).
-    On meta nothing runs.
-    """
+    """What runs `op` over a plan's layout on a device that is not the CPU. Returns: callable(device
+    index, (pointer or number per operand, outputs first), scalars). On meta nothing runs."""
     if device_type == "meta":
         return nothing
     found = registered(family, op, device_type)

@@ -150,10 +150,7 @@ def mode_out(operator: Operator, loop: str) -> Kernel:
 
 def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
     """alpha as a Python number that fits the operands' kind: no float for integers, no complex for
-    reals.
-
-    Source: ATen/native/BinaryOps.h, alpha_check.
-    """
+    reals. Source: ATen/native/BinaryOps.h, alpha_check."""
     kind = type(alpha)
     if kind is int:
         return alpha

@@ -98,10 +98,7 @@ def arange_start_step(
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
     """(length, start, step): of an integer dtype both are cut, in int64 before the length is
-    counted.
-
-    Source: aten/src/ATen/native/RangeFactories.cpp, arange_out.
-    """
+    counted. Source: aten/src/ATen/native/RangeFactories.cpp, arange_out."""
     start, end, step = _real("arange", start=start, end=end, step=step)
     length = _arange_length(start, end, step)
     if element.category != INTEGER:

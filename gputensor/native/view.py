@@ -46,10 +46,8 @@ def infer_size(op: str, size: Any, numel: int) -> Sizes:
 
 
 def view_strides(shape: Geometry, sizes: Sizes) -> Sizes | None:
-    """Strides that show `shape`'s elements as `sizes`, or None where only a copy can.
-
-    Source: ATen/TensorUtils.cpp, computeStride.
-    """
+    """Strides that show `shape`'s elements as `sizes`, or None where only a copy can. Source:
+    ATen/TensorUtils.cpp, computeStride."""
     if shape.numel == 0:
         return shape.strides if sizes == shape.sizes else formats.contiguous_strides(sizes)
     strides = [0] * len(sizes)

@@ -155,9 +155,7 @@ class Allocator:
 
     def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
         """Memory of another library; `give_back` is called once it is dropped and not worked on.
-
-        That is at once where nothing is queued, else in a later call of this allocator.
-        """
+        That is at once where nothing is queued, else in a later call of this allocator."""
         block = Block(ptr, 0, stream, self._give_up, give_back)
         block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED

@@ -190,10 +190,8 @@ def _lock(descriptor: int) -> None:
 
 
 def own_folder() -> str:
-    """A folder that only this process's user may enter; it goes with the process.
-
-    The first one of a process removes those of processes that were killed.
-    """
+    """A folder that only this process's user may enter; it goes with the process. The first one of
+    a process removes those of processes that were killed."""
     import tempfile  # with shutil 5 ms that `import gputensor` does without
 
     global _own

@@ -149,10 +149,8 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
 
 
 def _is_named() -> bool:
-    """Whether somebody chose the directory: others may read there, as the umask says.
-
-    An image fills it as root and runs as somebody else. Our own choice is private.
-    """
+    """Whether somebody chose the directory: others may read there, as the umask says. An image
+    fills it as root and runs as somebody else. Our own choice is private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 

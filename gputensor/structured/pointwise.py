@@ -272,10 +272,8 @@ def functional(
 
 
 def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
-    """write(out, inputs, params) -> out: what in-place and out kernels share.
-
-    Everything that can fail is checked before `out` changes.
-    """
+    """write(out, inputs, params) -> out: what in-place and out kernels share. Everything that can
+    fail is checked before `out` changes."""
     name = loop or rule.loop
 
     def write_into(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:

@@ -117,10 +117,8 @@ def _self_rounded(loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """An integer division `loop` that raises where NumPy would warn and give 0.
-
-    A number counts as what it wraps to.
-    """
+    """An integer division `loop` that raises where NumPy would warn and give 0. A number counts as
+    what it wraps to."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):

@@ -31,10 +31,8 @@ def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
 def addmm(
     self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray
 ) -> np.ndarray:
-    """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it.
-
-    With beta 0 `self` is not read. f16 and bf16 are scaled and added in f32, rounded once.
-    """
+    """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it. With beta 0
+    `self` is not read. f16 and bf16 are scaled and added in f32, rounded once."""
     is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
     if self is out or is_half:
         wide = np.dtype(np.float32) if is_half else out.dtype

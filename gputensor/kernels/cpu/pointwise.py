@@ -25,10 +25,8 @@ _HALF = (float16, bfloat16)
 def typed(
     ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """`ufunc` computing in `common` and giving `result`, written to `out`.
-
-    The bare ufunc if no operand needs a cast: NumPy then picks the very same inner loop.
-    """
+    """`ufunc` computing in `common` and giving `result`, written to `out`. The bare ufunc if no
+    operand needs a cast: NumPy then picks the very same inner loop."""
     if out is result and all(i is common or isinstance(i, type) for i in inputs):
         if common is not bfloat16 or not any(isinstance(i, type) for i in inputs):
             return ufunc
@@ -40,10 +38,8 @@ def typed(
 def arithmetic(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """A ufunc whose result has the common dtype; a number beside f16 or bf16 enters as f32.
-
-    Source: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec.
-    """
+    """A ufunc whose result has the common dtype; a number beside f16 or bf16 enters as f32. Source:
+    aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec."""
     position = number_position(inputs)
     if position is None:
         return typed(ufunc, inputs, common, common, out)

@@ -40,9 +40,7 @@ _OUTER = Struct("<ii").pack
 
 class Layout:
     """A copy as `bind` takes it: any strides in bytes, dst's first, dimensions in any order.
-
-    stride_bytes of `pack` has a third entry, that of a table of f32 with an entry a channel.
-    """
+    stride_bytes of `pack` has a third entry, that of a table of f32 with an entry a channel."""
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
 

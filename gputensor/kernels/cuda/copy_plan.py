@@ -287,10 +287,8 @@ def _square_rows(size_to: int, columns: int) -> int:
 
 
 def _tile_threads(walk: Walk, of: Tile) -> int:
-    """Threads of a block, so that each has whole squares; 0 if that tile does not do.
-
-    Eight squares in a row are what the order of chunks in shared memory keeps free of conflicts.
-    """
+    """Threads of a block, so that each has whole squares; 0 if that tile does not do. Eight squares
+    in a row are what the order of chunks in shared memory keeps free of conflicts."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)

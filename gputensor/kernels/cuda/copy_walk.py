@@ -64,10 +64,8 @@ class Walk:
 
 
 def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool = True) -> Walk:
-    """The walk of a layout (see launch.py) whose addresses are these modulo 16.
-
-    stride_bytes[2], where there is one, is that of a table of f32 with an entry a channel.
-    """
+    """The walk of a layout (see launch.py) whose addresses are these modulo 16. stride_bytes[2],
+    where there is one, is that of a table of f32 with an entry a channel."""
     dst, src = layout.stride_bytes[:2]
     channel = layout.stride_bytes[2] if len(layout.stride_bytes) > 2 else None
     steps = [0] * len(dst) if channel is None else [s // 4 for s in channel]

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 def magic(divisor: int) -> tuple[int, int]:
     """(multiplier, shift) such that n // divisor == (((n * multiplier) >> 32) + n) >> shift.
-
-    divisor in [1, 2^31); holds for every n in [0, 2^31).
-    """
+    divisor in [1, 2^31); holds for every n in [0, 2^31)."""
     shift = (divisor - 1).bit_length()
     return ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1, shift
 

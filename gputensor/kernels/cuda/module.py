@@ -25,10 +25,8 @@ _images: dict[tuple[Any, ...], bytes] = {}
 
 @cache
 def text(family: str) -> str:
-    """The family's whole text: the file, with its includes in place of their lines.
-
-    A header is inlined once, except after BODY, where one may be repeated for each variant.
-    """
+    """The family's whole text: the file, with its includes in place of their lines. A header is
+    inlined once, except after BODY, where one may be repeated for each variant."""
     folder = resources.files(__package__)
     seen: set[str] = set()
     in_body = False

@@ -196,10 +196,8 @@ def _turned(
 def _types(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """The type to compute in, and that of each operand in memory.
-
-    An `out` of another dtype is cast from the result, and so has to know its sign.
-    """
+    """The type to compute in, and that of each operand in memory. An `out` of another dtype is cast
+    from the result, and so has to know its sign."""
     if family == "where":
         values = dtypes[:1] + dtypes[2:]
         if all(d is common for d in values):

@@ -79,9 +79,7 @@ def signless(family: str) -> frozenset[str]:
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
     """The dtype as which a kernel of type `scalar` reads a number: its own where it is signless.
-
-    Such a kernel extends elements without their sign, and so must a number beside them be.
-    """
+    Such a kernel extends elements without their sign, and so must a number beside them be."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
@@ -126,9 +124,7 @@ def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
 @cache
 def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
     """Every variant of a family that the emulator builds as one; `dims` matters to strided entries.
-
-    Layouts of more than FEW_DIMS dimensions are rare, so they are a group of their own.
-    """
+    Layouts of more than FEW_DIMS dimensions are rare, so they are a group of their own."""
     listed = _LISTS.get(family, _pointwise)(family)
     if dims == FEW_DIMS:
         return tuple([v | {"DIMS": str(dims)} if _has_dims(family, v) else v for v in listed])

@@ -275,10 +275,8 @@ def _keep(new: str, match: re.Match[str]) -> str:
 
 
 def _with_symbols(text: str) -> str:
-    """The text with each variable of device memory made known to the runtime, behind its `;`.
-
-    A GPU has nobody to initialise one by code, and here that would run while the object is loaded.
-    """
+    """The text with each variable of device memory made known to the runtime, behind its `;`. A GPU
+    has nobody to initialise one by code, and here that would run while the object is loaded."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
