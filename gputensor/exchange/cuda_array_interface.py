@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core import errors
-from ..core.geometry import unholdable
+from ..core.geometry import Sizes, unholdable
 from ..core.memory_format import contiguous_strides
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class Described(NamedTuple):
 
     address: int
     is_readonly: bool
-    sizes: tuple[int, ...]
-    stride_bytes: tuple[int, ...]
+    sizes: Sizes
+    stride_bytes: Sizes
     dtype: np.dtype[Any]
     stream: int | None  # on which its elements are made; None where nothing is to be waited for
 
@@ -64,7 +64,7 @@ def _incomplete(op: str, arg: str, part: str, got: Any) -> errors.GpuTensorError
     return errors.wrong_type(op, arg, rule, got)
 
 
-def _ints(op: str, arg: str, given: dict[str, Any], name: str) -> tuple[int, ...]:
+def _ints(op: str, arg: str, given: dict[str, Any], name: str) -> Sizes:
     try:
         return tuple(map(operator.index, given[name]))
     except (KeyError, TypeError):
@@ -72,7 +72,7 @@ def _ints(op: str, arg: str, given: dict[str, Any], name: str) -> tuple[int, ...
 
 
 def _check_range(
-    op: str, arg: str, address: int, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    op: str, arg: str, address: int, sizes: Sizes, strides: Sizes, itemsize: int
 ) -> None:
     wrong = unholdable(sizes, tuple(map(abs, strides)), itemsize)
     spans = [(n - 1) * s for n, s in zip(sizes, strides)]

@@ -21,7 +21,7 @@ from .. import runtime
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU, device
 from ..core.dtype import dtype
-from ..core.geometry import Geometry, geometry
+from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.keys import LAZY
 from ..tensor.tensor import Tensor
 from .dlpack import from_dlpack
@@ -46,7 +46,7 @@ class ForeignArray:
 
     def __init__(
         self, library: str, owner: Any, place: device, element: dtype | None, itemsize: int,
-        sizes: tuple[int, ...], stride_bytes: tuple[int, ...], address: int,
+        sizes: Sizes, stride_bytes: Sizes, address: int,
     ) -> None:  # fmt: skip
         self.library, self.place = library, place
         self.device_index = -1 if place is CPU else place.index or 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dtypes, errors
-from ..core.geometry import geometry
+from ..core.geometry import Sizes, geometry
 from ..tensor.storage import SharedStorage, storage_of_array, storage_over
 from ..tensor.make import CPU_KEYS, from_array, from_storage
 from ..tensor.tensor import Tensor
@@ -70,9 +70,7 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
     raise errors.wrong_type(op, "array", rule, got, remedy=remedy)
 
 
-def element_strides(
-    op: str, arg: str, sizes: tuple[int, ...], stride_bytes: tuple[int, ...], itemsize: int
-) -> tuple[int, ...]:
+def element_strides(op: str, arg: str, sizes: Sizes, stride_bytes: Sizes, itemsize: int) -> Sizes:
     """Strides in elements. Negative ones, and ones that no element count gives, are refused.
 
     A dimension of one element or none is never walked, so there the sign and the remainder go.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import errors
-
-Sizes = tuple[int, ...]
+from ..core.geometry import Sizes
 
 
 def broadcast_sizes(a: Sizes, b: Sizes) -> Sizes | None:

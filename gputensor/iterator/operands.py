@@ -10,6 +10,7 @@ from typing import Any
 from ..core import errors, promotion
 from ..core.device import CPU
 from ..core.dtype import FLOATING, bool_
+from ..core.geometry import Sizes
 from .overlap import YES, internal_overlap
 
 ALLOCATE, KEEP, RESIZE = "allocate", "keep", "resize"
@@ -17,9 +18,7 @@ ALLOCATE, KEEP, RESIZE = "allocate", "keep", "resize"
 Operands = tuple[Any, ...]
 
 
-def common_device(
-    op: str, config: Any, outputs: Operands, inputs: Operands
-) -> tuple[Any, tuple[int, ...]]:
+def common_device(op: str, config: Any, outputs: Operands, inputs: Operands) -> tuple[Any, Sizes]:
     """The device of the first operand off the CPU, and the indices of the CPU scalars beside it."""
     named = _named_tensors(config, outputs, inputs)
     first = next(entry for entry in named if entry[2][1] is not CPU)
@@ -92,7 +91,7 @@ def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fall
 
 
 def output_action(
-    op: str, config: Any, output: Any, inputs: Operands, sizes: tuple[int, ...], result: Any
+    op: str, config: Any, output: Any, inputs: Operands, sizes: Sizes, result: Any
 ) -> str:
     """What becomes of an output, after checking that the result may be written to it."""
     if output is None:

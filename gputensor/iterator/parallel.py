@@ -13,6 +13,7 @@ import numpy as np
 
 from ..kernels.cpu import quiet
 from ..runtime import cpu
+from ..core.geometry import Sizes
 
 # PyTorch's at::internal::GRAIN_SIZE.
 GRAIN = 32768
@@ -22,9 +23,7 @@ POINTWISE_FROM = 1 << 20
 _BLOCKS_PER_THREAD = 8
 
 
-def for_each(
-    shape: tuple[int, ...], work: Callable[[int, int], object], grain: int = GRAIN
-) -> None:
+def for_each(shape: Sizes, work: Callable[[int, int], object], grain: int = GRAIN) -> None:
     """Call `work(begin, end)` over linear ranges that cover a walk of `shape`, innermost first."""
     numel = 1
     for size in shape:
@@ -39,7 +38,7 @@ def for_each(
     )
 
 
-def block_size(shape: tuple[int, ...], numel: int, n_blocks: int) -> int:
+def block_size(shape: Sizes, numel: int, n_blocks: int) -> int:
     """Elements in the largest run of whole inner dimensions of which there are `n_blocks` or more.
 
     Ranges that begin at its multiples have no ragged rows, so a range of a tensor with many tiny

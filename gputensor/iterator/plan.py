@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import errors
-from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..core.memory_format import channels_last, contiguous_strides, strides_for
 from .broadcast import common_sizes, strides_over
 from .coalesce import coalesce
@@ -64,17 +64,17 @@ class Plan:
 
     op: str
     config: Any
-    sizes: tuple[int, ...]
+    sizes: Sizes
     common_dtype: Any
     device: Any
     outputs: tuple[OutputPlan, ...]
     dtypes: tuple[Any, ...]
-    shape: tuple[int, ...]
-    stride_bytes: tuple[tuple[int, ...] | None, ...]
+    shape: Sizes
+    stride_bytes: tuple[Sizes | None, ...]
     numel: int
     n_outputs: int
     n_reduced: int
-    scalar_operands: tuple[int, ...]
+    scalar_operands: Sizes
     can_use_32bit: bool
     elementwise_dense: bool
 
@@ -87,7 +87,7 @@ class Plan:
 
 def build(
     op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], *, default_dtype: Any,
-    out_dtype: Any = None, is_like_input: bool = False, static_sizes: tuple[int, ...] | None = None,
+    out_dtype: Any = None, is_like_input: bool = False, static_sizes: Sizes | None = None,
 ) -> Plan:  # fmt: skip
     """The plan of a pointwise operator.
 
@@ -148,8 +148,8 @@ def build(
 
 
 def _dense_walk(
-    config: Any, sizes: tuple[int, ...], known: list[Geometry], has_numbers: bool
-) -> tuple[int, ...] | None:
+    config: Any, sizes: Sizes, known: list[Geometry], has_numbers: bool
+) -> Sizes | None:
     """Strides of fresh outputs where all operands walk dense memory in one order, else None.
 
     Zero-dim operands and numbers stay where they are. PyTorch sorts dimensions where there are
@@ -190,7 +190,7 @@ def _dense_walk(
 def _cast_strides(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
-) -> tuple[int, ...] | None:  # fmt: skip
+) -> Sizes | None:  # fmt: skip
     """Strides of fresh outputs where PyTorch's CPU orders dimensions by copies, None where it does
     not.
 
@@ -220,7 +220,7 @@ def _cast_strides(
 
 def _lay_out_dense(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
-    elements: list[Any], fresh: tuple[int, ...],
+    elements: list[Any], fresh: Sizes,
 ) -> None:  # fmt: skip
     """A walk of one dimension; of none where the operands have none."""
     sizes = plan.sizes
@@ -229,7 +229,7 @@ def _lay_out_dense(
         g = x[0] if action is KEEP else geometry(sizes, fresh, element)
         made.append(OutputPlan(g, action))
     numel = g.numel
-    strides: list[tuple[int, ...] | None] = [_DENSE[e.itemsize] if sizes else () for e in elements]
+    strides: list[Sizes | None] = [_DENSE[e.itemsize] if sizes else () for e in elements]
     is_elementwise = True
     for x in inputs:
         if type(x) is not tuple:
@@ -254,7 +254,7 @@ def _lay_out_dense(
 
 def _lay_out_strided(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
-    elements: list[Any], known: list[Geometry], fresh: tuple[int, ...] | None,
+    elements: list[Any], known: list[Geometry], fresh: Sizes | None,
 ) -> None:  # fmt: skip
     """Sort the dimensions, derive fresh outputs' strides from the order if not given, coalesce."""
     sizes = plan.sizes
@@ -277,7 +277,7 @@ def _lay_out_strided(
             seen.insert(i, g.stride_bytes)
         made.append(OutputPlan(g, action))
     plan.shape, found = coalesce(sizes, seen, order)
-    strides: list[tuple[int, ...] | None] = [*found]
+    strides: list[Sizes | None] = [*found]
     layouts = [o.geometry for o in made]
     for i, x in enumerate(inputs, len(outputs)):
         if type(x) is tuple:
@@ -310,7 +310,7 @@ def _finish(
 
 
 def build_reduction(
-    op: str, self_operand: Any, output: Any, dims: tuple[int, ...], keepdim: bool, in_dtype: Any,
+    op: str, self_operand: Any, output: Any, dims: Sizes, keepdim: bool, in_dtype: Any,
     out_dtype: Any, *, config: Any = REDUCTION,
 ) -> Plan:  # fmt: skip
     """The plan of a reduction of `self_operand` over the normalised `dims`.
@@ -353,7 +353,7 @@ def build_reduction(
 
 
 def _reduction_output(
-    op: str, config: Any, self_operand: Any, output: Any, sizes: tuple[int, ...], out_dtype: Any
+    op: str, config: Any, self_operand: Any, output: Any, sizes: Sizes, out_dtype: Any
 ) -> OutputPlan:
     if output is None:
         return OutputPlan(contiguous_geometry(sizes, out_dtype), ALLOCATE)
@@ -370,7 +370,7 @@ def _reduction_output(
     return OutputPlan(given, KEEP)
 
 
-def _leading_zeros(strides: tuple[int, ...]) -> int:
+def _leading_zeros(strides: Sizes) -> int:
     for i, stride in enumerate(strides):
         if stride:
             return i

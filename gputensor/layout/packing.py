@@ -23,8 +23,8 @@ from .new_array import as_dtype, as_format, empty, given
 
 def pack(
     x: Any, dtype: Any = None, scale: Any = None, bias: Any = None,
-    memory_format: Any = formats.contiguous_format, out: Any = None, *,
-    mean: Any = None, std: Any = None,
+    memory_format: Any = formats.contiguous_format, out: Any = None, *, mean: Any = None,
+    std: Any = None,
 ) -> Any:  # fmt: skip
     """`x * scale + bias` in another dtype and memory format, in one read and one write.
 

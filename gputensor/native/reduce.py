@@ -15,6 +15,7 @@ from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
+from ..core.geometry import Sizes
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -69,7 +70,7 @@ class _Entry:
 
     __slots__ = ("plan", "geometry", "run", "axes", "keepdim")
 
-    def __init__(self, plan: Any, run: Any, axes: tuple[int, ...] | None, keepdim: bool) -> None:
+    def __init__(self, plan: Any, run: Any, axes: Sizes | None, keepdim: bool) -> None:
         self.plan, self.run, self.axes, self.keepdim = plan, run, axes, keepdim
         self.geometry = plan.outputs[0].geometry
 
@@ -117,7 +118,7 @@ def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:
     return wanted
 
 
-def _dims(op: str, ndim: int, dim: Any) -> tuple[int, ...]:
+def _dims(op: str, ndim: int, dim: Any) -> Sizes:
     if dim is None:
         return tuple(range(ndim))
     dims = arguments.dims(op, dim, ndim)
@@ -128,7 +129,7 @@ def _dims(op: str, ndim: int, dim: Any) -> tuple[int, ...]:
     return dims
 
 
-def _check_not_empty(op: str, sizes: tuple[int, ...], dims: tuple[int, ...], dim: Any) -> None:
+def _check_not_empty(op: str, sizes: Sizes, dims: Sizes, dim: Any) -> None:
     if not dim and type(dim) is not int:
         raise errors.must(op, "dim", "be given for an empty tensor", dim)
     for d in dims:

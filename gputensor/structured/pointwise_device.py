@@ -45,10 +45,9 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def binary(
-    operator: Operator,
-    rule: Rule,
+    operator: Operator, rule: Rule,
     check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
-) -> Kernel:
+) -> Kernel:  # fmt: skip
     """The functional form of a binary operator on every device but the CPU.
 
     check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not
@@ -95,10 +94,9 @@ def binary(
 
 
 def binary_inplace(
-    operator: Operator,
-    rule: Rule,
+    operator: Operator, rule: Rule,
     check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
-) -> Kernel:
+) -> Kernel:  # fmt: skip
     """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
     loop = rule.loop
     write = pointwise.write(operator, rule)

@@ -62,7 +62,7 @@ def _pixels_alike(dst: np.ndarray, src: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _rows(
     dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, compute: np.dtype,
-    threads: int
+    threads: int,
 ) -> None:  # fmt: skip
     count, wide = dst.shape
     pixels = wide // scale.size
@@ -89,7 +89,7 @@ def _rows(
 
 def _planes(
     dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, compute: np.dtype,
-    threads: int
+    threads: int,
 ) -> None:  # fmt: skip
     """A few channels of a few rows at a time, the channels of the same rows one after another."""
     images, channels, lines = dst.shape[:3]

@@ -16,6 +16,7 @@ import numpy as np
 from ...runtime import cpu
 from . import copy_plan
 from .copy_plan import GATHER, LANES, ROWS, TILES, Plan, Walk
+from ...core.geometry import Sizes
 
 # Below this, planning costs more than a better walk saves.
 FROM_NBYTES = 1 << 20
@@ -58,9 +59,8 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 # A plan takes 20 to 40 us, half of what 1 MiB takes to copy.
 @lru_cache(maxsize=1024)
 def _planned(
-    itemsize: int, shape: tuple[int, ...], dst: tuple[int, ...], src: tuple[int, ...],
-    alignment: int,
-) -> tuple[Plan, str]:  # fmt: skip
+    itemsize: int, shape: Sizes, dst: Sizes, src: Sizes, alignment: int
+) -> tuple[Plan, str]:
     walk = copy_plan.normalise(itemsize, shape, dst, src, alignment)
     return copy_plan.plan(walk), _words(walk, alignment)
 
@@ -196,9 +196,9 @@ def _gather(how: Plan, box: list[int], words: str) -> Callable[[], Step]:
     """Two dense scratches and `indices`, the place in the first of each element of the second."""
     order = [*how.order, *[d for d in range(len(box)) if d not in how.order]]
     backwards = order[::-1]
-    tables: dict[tuple[int, ...], np.ndarray] = {}
+    tables: dict[Sizes, np.ndarray] = {}
 
-    def table(shape: tuple[int, ...]) -> np.ndarray:
+    def table(shape: Sizes) -> np.ndarray:
         found = tables.get(shape)
         if found is None:
             numel = int(np.prod(shape))

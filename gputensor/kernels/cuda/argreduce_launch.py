@@ -7,9 +7,10 @@ from typing import Any
 
 from ... import runtime
 from ...core import errors
+from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS
+from .launch import THREADS, Operands
 from .softmax_launch import ADJACENT, PER_LANE, bits_for
 
 # Elements of a row that are worth a segment of their own, and blocks that fill every GPU, as
@@ -22,7 +23,7 @@ _PARAMS = Struct("<3Qq8I4I").pack
 def bind(family: str, op: str, layout: Any) -> Any:
     """callable(device_index, (out, in) pointers) over the plan of a reduction of one dimension."""
     n = layout.n_reduced
-    strides: list[tuple[int, ...]] = [s or () for s in layout.stride_bytes]
+    strides: list[Sizes] = [s or () for s in layout.stride_bytes]
     out_strides, in_strides = strides
     count = launch.product(layout.shape[:n])
     kept = layout.shape[n:]
@@ -45,9 +46,8 @@ class ArgReduce:
     family, entry = "argreduce", "argreduce_strided"
 
     def __init__(
-        self, op: str, of: Any, count: int, along: int, kept: tuple[int, ...],
-        walks: list[tuple[int, ...]],
-    ) -> None:  # fmt: skip
+        self, op: str, of: Any, count: int, along: int, kept: Sizes, walks: list[Sizes]
+    ) -> None:
         self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
         dims = launch.dims_for(op, kept)
         self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
@@ -62,9 +62,7 @@ class ArgReduce:
         self.segments = -(-count // self.per_segment)
         self.functions: dict[int, Any] = {}
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         out, x = operands
         if self.segments == 1:
             self._launch(device_index, out, x, 0, self.count, self.count, 1)

@@ -14,6 +14,7 @@ from typing import Any
 from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
+from ...core.geometry import Sizes
 from ...runtime.device_limits import Limits
 from . import copy_plan, copy_score as score, launch, module, variants
 from .copy_pack_plan import (
@@ -22,6 +23,7 @@ from .copy_pack_plan import (
 from .copy_plan import FEW, MANY, UNSCALED, Elem, Row, Skinny, Tile
 from .copy_walk import Walk, normalise, pieces
 from .division import divider
+from .launch import Operands
 
 INLINE_CHANNELS = 16
 
@@ -45,9 +47,8 @@ class Layout:
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
 
     def __init__(
-        self, shape: tuple[int, ...], stride_bytes: tuple[tuple[int, ...], ...],
-        dtypes: tuple[dtype, dtype],
-    ) -> None:  # fmt: skip
+        self, shape: Sizes, stride_bytes: tuple[Sizes, ...], dtypes: tuple[dtype, dtype]
+    ) -> None:
         self.shape, self.stride_bytes, self.dtypes = shape, stride_bytes, dtypes
         self.common_dtype = dtypes[1]
 
@@ -79,9 +80,7 @@ class Copy:
         self.op, self.layout = op, layout
         self.launches: dict[tuple[int, int, int], Any] = {}
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         key = (device_index, operands[0] & 15, operands[1] & 15)
         found = self.launches.get(key) or self.at(*key)
         found(device_index, operands)
@@ -110,9 +109,7 @@ class Several:
     def __init__(self, parts: list[CopyLaunch]) -> None:
         self.parts = parts
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         for part in self.parts:
             part(device_index, operands)
 
@@ -142,15 +139,13 @@ class CopyLaunch:
         self.last_channel = walk.first_channel + _reach(walk.sizes, walk.channel or [])[1]
         self.functions: dict[int, Any] = {}
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         cuda = runtime.cuda()
         function = self.functions.get(device_index) or self.load(device_index)
         stream = cuda.current_stream(device_index)
         cuda.launch(function, self.grid, self.block, self.shared_bytes, stream, self.pack(operands))
 
-    def pack(self, operands: launch.Operands) -> bytes:
+    def pack(self, operands: Operands) -> bytes:
         """The parameter struct of a call."""
         head = _HEAD(operands[0] + self.offsets[0], operands[1] + self.offsets[1])
         if self.is_scaled:

@@ -324,9 +324,11 @@ def skinny(walk: Walk) -> Skinny | None:
         return None
     if not 2 <= walk.sizes[c] <= score.SKINNY_CHANNELS or walk.sizes[pixel] < score.SKINNY_PIXELS:
         return None
-    if walk.channel is not None and (walk.first_channel or walk.channel[c] != 1 or any(
-        step for k, step in enumerate(walk.channel) if k != c
-    )):  # fmt: skip
+    if walk.channel is not None and (
+        walk.first_channel
+        or walk.channel[c] != 1
+        or any(step for k, step in enumerate(walk.channel) if k != c)
+    ):
         return None
     return _skinny_accesses(walk, found)
 

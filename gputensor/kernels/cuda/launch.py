@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Any
 
 from ...core import errors
+from ...core.geometry import Sizes
 from ...runtime import cuda as chosen
 from . import module, variants
 from .division import divider
@@ -122,7 +123,7 @@ def _pointers(count: int) -> Callable[..., bytes]:
 # --- arithmetic ---------------------------------------------------------------------------------
 
 
-def product(sizes: tuple[int, ...]) -> int:
+def product(sizes: Sizes) -> int:
     result = 1
     for size in sizes:
         result *= size
@@ -139,7 +140,7 @@ def blocks_for(elements: int, per_block: int) -> int:
     return -(-elements // per_block)
 
 
-def dims_for(op: str, shape: tuple[int, ...]) -> int:
+def dims_for(op: str, shape: Sizes) -> int:
     """The bound on dimensions that the kernel is compiled for."""
     if len(shape) <= variants.FEW_DIMS:
         return variants.FEW_DIMS
@@ -148,7 +149,7 @@ def dims_for(op: str, shape: tuple[int, ...]) -> int:
     raise errors.too_many_dims(op, len(shape), variants.MANY_DIMS)
 
 
-def pieces(shape: tuple[int, ...], limit: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def pieces(shape: Sizes, limit: int) -> Iterator[tuple[Sizes, Sizes]]:
     """(start, sizes) of parts of at most `limit` elements, in the order of the linear index."""
     if product(shape) <= limit:
         yield (0,) * len(shape), shape
@@ -164,12 +165,12 @@ def pieces(shape: tuple[int, ...], limit: int) -> Iterator[tuple[tuple[int, ...]
         yield (*(0,) * (len(shape) - 1), at), (*shape[:-1], min(step, last - at))
 
 
-def offset_of(start: tuple[int, ...], strides: tuple[int, ...] | None) -> int | None:
+def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
     """Byte offset of the element at `start`; None for a number."""
     return None if strides is None else sum(at * by for at, by in zip(start, strides))
 
 
-def pack_dims(shape: tuple[int, ...], strides: list[tuple[int, ...]], dims: int) -> bytes:
+def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:
     """The `dimension` array of a layout, padded to `dims`."""
     one = Struct(f"<4I{len(strides)}q")
     packed = [one.pack(*divider(n), *[s[d] for s in strides]) for d, n in enumerate(shape)]

@@ -9,7 +9,7 @@ from ... import runtime
 from ...core import errors
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS
+from .launch import THREADS, Operands
 
 # Rows that a block adds up; PER_BLOCK in loss.cu.
 PER_BLOCK = 8 * THREADS
@@ -41,9 +41,7 @@ class NllLoss:
         else:
             self.entry, self.grid = "SUMS", self.blocks
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         if self.entry == "ELEMENTS" or self.blocks == 1:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return
@@ -54,7 +52,7 @@ class NllLoss:
         self._launch(device_index, "SUMS", self.grid, params)
         self._launch(device_index, "PARTS", 1, params)
 
-    def pack(self, operands: launch.Operands, scalars: launch.Operands, parts: int) -> bytes:
+    def pack(self, operands: Operands, scalars: Operands, parts: int) -> bytes:
         """The parameter struct of a call."""
         it = self.layout
         (row, along), (target,), weight = it.stride_bytes

@@ -77,10 +77,22 @@ class Addmm(Matmul):
         self.number = numbers.arithmetic(variants.arithmetic(of), of, is_rounded=False)
 
     def __call__(  # type: ignore[override]
-        self, device_index: int, out: int, a: int, b: int, m: int, n: int, k: int,
-        a_strides: tuple[int, int], b_strides: tuple[int, int], out_strides: tuple[int, int],
-        added: int, added_strides: tuple[int, int], beta: Any, alpha: Any,
-    ) -> None:  # fmt: skip
+        self,
+        device_index: int,
+        out: int,
+        a: int,
+        b: int,
+        m: int,
+        n: int,
+        k: int,
+        a_strides: tuple[int, int],
+        b_strides: tuple[int, int],
+        out_strides: tuple[int, int],
+        added: int,
+        added_strides: tuple[int, int],
+        beta: Any,
+        alpha: Any,
+    ) -> None:
         rest = self.added(added, added_strides, beta, alpha)
         self._launch(
             device_index, (out, a, b), (m, n, k), (out_strides, a_strides, b_strides), rest

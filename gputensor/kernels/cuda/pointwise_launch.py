@@ -15,8 +15,10 @@ from typing import Any
 
 from ...core import errors
 from ...core.dtype import bool_, dtype
+from ...core.geometry import Sizes
 from . import launch, numbers, pointwise_plan, variants
 from .division import divider
+from .launch import Operands
 
 # Inputs and scalars of a family: what its parameters have value slots for.
 _INPUTS = {
@@ -45,9 +47,7 @@ class Scaled:
         self.plain = _bind("binary", op, layout)
         self.scaled: Any = None
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         if not scalars or scalars[0] == 1:
             self.plain(device_index, operands)
             return
@@ -77,16 +77,12 @@ class ByAddress:
 
     __slots__ = ("make", "pointers", "has_numbers", "aligned", "others")
 
-    def __init__(
-        self, make: Callable[[tuple[int, ...]], Any], pointers: tuple[int, ...], has_numbers: bool
-    ) -> None:
+    def __init__(self, make: Callable[[Sizes], Any], pointers: Sizes, has_numbers: bool) -> None:
         self.make, self.pointers, self.has_numbers = make, pointers, has_numbers
         self.aligned: Any = None
-        self.others: dict[tuple[int, ...], Any] = {}
+        self.others: dict[Sizes, Any] = {}
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         bits = 0
         for x in [operands[k] for k in self.pointers] if self.has_numbers else operands:
             bits |= x
@@ -110,9 +106,8 @@ class ByAddress:
 
 
 def _by_address(
-    one: launch.Launch, family: str, op: str, layout: Any, shape: tuple[int, ...],
-    strides: list[Any],
-) -> Any:  # fmt: skip
+    one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
+) -> Any:
     """`one`, or what chooses between it and the kernels for large layouts."""
     if family not in _PLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
@@ -120,7 +115,7 @@ def _by_address(
     pointers = tuple([k for k, s in enumerate(strides) if s is not None])
     is_contiguous = one.defines["LAYOUT"] == "CONTIGUOUS"
 
-    def make(lows: tuple[int, ...]) -> launch.Launch:
+    def make(lows: Sizes) -> launch.Launch:
         all_lows = [0] * len(strides)
         for k, low in zip(pointers, lows):
             all_lows[k] = low
@@ -156,14 +151,12 @@ def planned(
     )  # fmt: skip
 
 
-def _rows(
-    walk: pointwise_plan.Walk, plan: Any, strides: list[tuple[int, ...]]
-) -> tuple[tuple[int, ...], bytes]:
+def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
     """The dimensions that rows.cuh walks itself, and its parameters up to the outer ones."""
     elements, across = walk.shape[0], plan.across
     per_row = launch.blocks_for(elements, plan.unit)
     inner = [s[0] for s in strides]
-    taken: tuple[int, ...] = (0,) if across is None else (0, across)
+    taken: Sizes = (0,) if across is None else (0, across)
     if across is None:
         pieces = launch.blocks_for(per_row, launch.THREADS * plan.unroll)
         rows, row, steps = 1, [0] * len(strides), 1
@@ -181,9 +174,7 @@ def _rows(
     )
 
 
-def _turned(
-    walk: pointwise_plan.Walk, plan: Any, strides: list[tuple[int, ...]]
-) -> tuple[tuple[int, ...], bytes]:
+def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
     """The same for turned.cuh."""
     xs, ys, side = walk.shape[0], walk.shape[plan.y], pointwise_plan.SQUARES * plan.unit
     tiles_x, tiles_y = launch.blocks_for(xs, side), launch.blocks_for(ys, side)
@@ -211,9 +202,7 @@ def _types(
     return scalar, tuple([scalar if d is common else variants.storage(d) for d in dtypes])
 
 
-def _one(
-    family: str, op: str, layout: Any, shape: tuple[int, ...], strides: list[Any]
-) -> launch.Launch:
+def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) -> launch.Launch:
     """The launch over one part of the layout."""
     functor = "add_alpha" if op == "sub_alpha" else op  # self + (-alpha) * other
     dtypes = tuple(layout.dtypes)
@@ -251,9 +240,8 @@ def _one(
 
 
 def _computed(
-    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: tuple[int, ...],
-    strides: list[Any],
-) -> tuple[str, str]:  # fmt: skip
+    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
+) -> tuple[str, str]:
     """Layout and type of an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
@@ -263,9 +251,8 @@ def _computed(
 
 
 def _moved(
-    family: str, common: dtype, dtypes: tuple[dtype, ...], shape: tuple[int, ...],
-    strides: list[Any],
-) -> tuple[str, str]:  # fmt: skip
+    family: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
+) -> tuple[str, str]:
     """Layout and type of an operator that moves elements, or casts them."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":
@@ -279,7 +266,7 @@ def _moved(
     )
 
 
-def _is_dense(dtypes: tuple[dtype, ...], shape: tuple[int, ...], strides: list[Any]) -> bool:
+def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bool:
     if len(shape) > 1:
         return False
     if shape[0] == 1:

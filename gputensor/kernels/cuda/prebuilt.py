@@ -11,6 +11,7 @@ from itertools import product
 from types import SimpleNamespace
 
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
+from ...core.geometry import Sizes
 from ...runtime.device_limits import KNOWN
 from . import binding, copy_launch, module, variants
 
@@ -99,16 +100,12 @@ def _bound() -> Iterator[tuple[copy_launch.Copy, tuple[int, int]]]:
             yield copied, (0, 0)
 
 
-def _copy(
-    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], to: dtype, of: dtype
-) -> copy_launch.Copy:
+def _copy(shape: Sizes, strides: tuple[Sizes, ...], to: dtype, of: dtype) -> copy_launch.Copy:
     op = "pack" if len(strides) > 2 else "copy"
     return copy_launch.Copy(op, copy_launch.Layout(shape, strides, (to, of)))
 
 
-def _permuted(
-    sizes: tuple[int, ...], itemsize: int
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+def _permuted(sizes: Sizes, itemsize: int) -> tuple[Sizes, tuple[Sizes, ...]]:
     """All dimensions of a dense array in reverse order."""
     dst, src, step = [], [], itemsize
     for n in sizes:

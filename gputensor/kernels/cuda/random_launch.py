@@ -8,6 +8,7 @@ from typing import Any
 from ...core import errors
 from . import launch, numbers, variants
 from .range_launch import split, walked
+from .launch import Operands
 
 _CODES = Struct("<IiiI4i").pack
 
@@ -53,6 +54,6 @@ class Uniform(launch.Launch):
 
     __slots__ = ()
 
-    def pack(self, operands: launch.Operands, scalars: launch.Operands = ()) -> bytes:
+    def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
         first = numbers.pair(int(scalars[0]), int(scalars[1]))
         return self.head(*operands) + first + self.values[1] + self.tail

@@ -9,7 +9,9 @@ from struct import Struct
 from typing import Any
 
 from ...core.dtype import float64, int64
+from ...core.geometry import Sizes
 from . import launch, numbers, variants
+from .launch import Operands
 
 _CODES = Struct("<IiiI4i").pack
 _RANGE_SCALARS = {"arange": 2, "linspace": 3, "eye": 1}
@@ -21,12 +23,12 @@ def bind(family: str, op: str, layout: Any) -> Any:
     )
 
 
-def walked(layout: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def walked(layout: Any) -> tuple[Sizes, Sizes]:
     """Sizes and strides of the elements to be counted."""
     return layout.shape or (1,), layout.stride_bytes[0] or (0,)
 
 
-def split(shape: tuple[int, ...], strides: tuple[int, ...], one: Any) -> Any:
+def split(shape: Sizes, strides: Sizes, one: Any) -> Any:
     """`one(part's sizes, elements before it)`, for each part of the layout."""
     parts: list[tuple[tuple[int | None, ...], Any]] = []
     before = 0
@@ -41,16 +43,12 @@ class Range:
 
     __slots__ = ("op", "layout", "shape", "strides", "whole", "floating")
 
-    def __init__(
-        self, op: str, layout: Any, shape: tuple[int, ...], strides: tuple[int, ...]
-    ) -> None:
+    def __init__(self, op: str, layout: Any, shape: Sizes, strides: Sizes) -> None:
         self.op, self.layout, self.shape, self.strides = op, layout, shape, strides
         self.whole = self._bind(has_floats=False)
         self.floating: Any = None
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         if not any(type(x) is float for x in scalars):
             self.whole(device_index, operands, scalars)
             return
@@ -68,7 +66,7 @@ class Range:
         pack = numbers.arithmetic(scalar, computed, is_rounded=False)
         packers = [(k, ~k, pack) for k in range(_RANGE_SCALARS[self.op])]
 
-        def one(sizes: tuple[int, ...], before: int) -> launch.Launch:
+        def one(sizes: Sizes, before: int) -> launch.Launch:
             dims, numel = launch.dims_for(self.op, sizes), launch.product(sizes)
             threads = launch.threads_for(numel, launch.STRIDED_UNROLL)
             tail = _CODES(numel, len(sizes), of.code, 0, of.code, 0, 0, 0)

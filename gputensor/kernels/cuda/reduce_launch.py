@@ -10,9 +10,10 @@ from typing import Any
 
 from ... import runtime
 from ...core import errors
+from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import PACK_BYTES, THREADS, pack_dims, pieces, product
+from .launch import PACK_BYTES, THREADS, Operands, pack_dims, pieces, product
 
 # Units that a lane takes before it is worth another lane, and before the reduction is worth another
 # segment: one flight of loads, and two.
@@ -57,10 +58,9 @@ class Stage:
     )  # fmt: skip
 
     def __init__(
-        self, defines: dict[str, str], kept: tuple[int, ...],
-        walks: tuple[tuple[int, ...], tuple[int, ...]], reduced: tuple[int, ...],
-        strides: tuple[int, ...], pack: int, is_adjacent: bool, codes: tuple[int, int, int],
-        divide_by: int, leaves: str,
+        self, defines: dict[str, str], kept: Sizes, walks: tuple[Sizes, Sizes], reduced: Sizes,
+        strides: Sizes, pack: int, is_adjacent: bool, codes: tuple[int, int, int], divide_by: int,
+        leaves: str,
     ) -> None:  # fmt: skip
         all_outputs, layout = product(kept), defines["LAYOUT"]
         if product(reduced) == 0:
@@ -141,9 +141,8 @@ class Reduce:
     family = "reduce"
 
     def __init__(
-        self, op: str, layout: Any, kept: tuple[int, ...], walks: Any, reduced: tuple[int, ...],
-        strides: tuple[int, ...],
-    ) -> None:  # fmt: skip
+        self, op: str, layout: Any, kept: Sizes, walks: Any, reduced: Sizes, strides: Sizes
+    ) -> None:
         out_dtype, in_dtype = layout.dtypes
         scalar, is_cast = _scalar(op, in_dtype, layout.common_dtype)
         codes = (out_dtype.code, in_dtype.code, layout.common_dtype.code)
@@ -173,8 +172,8 @@ class Reduce:
             self._end(op, partial, kept, walks[0], rows, row_bytes, codes, count)
 
     def _end(
-        self, op: str, partial: str, kept: tuple[int, ...], out_walk: tuple[int, ...], rows: int,
-        row_bytes: int, codes: tuple[int, int, int], count: int,
+        self, op: str, partial: str, kept: Sizes, out_walk: Sizes, rows: int, row_bytes: int,
+        codes: tuple[int, int, int], count: int,
     ) -> None:  # fmt: skip
         """The stage that reduces the workspace, rows x outputs, to the results."""
         step = row_bytes // product(kept)
@@ -189,9 +188,7 @@ class Reduce:
             (row_bytes,), PACK_BYTES // itemsize, name == "ROWS", codes, count, RESULTS,
         )  # fmt: skip
 
-    def __call__(
-        self, device_index: int, operands: launch.Operands, scalars: launch.Operands = ()
-    ) -> None:
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         out, x = operands
         cuda = runtime.cuda()
         if self.last is None:
@@ -227,10 +224,7 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
     return "i64" if name == "u64" else name, True
 
 
-def _layout(
-    reduced: tuple[int, ...], strides: tuple[int, ...], kept: tuple[int, ...],
-    kept_strides: tuple[int, ...], itemsize: int,
-) -> str:  # fmt: skip
+def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
     """The kernel whose loads are vectors, if there is one; strides are the input's."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
@@ -239,9 +233,7 @@ def _layout(
     return "STRIDED"
 
 
-def _lanes_are_adjacent(
-    layout: str, strides: tuple[int, ...], kept_strides: tuple[int, ...]
-) -> bool:
+def _lanes_are_adjacent(layout: str, strides: Sizes, kept_strides: Sizes) -> bool:
     """True if the reduced elements lie closer together than the kept ones."""
     if layout in ("ROWS", "COLUMNS"):
         return layout == "ROWS"

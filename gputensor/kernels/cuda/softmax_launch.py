@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Any
 
 from ...core import errors
+from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
@@ -41,9 +42,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def _one(
-    op: str, of: Any, count: int, along: list[int], rows: tuple[int, ...],
-    strides: list[tuple[int, ...]],
-) -> launch.Launch:  # fmt: skip
+    op: str, of: Any, count: int, along: list[int], rows: Sizes, strides: list[Sizes]
+) -> launch.Launch:
     is_dense = all(by == of.itemsize for by in along)
     n_rows = launch.product(rows)
     if is_dense:
