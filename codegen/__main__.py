@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return where.print_places(model, given.operator)
     if given.stats:
-        return stats.print_lines(model, generate.files(model))
+        return stats.print_lines(model)
     problems = _compare(model) if given.check else _write(model)
     return max(problems, _kernels(model, given.check or given.strict))
 

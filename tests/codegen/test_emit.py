@@ -17,6 +17,7 @@ from codegen import (
     emit_stubs,
     generate,
     load,
+    stats,
     text,
 )
 
@@ -337,3 +338,15 @@ def test_wrap_keeps_every_item(length: int) -> None:
     lines = text.wrap("def f(", items, "):")
     assert all(len(line) <= text.WIDTH for line in lines)
     assert ast.unparse(ast.parse("\n".join([*lines, "    pass"]))).count("argument_") == length
+
+
+def test_generated_lines_are_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load.load()
+    assert stats.print_lines(model) == 0
+    printed = capsys.readouterr().out
+    assert f"{sum(stats.lines(model).values())} lines, {len(model.ops)} overloads" in printed
+    assert "families" in printed and "functions.pyi" in printed and "binary" in printed
+    monkeypatch.setattr(stats, "BUDGET", 1)
+    assert stats.print_lines(model) == 1
