@@ -12,12 +12,16 @@ from .model import Model
 BUDGET = 36
 
 
-def lines(model: Model) -> dict[Path, int]:
-    """The lines of every generated file of the package."""
-    texts = generate.files(model)
+def counted(texts: dict[Path, str]) -> dict[Path, int]:
+    """The lines of what is generated within the package."""
     return {
         path: text.count("\n") for path, text in texts.items() if paths.GENERATED in path.parents
     }
+
+
+def lines(model: Model) -> dict[Path, int]:
+    """The lines of every generated file of the package."""
+    return counted(generate.files(model))
 
 
 def print_lines(model: Model) -> int:
