@@ -99,12 +99,8 @@ def register(
 
 def check_name(name: Any, generate_methods: bool = True) -> None:
     """Raises: ArgumentError if no device can be called so, or something else is."""
-    if (
-        not isinstance(name, str)
-        or not name.isidentifier()
-        or keyword.iskeyword(name)
-        or name != name.lower()
-    ):
+    is_name = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+    if not is_name or name != name.lower():
         raise errors.must("register", "name", "be a lower-case identifier", name)
     is_taken = name in vars(sys.modules["gputensor"])
     is_taken |= name in backend_select.BACKEND_OF_TYPE
@@ -198,9 +194,8 @@ class Backend:
 
         def bind_one(function: Callable[..., Any]) -> Handle:
             key = keys.key(self.key)
-            return self._keep(
-                [dispatcher.register_kernel(name, key, function, convention, site).remove]
-            )
+            made = dispatcher.register_kernel(name, key, function, convention, site)
+            return self._keep([made.remove])
 
         if fn is not None:
             return bind_one(fn)
@@ -259,9 +254,8 @@ class Backend:
 
     def _check_alive(self) -> None:
         if not self.is_registered:
-            raise errors.wrong_registration(
-                f"{self!r}", "be registered, but was removed", caller_site(3)
-            )
+            rule = "be registered, but was removed"
+            raise errors.wrong_registration(f"{self!r}", rule, caller_site(3))
 
     def _keep(self, undos: list[Callable[[], None]]) -> Handle:
         def undo() -> None:
@@ -275,9 +269,8 @@ class Backend:
     def _native(
         self, operator: Operator, kernel: Callable[..., Any], site: str
     ) -> Callable[[], None]:
-        return dispatcher.register_kernel(
-            operator, keys.key(self.key), kernel, "native", site
-        ).remove
+        key = keys.key(self.key)
+        return dispatcher.register_kernel(operator, key, kernel, "native", site).remove
 
     def _bring_up(self, generate_methods: bool) -> None:
         undo = self._undos.append

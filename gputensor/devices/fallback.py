@@ -162,10 +162,8 @@ class _Region:
         return self.copy
 
     def return_bytes(self) -> None:
-        source = from_storage(
-            self.fetched(), 0, contiguous_geometry((self.nbytes,), uint8), TENSOR_KEYS["cpu"]
-        )
-        _copy(self.on_device, source)
+        shape = contiguous_geometry((self.nbytes,), uint8)
+        _copy(self.on_device, from_storage(self.fetched(), 0, shape, TENSOR_KEYS["cpu"]))
 
 
 class _Host:
@@ -278,9 +276,8 @@ class enable_cpu_fallback:
             }
             for operator in chosen:
                 if operator.table.slot(found)[0] is None:
-                    self._handles.append(
-                        dispatcher.register_kernel(operator, found, cpu_fallback, "boxed")
-                    )
+                    made = dispatcher.register_kernel(operator, found, cpu_fallback, "boxed")
+                    self._handles.append(made)
 
     def remove(self) -> None:
         """Operators without a kernel raise again."""

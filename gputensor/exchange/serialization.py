@@ -147,11 +147,8 @@ class _Writer:
             if type(value) in (list, tuple):
                 items = [self.encode(v, f"{where}[{i}]") for i, v in enumerate(value)]
                 return items if type(value) is list else {"tuple": items}
-            if (
-                type(value) is dict
-                or type(value).__name__ == "OrderedDict"
-                and isinstance(value, dict)
-            ):
+            kind = type(value)
+            if kind is dict or kind.__name__ == "OrderedDict" and isinstance(value, dict):
                 return {"dict": [
                     [self.encode(k, f"a key of {where}"), self.encode(v, f"{where}[{k!r}]")]
                     for k, v in value.items()
@@ -172,9 +169,9 @@ class _Writer:
                 "storage": self._storage(storage), "offset": offset,
                 "dtype": shape.dtype.name, "sizes": shape.sizes, "strides": shape.strides,
             }  # fmt: skip
-            self.tensors.append(
-                described | ({"requires_grad": True} if tensor.requires_grad else {})
-            )
+            if tensor.requires_grad:
+                described["requires_grad"] = True
+            self.tensors.append(described)
             number = self._numbers[id(tensor)] = len(self.tensors) - 1
         return number
 
@@ -244,9 +241,8 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise _Damaged("its header is another format's")
     if header["version"] != VERSION:
-        raise _Damaged(
-            f"it has version {header['version']} of the format and this is version {VERSION}"
-        )
+        versions = f"version {header['version']} of the format and this is version {VERSION}"
+        raise _Damaged(f"it has {versions}")
     if header["byteorder"] != sys.byteorder:
         raise _Damaged(f"its bytes are in {header['byteorder']}-endian order")
     # Entries may overlap, so each can be within the file and all of them much larger.

@@ -73,13 +73,9 @@ def as_format(op: str, value: Any) -> memory_format:
     """Our memory format for ours, PyTorch's, or a name."""
     if isinstance(value, memory_format):
         return value
-    name = (
-        value
-        if isinstance(value, str)
-        else repr(value)
-        if type(value).__module__ == "torch"
-        else ""
-    )
+    name = value if isinstance(value, str) else ""
+    if type(value).__module__ == "torch":
+        name = repr(value)
     name = name.rpartition(".")[2]
     for form in formats.ALL:
         if form.name == name:

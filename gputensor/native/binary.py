@@ -35,9 +35,8 @@ def rule(loop: str) -> Rule:
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     if loop not in _WITH_ALPHA:
-        return pointwise.binary_cpu(operator, rule(loop)), pointwise_device.binary(
-            operator, rule(loop)
-        )
+        device = pointwise_device.binary(operator, rule(loop))
+        return pointwise.binary_cpu(operator, rule(loop)), device
     scaled_cpu = pointwise.functional(operator, rule(loop), loop + "_alpha", n_params=1)
 
     def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:

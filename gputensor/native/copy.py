@@ -168,11 +168,8 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     if not _lays_out(src):
         src = transfer.on_host(src)
     if not _lays_out(to):
-        landed = (
-            allocate(to._geometry, CPU)
-            if to._geometry.is_non_overlapping_and_dense
-            else transfer.on_host(to)
-        )
+        is_dense = to._geometry.is_non_overlapping_and_dense
+        landed = allocate(to._geometry, CPU) if is_dense else transfer.on_host(to)
         copy_(to._keys, landed, src)
         transfer.from_host(to, landed)
         return
@@ -200,11 +197,8 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     else:
         # src's device changes the layout, so that what crosses over is what `to` holds.
         wanted = to._geometry
-        strides = (
-            wanted.strides
-            if wanted.is_non_overlapping_and_dense
-            else contiguous_strides(wanted.sizes)
-        )
+        is_dense = wanted.is_non_overlapping_and_dense
+        strides = wanted.strides if is_dense else contiguous_strides(wanted.sizes)
         crossing = geometry(wanted.sizes, strides, source.dtype)
         if source is not crossing:
             src = _copy_fresh(src._keys, allocate(crossing, src._device), src, non_blocking)

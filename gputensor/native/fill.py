@@ -57,12 +57,8 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
 def zero_(key_set: int, self: Tensor) -> Tensor:
     geometry = self._geometry
     place = self._device
-    if (
-        place is not CPU
-        and place.type != "meta"
-        and geometry.is_non_overlapping_and_dense
-        and geometry.numel
-    ):
+    has_bytes = geometry.is_non_overlapping_and_dense and geometry.numel
+    if has_bytes and place is not CPU and place.type != "meta":
         device, index = runtime.of(place.type), place.index
         if hasattr(device, "memset_async"):
             device.memset_async(

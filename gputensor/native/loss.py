@@ -127,9 +127,8 @@ def _bound(
     op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     grad: Tensor | None,
 ) -> Any:  # fmt: skip
-    return stub.bind(
-        "loss", op, self._device.type, Targets(op, self, target, weight, reduction, grad)
-    )
+    targets = Targets(op, self, target, weight, reduction, grad)
+    return stub.bind("loss", op, self._device.type, targets)
 
 
 def _start(x: Tensor | None) -> int:

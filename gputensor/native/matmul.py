@@ -81,9 +81,8 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
         rows, columns, element = _result(loop, self, mat2)
-        return _product(
-            allocate(contiguous_geometry((rows, columns), element), self._device), self, mat2
-        )
+        shape = contiguous_geometry((rows, columns), element)
+        return _product(allocate(shape, self._device), self, mat2)
 
     return kernel
 

@@ -94,12 +94,9 @@ def _make_entry(
     loop_name = op
     if op == "sum" and compute is dtypes.bool_:
         loop_name, compute = "any", given.dtype  # elements are made bool before they are added
-    if (
-        out is not None
-        and op in _EMPTY_MEANS_NONE
-        and out._geometry.dtype in (dtypes.bool_, dtypes.uint8)
-    ):
-        result = out._geometry.dtype
+    if out is not None and op in _EMPTY_MEANS_NONE:
+        if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
+            result = out._geometry.dtype
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:

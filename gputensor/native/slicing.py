@@ -22,9 +22,8 @@ def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
     if shape.ndim == 0:
         raise errors.wrong_index("select", "self", "have a dimension", errors.Got("0-d"))
     d = arguments.dim("select", dim, shape.ndim)
-    rest = like(
-        shape, shape.sizes[:d] + shape.sizes[d + 1 :], shape.strides[:d] + shape.strides[d + 1 :]
-    )
+    strides = shape.strides[:d] + shape.strides[d + 1 :]
+    rest = like(shape, shape.sizes[:d] + shape.sizes[d + 1 :], strides)
     return rest, shape.sizes[d], shape.strides[d]
 
 
@@ -71,11 +70,8 @@ def slice(
     length = (last - first + step - 1) // step
     wanted = shape.views.get(("slice", d, length, step))
     if wanted is None:
-        wanted = like(
-            shape,
-            (*shape.sizes[:d], length, *shape.sizes[d + 1 :]),
-            (*shape.strides[:d], shape.strides[d] * step, *shape.strides[d + 1 :]),
-        )
+        strides = (*shape.strides[:d], shape.strides[d] * step, *shape.strides[d + 1 :])
+        wanted = like(shape, (*shape.sizes[:d], length, *shape.sizes[d + 1 :]), strides)
         if len(shape.views) >= MEMO_BOUND:
             shape.views.clear()
         shape.views["slice", d, length, step] = wanted
@@ -147,11 +143,9 @@ def as_strided(
     if len(sizes) != len(strides):
         rule = f"have {len(sizes)} entries, as size has"
         raise errors.must("as_strided", "stride", rule, strides)
-    begin = (
-        self._offset
-        if storage_offset is None
-        else arguments.integer("as_strided", "storage_offset", storage_offset)
-    )
+    begin = self._offset
+    if storage_offset is not None:
+        begin = arguments.integer("as_strided", "storage_offset", storage_offset)
     wanted = like(self._geometry, sizes, strides)
     arguments.check_bounds("as_strided", self._get_storage(), begin, wanted)
     return view_of(self, wanted, begin)

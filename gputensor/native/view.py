@@ -168,11 +168,7 @@ def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
         sizes = (*shape.sizes[:-1], shape.sizes[-1] * ratio)
         return geometry(sizes, (*(s * ratio for s in shape.strides[:-1]), 1), target)
     ratio = new // old
-    if (
-        shape.sizes[-1] % ratio
-        or shape.strides[-1] != 1
-        or any(s % ratio for s in shape.strides[:-1])
-    ):
+    if shape.strides[-1] != 1 or any(n % ratio for n in (shape.sizes[-1], *shape.strides[:-1])):
         raise errors.must(
             "view", "self", f"have a last dimension of stride 1 and size, other strides and offset "
                             f"divisible by {ratio}",
@@ -197,16 +193,13 @@ def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
 
 
 def _permute_rule(shape: Geometry, dims: Any) -> Geometry:
-    order = (
-        arguments.dims("permute", dims, shape.ndim, "dims")
-        if shape.ndim
-        else arguments.ints("permute", "dims", dims)
-    )
+    order = arguments.ints("permute", "dims", dims)
+    if shape.ndim:
+        order = arguments.dims("permute", dims, shape.ndim, "dims")
     if len(order) != shape.ndim:
         raise errors.must("permute", "dims", f"name each of the {shape.ndim} dimensions", order)
-    return like(
-        shape, tuple([shape.sizes[d] for d in order]), tuple([shape.strides[d] for d in order])
-    )
+    strides = tuple([shape.strides[d] for d in order])
+    return like(shape, tuple([shape.sizes[d] for d in order]), strides)
 
 
 permute = view_kernel("permute", _permute_rule)
@@ -283,9 +276,8 @@ def _squeeze_dims_rule(shape: Geometry, dim: Any) -> Geometry:
 
 def _squeeze_where(shape: Geometry, dims: Any) -> Geometry:
     kept = [d for d in range(shape.ndim) if shape.sizes[d] != 1 or d not in dims]
-    return like(
-        shape, tuple([shape.sizes[d] for d in kept]), tuple([shape.strides[d] for d in kept])
-    )
+    strides = tuple([shape.strides[d] for d in kept])
+    return like(shape, tuple([shape.sizes[d] for d in kept]), strides)
 
 
 squeeze = view_kernel("squeeze", _squeeze_rule)
@@ -299,11 +291,8 @@ def _unsqueeze_rule(shape: Geometry, dim: Any) -> Geometry:
         raise errors.dim_out_of_range("unsqueeze", number, shape.ndim + 1)
     number %= shape.ndim + 1
     stride = shape.sizes[number] * shape.strides[number] if number < shape.ndim else 1
-    return like(
-        shape,
-        (*shape.sizes[:number], 1, *shape.sizes[number:]),
-        (*shape.strides[:number], stride, *shape.strides[number:]),
-    )
+    strides = (*shape.strides[:number], stride, *shape.strides[number:])
+    return like(shape, (*shape.sizes[:number], 1, *shape.sizes[number:]), strides)
 
 
 unsqueeze = view_kernel("unsqueeze", _unsqueeze_rule)

@@ -40,13 +40,10 @@ from typing import Any
 
 from gputensor.core import errors
 
-from .segments import BINNED, PENDING, POOLED, STEP, USED, Block, Pools, segment_size
+from .segments import BINNED, PENDING, STEP, USED, Block, Pools, segment_size
 
 _new = object.__new__
-_STATES = {
-    USED: "active_allocated", PENDING: "active_pending_free",
-    BINNED: "inactive", POOLED: "inactive",
-}  # fmt: skip
+_STATES = ("active_allocated", "active_pending_free", "inactive", "inactive")  # USED … POOLED
 
 
 class Memory:
@@ -217,16 +214,13 @@ class Allocator:
                 firsts += pools.segments
             return [
                 {
-                    "device": self.device_index,
-                    "address": block.ptr,
-                    "size": block.size,
-                    "stream": block.stream.ptr,
-                    "segment": first.ptr,
+                    "device": self.device_index, "address": block.ptr, "size": block.size,
+                    "stream": block.stream.ptr, "segment": first.ptr,
                     "state": _STATES[block.state],
                 }
                 for first in sorted(firsts, key=lambda block: block.ptr)
                 for block in first.walk()
-            ]
+            ]  # fmt: skip
 
     # --- taking back ----------------------------------------------------------------------------
 
@@ -261,9 +255,7 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            except (
-                IndexError
-            ):  # not asked before: a finaliser may run between the question and this
+            except IndexError:  # not asked before: a finaliser may run between that and this
                 break
             if block.used_on:
                 self._await(block)
@@ -473,10 +465,8 @@ class Allocator:
 
     def _figures(self) -> dict[str, int]:
         free, total = self.backend.mem_get_info()
-        figures = {
-            "in tensors": self._in_use_bytes, "held": self._held_bytes, "free on the device": free,
-            "total": total,
-        }  # fmt: skip
+        used, held = self._in_use_bytes, self._held_bytes
+        figures = {"in tensors": used, "held": held, "free on the device": free, "total": total}
         if self.limit is not None:
             figures["limit"] = self.limit
         return figures

@@ -52,11 +52,9 @@ def get_num_threads() -> int:
     if not _num_threads:
         given = os.environ.get("GPUTENSOR_NUM_THREADS")
         if given is None:
-            _num_threads = (
-                len(os.sched_getaffinity(0))
-                if hasattr(os, "sched_getaffinity")
-                else (os.cpu_count() or 1)
-            )
+            _num_threads = os.cpu_count() or 1
+            if hasattr(os, "sched_getaffinity"):
+                _num_threads = len(os.sched_getaffinity(0))
         elif given.isdecimal() and int(given):
             _num_threads = int(given)
         else:
@@ -90,10 +88,8 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
         return
     step = -(-length // parts)
     pool = _the_pool()
-    futures = [
-        pool.submit(_part, work, first, min(first + step, end))
-        for first in range(begin + step, end, step)
-    ]
+    firsts = range(begin + step, end, step)
+    futures = [pool.submit(_part, work, first, min(first + step, end)) for first in firsts]
     try:
         _part(work, begin, begin + step)
     finally:

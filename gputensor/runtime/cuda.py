@@ -60,9 +60,8 @@ _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 _lock = threading.Lock()
 _local = threading.local()
 _allocators = Allocators(lambda op, index: _checked(op, index))
-_streams: dict[
-    int, tuple[Any, Stream]
-] = {}  # by device: the CuPy stream seen last, and ours for it
+# By device: the CuPy stream seen last, and ours for it.
+_streams: dict[int, tuple[Any, Stream]] = {}
 _stream_pools: dict[tuple[int, int], deque[Any]] = {}  # by device and priority, CuPy's
 _thread_keys = itertools.count(-1, -1)
 _peers: set[tuple[int, int]] = set()
@@ -528,18 +527,16 @@ def copy_async(
         _reach(dst_device, src_device)
     with _On(stream.device_index):
         try:
-            if dst_device < 0:
-                kind = _runtime.memcpyDeviceToHost
-                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
-            elif src_device < 0:
-                kind = _runtime.memcpyHostToDevice
-                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
-            elif dst_device == src_device:
-                kind = _runtime.memcpyDeviceToDevice
-                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
-            else:
+            if 0 <= dst_device != src_device >= 0:
                 places = dst_ptr, dst_device, src_ptr, src_device
                 _runtime.memcpyPeerAsync(*places, nbytes, stream.ptr)
+            else:
+                kind = _runtime.memcpyDeviceToDevice
+                if dst_device < 0:
+                    kind = _runtime.memcpyDeviceToHost
+                elif src_device < 0:
+                    kind = _runtime.memcpyHostToDevice
+                _runtime.memcpyAsync(dst_ptr, src_ptr, nbytes, kind, stream.ptr)
         except _CudaError as error:
             raise _failed(stream.device_index, f"a copy of {nbytes} bytes", error) from error
         if dst_device < 0:
@@ -657,11 +654,10 @@ def compile(
     """
     (defines,) = variants
     if entries is not None:
-        from . import nvrtc_users
+        from .nvrtc_users import compile_text
 
-        return nvrtc_users.compile_text(
-            cupy.cuda.nvrtc, text, defines, arch, entries, headers or {}, options
-        )
+        own = headers or {}
+        return compile_text(cupy.cuda.nvrtc, text, defines, arch, entries, own, options)
     return nvrtc.compile_cubin(cupy.cuda.nvrtc, text, defines, arch)
 
 
@@ -770,10 +766,8 @@ def _launch_error(
     params: bytes,
 ) -> Exception:  # fmt: skip
     if len(params) > _MAX_PARAMS:
-        got = f"{len(params)} bytes"
-        return errors.cannot_launch(
-            function.name, "params", f"have at most {_MAX_PARAMS} bytes", got
-        )
+        rule, got = f"have at most {_MAX_PARAMS} bytes", f"{len(params)} bytes"
+        return errors.cannot_launch(function.name, "params", rule, got)
     if stream.device_index != function.device_index:
         rule = f"be of cuda:{function.device_index}"
         return errors.cannot_launch(function.name, "stream", rule, stream)

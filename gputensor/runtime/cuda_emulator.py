@@ -353,11 +353,8 @@ def copy_async(
     for arg, ptr, device in (("dst", dst_ptr, dst_device), ("src", src_ptr, src_device)):
         if device >= 0:
             _check_range("copy", arg, ptr, nbytes, device)
-    keep = [
-        _pinned.owner_of(ptr, nbytes)
-        for ptr, device in ((dst_ptr, dst_device), (src_ptr, src_device))
-        if device < 0
-    ]
+    places = ((dst_ptr, dst_device), (src_ptr, src_device))
+    keep = [_pinned.owner_of(ptr, nbytes) for ptr, device in places if device < 0]
     if src_device < 0 and keep[-1] is None:
         data = ctypes.create_string_buffer(ctypes.string_at(src_ptr, nbytes), nbytes)
         keep.append(data)
@@ -483,9 +480,8 @@ def launch(
     options = settings.current().options(device, _peers[device])
 
     def run() -> None:
-        wrong = _machine.launch(
-            kernel, grid, block, shared_bytes, params, options, function.arguments
-        )
+        named = function.arguments
+        wrong = _machine.launch(kernel, grid, block, shared_bytes, params, options, named)
         if wrong is not None:
             raise errors.kernel_finding(wrong)
 
@@ -494,11 +490,11 @@ def launch(
 
 def write_symbol(address: int, data: bytes, stream: Stream) -> None:
     """Queue a write to a variable of a text, whose address `Function.symbol` told."""
-    _scheduler.add(stream.queue, lambda: _memmove(address, data, len(data)))
 
+    def run() -> None:
+        ctypes.memmove(address, data, len(data))
 
-def _memmove(address: int, data: bytes, nbytes: int) -> None:
-    ctypes.memmove(address, data, nbytes)
+    _scheduler.add(stream.queue, run)
 
 
 def _check_launch(

@@ -127,9 +127,8 @@ class CpuEntry:
             else:
                 run(self.loop, *arrays, *params, out._get_array())
         except OverflowError as error:
-            raise too_large(
-                error, self.plan.op.removesuffix("_"), self.plan.common_dtype, inputs
-            ) from None
+            op = self.plan.op.removesuffix("_")
+            raise too_large(error, op, self.plan.common_dtype, inputs) from None
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
@@ -230,12 +229,9 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
     specs: tuple[Any, ...] = tuple(
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
-    out_spec = None
-    if out is not None:
-        # An output that is an input must be the same pair: the iterator knows it by identity.
-        out_spec = next(
-            (s for x, s in zip(inputs, specs) if x is out), (out._geometry, out._device)
-        )
+    out_spec = None if out is None else (out._geometry, out._device)
+    # An output that is an input must be the same pair: the iterator knows it by identity.
+    out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
     plan = build(
         op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=rule.out_dtype,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,14 +135,10 @@ class TensorIteratorConfig:
 
     def build(self) -> TensorIterator:
         """Check, allocate or resize outputs, and order and coalesce dimensions."""
-        flags = Config(
-            **self._flags, arg_names=tuple(f"input {i}" for i in range(len(self._inputs)))
-        )
-        pairs = {
-            id(x): (x._geometry, x._device)
-            for x in (*self._outputs, *self._inputs)
-            if isinstance(x, Tensor)
-        }
+        names = tuple(f"input {i}" for i in range(len(self._inputs)))
+        flags = Config(**self._flags, arg_names=names)
+        tensors = [x for x in (*self._outputs, *self._inputs) if isinstance(x, Tensor)]
+        pairs = {id(x): (x._geometry, x._device) for x in tensors}
         made = plan.build(
             self._op, flags, tuple([pairs.get(id(x)) for x in self._outputs]),
             tuple([pairs[id(x)] if isinstance(x, Tensor) else _kind(x) for x in self._inputs]),
@@ -173,9 +170,8 @@ def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any
         return allocate(planned.geometry, device)
     if planned.action == RESIZE:
         if given._geometry.numel:
-            warnings.warn(
-                errors.output_resized(op, given, planned.geometry), UserWarning, stacklevel=4
-            )
+            told = errors.output_resized(op, given, planned.geometry)
+            warnings.warn(told, UserWarning, stacklevel=4)
         # Fresh layouts are dense, so the storage that resize_ leaves is large enough for any.
         calls.resize_(given, planned.geometry.sizes)
         given._geometry, given._array = planned.geometry, None
@@ -197,20 +193,13 @@ class TensorIterator:
     def __init__(self, made: plan.Plan, operands: list[Any]) -> None:
         self._plan, self._tensors = made, operands
         # A number has memory of its own, as PyTorch's wrapped numbers do.
-        self._scalars = {
-            i: np.array(x, made.common_dtype.np)
-            for i, x in enumerate(operands)
-            if not isinstance(x, Tensor)
-        }
+        numbers = [(i, x) for i, x in enumerate(operands) if not isinstance(x, Tensor)]
+        self._scalars = {i: np.array(x, made.common_dtype.np) for i, x in numbers}
         self._shape = made.shape
         still = (0,) * len(made.shape)
         self._strides = tuple([still if s is None else s for s in made.stride_bytes])
-        self._data = tuple(
-            [
-                self._scalars[i].ctypes.data if i in self._scalars else x.data_ptr()
-                for i, x in enumerate(operands)
-            ]
-        )
+        addresses = {i: x.ctypes.data for i, x in self._scalars.items()}
+        self._data = tuple([addresses.get(i) or x.data_ptr() for i, x in enumerate(operands)])
         self.accumulate, self.is_final_output = False, True
 
     def __repr__(self) -> str:
@@ -310,9 +299,8 @@ class TensorIterator:
 
     def for_each(self, loop: Loop, grain: int = parallel.GRAIN) -> None:
         """Run the loop over all elements, on several threads from `grain` elements each on."""
-        parallel.for_each(
-            self._shape, lambda begin, end: self.serial_for_each(loop, begin, end), grain
-        )
+        work = partial(self.serial_for_each, loop)
+        parallel.for_each(self._shape, work, grain)
 
     def serial_for_each(self, loop: Loop, begin: int = 0, end: int | None = None) -> None:
         """Run the loop over a linear range of elements in this thread."""
@@ -322,11 +310,6 @@ class TensorIterator:
         outer = tuple([s[1] if len(s) > 1 else 0 for s in strides])
         while not counter.is_done:
             step = counter.max_2d_step()
-            data = tuple(
-                [
-                    p + sum([v * s for v, s in zip(counter.values, own)])
-                    for p, own in zip(self._data, strides)
-                ]
-            )
-            loop(data, inner + outer, *step)
+            moves = [sum([v * s for v, s in zip(counter.values, own)]) for own in strides]
+            loop(tuple([p + m for p, m in zip(self._data, moves)]), inner + outer, *step)
             counter.increment(step)

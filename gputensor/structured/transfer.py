@@ -29,10 +29,8 @@ def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:
 def copy_within(to: Tensor, source: Tensor) -> None:
     """Copy the bytes of a dense tensor into one of the same geometry on the same device."""
     device, index = runtime.of(to._device.type), to._device.index
-    stream = device.current_stream(index)
-    device.copy_async(
-        to._address(), index, source._address(), index, source._geometry.nbytes, stream
-    )
+    stream, nbytes = device.current_stream(index), source._geometry.nbytes
+    device.copy_async(to._address(), index, source._address(), index, nbytes, stream)
 
 
 # Up to this size a host-to-device copy goes through pinned memory, so that the host need not wait.
@@ -49,11 +47,11 @@ def copy_dense(to: Tensor, source: Tensor) -> None:
     if to._device is CPU:
         _to_host(to, source)
     elif source._device is CPU:
-        _from_host(to, source)
+        from_host(to, source)
     elif to._device.type == source._device.type:
         _between_devices(to, source, source._geometry.nbytes)
     else:
-        _from_host(to, on_host(source))
+        from_host(to, on_host(source))
 
 
 def on_host(source: Tensor) -> Tensor:
@@ -64,11 +62,6 @@ def on_host(source: Tensor) -> Tensor:
     if geometry.numel:
         _to_host(landed, source)
     return landed
-
-
-def from_host(to: Tensor, source: Tensor) -> None:
-    """The way back of `on_host`: all bytes from the first element to the last."""
-    _from_host(to, source)
 
 
 def _host_bytes(tensor: Tensor) -> Any:
@@ -83,13 +76,13 @@ def _to_host(to: Tensor, source: Tensor) -> None:
     device = runtime.of(source._device.type)
     stream = device.current_stream(index)
     host = _host_bytes(to)
-    device.copy_async(
-        host.__array_interface__["data"][0], -1, source._address(), index, host.size, stream
-    )
+    begin = host.__array_interface__["data"][0]
+    device.copy_async(begin, -1, source._address(), index, host.size, stream)
     stream.synchronize()
 
 
-def _from_host(to: Tensor, source: Tensor) -> None:
+def from_host(to: Tensor, source: Tensor) -> None:
+    """The way back of `on_host`: all bytes from the first element to the last."""
     index = to._device.index
     device = runtime.of(to._device.type)
     stream = device.current_stream(index)
@@ -99,9 +92,8 @@ def _from_host(to: Tensor, source: Tensor) -> None:
         pinned.array[: host.size] = host
         device.copy_async(to._address(), index, pinned.ptr, -1, host.size, stream)
     else:
-        device.copy_async(
-            to._address(), index, host.__array_interface__["data"][0], -1, host.size, stream
-        )
+        begin = host.__array_interface__["data"][0]
+        device.copy_async(to._address(), index, begin, -1, host.size, stream)
         stream.synchronize()
 
 
@@ -114,7 +106,7 @@ def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
     if staged is None:
         landed = from_storage(allocate_storage(to._geometry.nbytes, CPU), 0, to._geometry, CPU_KEYS)
         copy(landed._get_array(), source._get_array())
-        _from_host(to, landed)
+        from_host(to, landed)
         return
     copy(staged._get_array(), source._get_array())
     index, device = to._device.index, runtime.of(to._device.type)
@@ -126,9 +118,8 @@ def land_on_host(source: Tensor) -> Tensor:
     """A device's dense tensor on the host, in pinned memory where there is some; waits for it."""
     landed = _pinned(source)
     if landed is None:
-        landed = from_storage(
-            allocate_storage(source._geometry.nbytes, CPU), 0, source._geometry, CPU_KEYS
-        )
+        storage = allocate_storage(source._geometry.nbytes, CPU)
+        landed = from_storage(storage, 0, source._geometry, CPU_KEYS)
     _to_host(landed, source)
     return landed
 

@@ -55,11 +55,8 @@ class TensorBase:
 
     def stride(self, dim: int | None = None) -> Any:
         """All strides in elements, or that of one dimension."""
-        return (
-            self._geometry.strides
-            if dim is None
-            else self._geometry.strides[self._dim("stride", dim)]
-        )
+        strides = self._geometry.strides
+        return strides if dim is None else strides[self._dim("stride", dim)]
 
     def _dim(self, op: str, dim: int) -> int:
         ndim = self._geometry.ndim

@@ -120,11 +120,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
             raise errors.not_a_dtype("_make_wrapper_subclass", element)
         place = resolve(None if device is None else _device(device))
         kind = _of_tensors(cls)
-        shape = (
-            contiguous_geometry(sizes, element)
-            if strides is None
-            else geometry(sizes, tuple(strides), element)
-        )
+        strides = formats.contiguous_strides(sizes) if strides is None else tuple(strides)
+        shape = geometry(sizes, strides, element)
         nbytes = (storage_offset + shape.extent) * element.itemsize
         storage = Storage(None, nbytes, place)
         return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
@@ -200,9 +197,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
-        return (
-            materialised(self.cpu())._get_array().tolist() if self._geometry.ndim else self.item()
-        )
+        if not self._geometry.ndim:
+            return self.item()
+        return materialised(self.cpu())._get_array().tolist()
 
     # --- other libraries --------------------------------------------------------------------------
 

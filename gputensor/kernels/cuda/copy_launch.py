@@ -94,11 +94,9 @@ class Copy:
     def planned(self, gpu: Limits, dst_low: int = 0, src_low: int = 0) -> Any:
         """The same for a GPU that need not be there."""
         walk = normalise(self.layout, dst_low, src_low)
-        parts = [
-            launch_of(part, copy_plan.choose(part, gpu), self.layout.dtypes, gpu)
-            for part in pieces(walk, launch.MAX_NUMEL)
-        ]
-        return parts[0] if len(parts) == 1 else Several(parts)
+        parts, dtypes = list(pieces(walk, launch.MAX_NUMEL)), self.layout.dtypes
+        made = [launch_of(part, copy_plan.choose(part, gpu), dtypes, gpu) for part in parts]
+        return made[0] if len(made) == 1 else Several(made)
 
 
 class Several:

@@ -261,9 +261,8 @@ def _moved(
         if family == "copy":
             return "CAST", "f32"
         return "CAST", variants.arithmetic(common) if common.category < 2 else "c128"
-    return "CONTIGUOUS" if _is_dense(dtypes, shape, strides) else "STRIDED", variants.word(
-        values[0]
-    )
+    layout = "CONTIGUOUS" if _is_dense(dtypes, shape, strides) else "STRIDED"
+    return layout, variants.word(values[0])
 
 
 def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bool:

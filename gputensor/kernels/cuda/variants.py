@@ -206,19 +206,13 @@ def _random(family: str) -> list[Defines]:
 
 
 def _argreduce(family: str) -> list[Defines]:
-    return [
-        define(op, _NAME[d], "STRIDED") for op in LOOPS[family] for d in ALL if has(family, op, d)
-    ]
+    takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
+    return [define(op, _NAME[d], "STRIDED") for op, d in takes]
 
 
 def _softmax(family: str) -> list[Defines]:
-    return [
-        define(op, d.short, layout)
-        for op in LOOPS[family]
-        for layout in ("ROWS", "STRIDED")
-        for d in ALL
-        if has(family, op, d)
-    ]
+    takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
+    return [define(op, d.short, layout) for layout in ("ROWS", "STRIDED") for op, d in takes]
 
 
 def _loss(family: str) -> list[Defines]:

@@ -23,8 +23,8 @@ COVERED: dict[str, tuple[str, str]] = {
     "built-ins": ("threadIdx blockIdx blockDim gridDim warpSize", ""),
     "functions": (
         "__global__ __device__ __host__ __forceinline__ __noinline__ __launch_bounds__ "
-        "__restrict__ "
-        "__grid_constant__ templates extern-C", "kernels with any list of by-value parameters",
+        "__restrict__ __grid_constant__ templates extern-C",
+        "kernels with any list of by-value parameters",
     ),
     "memory": (
         "__shared__ extern-__shared__ __constant__ __device__-variables __align__ local-arrays",
@@ -45,14 +45,13 @@ COVERED: dict[str, tuple[str, str]] = {
         "this_thread_block tiled_partition thread_block_tile coalesced_threads this_grid sync "
         "thread_rank size num_threads meta_group_rank meta_group_size labeled_partition "
         "binary_partition shfl shfl_up shfl_down shfl_xor any all ballot match_any match_all "
-        "reduce "
-        "plus less greater bit_and bit_or bit_xor inclusive_scan exclusive_scan",
+        "reduce plus less greater bit_and bit_or bit_xor inclusive_scan exclusive_scan",
         "tiles of 1 to 32 threads; the grid's rank and size, not its barrier",
     ),
     "atomics": (
         "atomicAdd atomicSub atomicExch atomicMin atomicMax atomicInc atomicDec atomicCAS "
-        "atomicAnd "
-        "atomicOr atomicXor", "CUDA's overloads, also _block and _system; 16-bit CAS; half types",
+        "atomicAnd atomicOr atomicXor",
+        "CUDA's overloads, also _block and _system; 16-bit CAS; half types",
     ),
     "math": (
         "sqrtf rsqrtf expf logf powf sinf cosf sincosf sinpif cospif tanhf erff erfinvf normcdff "
@@ -61,30 +60,28 @@ COVERED: dict[str, tuple[str, str]] = {
         "__fmul_rz __fdiv_ru __fsqrt_rn __saturatef", "by libm, not to libdevice's last bit",
     ),
     "conversions": (
-        "__float2int_rn __float2int_rz __double2ll_rd __int2float_rn __float_as_int __int_as_float "
-        "__double_as_longlong __hiloint2double", "",
+        "__float2int_rn __float2int_rz __double2ll_rd __int2float_rn __float_as_int "
+        "__int_as_float __double_as_longlong __hiloint2double", "",
     ),
     "integers": (
         "__clz __clzll __popc __ffs __brev __byte_perm __funnelshift_l __funnelshift_r __mulhi "
         "__umulhi __mul24 __umul24 __sad __usad __hadd __rhadd __vadd2 __vadd4 __dp4a", "",
     ),
-    "vector types": ("char4 uchar2 short2 int2 int3 uint4 float2 float4 double2 longlong2 dim3",
-    ""),
+    "vector types": (
+        "char4 uchar2 short2 int2 int3 uint4 float2 float4 double2 longlong2 dim3", "",
+    ),
     "half types": (
         "__half __half2 __nv_bfloat16 __nv_bfloat162 __hfma __hfma2 __hadd2 __hmul2_rn __hadd_sat "
         "__hfma_relu __hmax __hmax2 __hmin_nan __habs2 __heq2 __hbgt2 __hltu __hne2_mask hexp "
-        "h2sqrt "
-        "htanh __float2half_rz __float2bfloat16_rd __half2int_rn __ushort2half_rn __bfloat162ll_rz "
-        "__lowhigh2highlow __lows2half2 __high2bfloat162",
+        "h2sqrt htanh __float2half_rz __float2bfloat16_rd __half2int_rn __ushort2half_rn "
+        "__bfloat162ll_rz __lowhigh2highlow __lows2half2 __high2bfloat162",
         "ours: CUDA's names for conversions, arithmetic, comparisons, math and atomicAdd, of one "
-        "and of "
-        "pairs; each operation rounds once",
+        "and of pairs; each operation rounds once",
     ),
-    "loads and stores": ("__ldg __ldca __ldcg __ldcs __ldlu __ldcv __stcg __stcs __stwb __stwt",
-    ""),
-    "others": (
-        "printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", "",
+    "loads and stores": (
+        "__ldg __ldca __ldcg __ldcs __ldlu __ldcv __stcg __stcs __stwb __stwt", "",
     ),
+    "others": ("printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", ""),
 }  # fmt: skip
 
 # What a message calls it -> the words that show it.
@@ -112,9 +109,7 @@ NOT_COVERED: dict[str, str] = {
     ),
     "managed memory": "__managed__",
     "address spaces": "__isShared __isGlobal __isLocal __isConstant __cvta_generic_to_shared",
-    "unsynchronised warp functions": (
-        "__shfl __shfl_up __shfl_down __shfl_xor __any __all __ballot"
-    ),
+    "unsynchronised warp functions": "__shfl __shfl_up __shfl_down __shfl_xor __any __all __ballot",
     "8-bit and 4-bit floats": "cuda_fp8.h cuda_fp6.h cuda_fp4.h __nv_fp8_e4m3 __nv_fp8_e5m2",
     "cuRAND and cuComplex": "curand_kernel.h curand_init cuComplex.h cuCmulf",
 }

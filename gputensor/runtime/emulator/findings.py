@@ -113,10 +113,8 @@ def _access(
         return f"{did}{amount} {what}", []
     if what == "memory of another device":
         device = f"device {near.device}" if near is not None else "another device"
-        return (
-            f"{did}{amount} of {name or 'memory'} on {device}, which this kernel may not use",
-            index,
-        )
+        what = f"{name or 'memory'} on {device}, which this kernel may not use"
+        return f"{did}{amount} of {what}", index
     is_signal = size == _SOME_BYTES
     if what != "out of bounds" and not is_signal:
         return f"{did}{amount} of {what}", index

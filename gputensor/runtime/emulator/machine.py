@@ -49,18 +49,12 @@ _Symbol._fields_ = (
 
 class _Module(ctypes.Structure):
     _fields_ = (
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("thread_index", "block_index", "block_dim", "grid_dim")
-        ),
-        ("dynamic_shared", ctypes.c_void_p),
-        ("dynamic_shared_size", ctypes.c_uint),
-        ("first", ctypes.POINTER(_Entry)),
-        ("first_symbol", ctypes.POINTER(_Symbol)),
-        ("shared_anchor", ctypes.c_void_p),
-        ("hooks_begin", ctypes.c_void_p),
-        ("hooks_end", ctypes.c_void_p),
-    )
+        *((name, ctypes.c_void_p) for name in ("thread_index", "block_index", "block_dim")),
+        ("grid_dim", ctypes.c_void_p), ("dynamic_shared", ctypes.c_void_p),
+        ("dynamic_shared_size", ctypes.c_uint), ("first", ctypes.POINTER(_Entry)),
+        ("first_symbol", ctypes.POINTER(_Symbol)), ("shared_anchor", ctypes.c_void_p),
+        ("hooks_begin", ctypes.c_void_p), ("hooks_end", ctypes.c_void_p),
+    )  # fmt: skip
 
 
 class _Image:

@@ -32,13 +32,10 @@ class Options(ctypes.Structure):
     """What the engine is told at each launch."""
 
     _fields_ = (
-        ("device", ctypes.c_int),
-        ("reachable", ctypes.c_uint),
-        ("order", ctypes.c_int),
-        ("seed", ctypes.c_ulonglong),
-        ("limit_ms", ctypes.c_ulonglong),
+        ("device", ctypes.c_int), ("reachable", ctypes.c_uint), ("order", ctypes.c_int),
+        ("seed", ctypes.c_ulonglong), ("limit_ms", ctypes.c_ulonglong),
         *((f"check_{name}", ctypes.c_int) for name in ("writes", "memory", "fresh", "races")),
-    )
+    )  # fmt: skip
 
 
 class Settings:

@@ -42,11 +42,8 @@ _DECLARED = re.compile(
 _GLOBAL = re.compile(r"\b__global__\b([^;{]*)([;{])")
 _ALIGNED = r"(?:__align__\s*\(\s*\w+\s*\)\s+|alignas\s*\(\s*\w+\s*\)\s+)?"
 _DYNAMIC_SHARED = re.compile(
-    r"\b(?:volatile\s+)?extern\s+(?:volatile\s+)?"
-    + _ALIGNED
-    + r"__shared__\s+"
-    + _ALIGNED
-    + r"(?P<type>[\w:][\w:\s<>,]*?)\s*(?P<name>\w+|##\s*\w+)\s*\[\s*\]"
+    rf"\b(?:volatile\s+)?extern\s+(?:volatile\s+)?{_ALIGNED}__shared__\s+{_ALIGNED}"
+    r"(?P<type>[\w:][\w:\s<>,]*?)\s*(?P<name>\w+|##\s*\w+)\s*\[\s*\]"
 )
 _STATIC_SHARED = re.compile(
     r"\bstatic\s+(?=__shared__)|"
@@ -58,9 +55,7 @@ _SYMBOL = re.compile(
 )
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _LINE_MARK = re.compile(r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?', re.MULTILINE)
-_SYSTEM_INCLUDE = re.compile(
-    r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")[^\n]*$', re.MULTILINE
-)
+_SYSTEM_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")[^\n]*$')
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.MULTILINE)
 
 # What the shim has words for already; NVRTC knows them without a header, or has no use for them.
@@ -115,8 +110,7 @@ def translation_unit(
     for number, defines in enumerate(variants):
         defines = defines if entries is None else {**USERS_DEFINES, **defines}
         parts += [
-            '#line 1 "variant"\n',
-            f"#define GPUTENSOR_VARIANT {number}\n",
+            f'#line 1 "variant"\n#define GPUTENSOR_VARIANT {number}\n',
             f'#define GPUTENSOR_SHARED "gts{number}"\n',
             f"#define GPUTENSOR_SHARED_BEGIN __start_gts{number}\n",
             f"#define GPUTENSOR_SHARED_END __stop_gts{number}\n",
@@ -126,13 +120,8 @@ def translation_unit(
                 for edge in ("__start", "__stop")
             ),
             *(f"#define {name} {value}\n" for name, value in defines.items()),
-            f"namespace {{ namespace v{number} {{\n",
-            begin,
-            adapted,
-            '\n#line 1 "variant"\n',
-            instances,
-            "}}\n",
-            undefine,
+            f"namespace {{ namespace v{number} {{\n{begin}{adapted}\n",
+            f'#line 1 "variant"\n{instances}}}}}\n{undefine}',
             *(f"#undef {name}\n" for name in defines),
             "#undef GPUTENSOR_VARIANT\n#undef GPUTENSOR_SHARED\n"
             "#undef GPUTENSOR_SHARED_BEGIN\n#undef GPUTENSOR_SHARED_END\n",
@@ -160,12 +149,8 @@ class _Adapter:
         text = _SYSTEM_INCLUDE.sub(self._include, text)
         text = _C_LINKAGE_BLOCK.sub(lambda m: _keep("inline namespace c_linkage {", m), text)
         text = _C_LINKAGE.sub(lambda m: _keep("", m), text)
-        text = _DYNAMIC_SHARED.sub(
-            lambda m: _keep(
-                f"{m['type']}* {m['name']} = ({m['type']}*)::gputensor::dynamic_shared", m
-            ),
-            text,
-        )
+        pointer = r"\g<type>* \g<name> = (\g<type>*)::gputensor::dynamic_shared"
+        text = _DYNAMIC_SHARED.sub(lambda m: _keep(m.expand(pointer), m), text)
         text = _STATIC_SHARED.sub(lambda m: m["kept"] or "", text)
         if self.is_users:
             self._check_all_readable(text)
@@ -241,12 +226,8 @@ class _Adapter:
                 continue
             file, line = self._at(text, at)
             declaration = " ".join(match[1].split())
-            raise errors.kernel_not_compiled(
-                self.title,
-                {},
-                f"{file}:{line}: the emulator cannot read this declaration of a kernel: "
-                f"{declaration}",
-            )
+            why = f"the emulator cannot read this declaration of a kernel: {declaration}"
+            raise errors.kernel_not_compiled(self.title, {}, f"{file}:{line}: {why}")
 
     def _at(self, text: str, position: int) -> tuple[str, int]:
         """File and line of a position, as the compiler would count them."""
