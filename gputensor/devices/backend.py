@@ -337,16 +337,14 @@ def _to_device(name: str) -> Callable[..., Tensor]:
         return self.to(place, non_blocking=non_blocking)
 
     to_device.__name__ = to_device.__qualname__ = name
-    to_device.__doc__ = (
-        f"A copy on device {name}, the current one by default; the tensor itself if it is there."
-    )
+    told = "the current one by default; the tensor itself if it is there"
+    to_device.__doc__ = f"A copy on device {name}, {told}."
     return to_device
 
 
 def _is_on(name: str, slot: str) -> property:
-    return property(
-        lambda self: getattr(self, slot).type == name, doc=f"True on a device of type {name}."
-    )
+    told = f"True on a device of type {name}."
+    return property(lambda self: getattr(self, slot).type == name, doc=told)
 
 
 # --- finding them ---------------------------------------------------------------------------------

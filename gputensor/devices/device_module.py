@@ -115,6 +115,5 @@ class DeviceModule(DeviceFace):
         raise errors.no_module_attribute(self.__dict__.get("_type", "?"), name)
 
     def __dir__(self) -> list[str]:
-        return sorted(
-            {*super().__dir__(), *(n for n in dir(self._runtime) if not n.startswith("_"))}
-        )
+        own = [n for n in dir(self._runtime) if not n.startswith("_")]
+        return sorted({*super().__dir__(), *own})

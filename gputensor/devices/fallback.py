@@ -89,9 +89,8 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
             if argument.type.base == "Device":
                 results[number] = CPU
         operator.redispatch_boxed(_CPU_KEYS, results)
-        host.return_written(
-            t for a, value in zip(schema.arguments, given) if a.is_write for t in tensors_of(value)
-        )
+        written = [value for a, value in zip(schema.arguments, given) if a.is_write]
+        host.return_written(tensors_of(written))
         stack[len(stack) - count :] = [host.send(result, place) for result in results]
 
 
@@ -229,9 +228,8 @@ class _Host:
 
 def _moved(tensor: Tensor, place: device) -> Tensor:
     key_set = (tensor._keys | TENSOR_KEYS[place.type]) & BELOW_ADINPLACEORVIEW
-    return _operators._to_copy.redispatch_table[key_set](
-        key_set, tensor, tensor._geometry.dtype, None, place, None, False, None
-    )
+    to_copy = _operators._to_copy.redispatch_table[key_set]
+    return to_copy(key_set, tensor, tensor._geometry.dtype, None, place, None, False, None)
 
 
 def _copy(to: Tensor, source: Tensor) -> None:
@@ -271,9 +269,8 @@ class enable_cpu_fallback:
 
             self._handles.append(dispatcher.register_fallback(found, serve, "boxed"))
         else:
-            chosen = {
-                o: None for name in ops for o in _named(name, found, "ops") if o not in denied
-            }
+            named = [o for name in ops for o in _named(name, found, "ops")]
+            chosen = dict.fromkeys([o for o in named if o not in denied])
             for operator in chosen:
                 if operator.table.slot(found)[0] is None:
                     made = dispatcher.register_kernel(operator, found, cpu_fallback, "boxed")

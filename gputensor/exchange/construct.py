@@ -50,9 +50,8 @@ def tensor(
     made, is_fresh = _from(data, dtype)
     element = made._geometry.dtype if dtype is None else dtype
     # A tensor keeps its device; anything else goes to the default one.
-    place = (
-        made._device if device is None and not is_fresh else backend_select.resolve(_device(device))
-    )
+    is_given = device is not None or is_fresh
+    place = backend_select.resolve(_device(device)) if is_given else made._device
     if place is not made._device:
         made = calls.to_device(made, place, element)
     elif element is not made._geometry.dtype:

@@ -115,9 +115,8 @@ class _Numbers:
 def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     numbers = _Numbers(data)
     element = numbers.meet() if wanted is None else wanted
-    given = max(
-        [d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds], default=BOOL
-    )
+    categories = [d.category for d in numbers.dtypes] + [_CATEGORY[k] for k in numbers.kinds]
+    given = max(categories, default=BOOL)
     if given == COMPLEX and element.category in (INTEGER, FLOATING):
         rule = f"hold no complex numbers for dtype {element.name}"
         raise errors.wrong_type("tensor", "data", rule, errors.Got("a complex number"))

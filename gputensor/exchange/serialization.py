@@ -96,9 +96,8 @@ def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> 
     if len(text) > _MOST_HEADER_BYTES:
         got = f"{len(text) >> 20} MiB without its tensors' elements"
         rule = f"take at most {_MOST_HEADER_BYTES >> 20} MiB besides tensors"
-        raise errors.must(
-            "save", "obj", rule, errors.Got(got), remedy="turn long lists of numbers into tensors"
-        )
+        remedy = "turn long lists of numbers into tensors"
+        raise errors.must("save", "obj", rule, errors.Got(got), remedy=remedy)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_HEADER, _EPOCH), text)
         for number, storage in enumerate(storages):
@@ -298,9 +297,8 @@ class _Reader:
             shape = geometry(sizes, strides, element)
             if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
                 raise _Damaged(f"tensor {number} reaches beyond its storage")
-            found = self._tensors[number] = from_storage(
-                storage, offset, shape, TENSOR_KEYS[storage.device.type]
-            )
+            bits = TENSOR_KEYS[storage.device.type]
+            found = self._tensors[number] = from_storage(storage, offset, shape, bits)
             wish = described.get("requires_grad", False)
             if type(wish) is not bool or wish and element.category < dtypes.FLOATING:
                 raise _Damaged(f"tensor {number} of {element.name} has requires_grad {wish!r}")
@@ -330,9 +328,8 @@ class _Reader:
     def _read(self, number: int, nbytes: int) -> np.ndarray[Any, Any]:
         entry = self._archive.getinfo(f"storages/{number}")
         if entry.file_size != nbytes or entry.compress_type != 0:  # stored as it is
-            raise _Damaged(
-                f"storage {number} has {entry.file_size} bytes where the header says {nbytes}"
-            )
+            got = f"{entry.file_size} bytes where the header says {nbytes}"
+            raise _Damaged(f"storage {number} has {got}")
         if entry.header_offset + nbytes > self._archive.start_dir:
             raise _Damaged(f"storage {number} reaches beyond the file")
         data: np.ndarray[Any, Any] = allocate_storage(nbytes, CPU).data

@@ -81,9 +81,8 @@ NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
 # Writing one value twice is harmless: fill and zero accept expanded tensors.
 FILL = NULLARY.replace(check_mem_overlap=False)
 # Both branches may be CPU scalars, where PyTorch moves them to the condition's device itself.
-WHERE = Config(
-    **(_PROMOTING | {"promote_from": 1}), cpu_scalars=2, arg_names=("condition", "self", "other")
-)
+_MASKED = _PROMOTING | {"promote_from": 1}
+WHERE = Config(**_MASKED, cpu_scalars=2, arg_names=("condition", "self", "other"))
 COPY = Config(
     check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
     cast_common_dtype_to_outputs=True, arg_names=("src",),

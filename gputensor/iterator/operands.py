@@ -37,9 +37,8 @@ def common_device(op: str, config: Any, outputs: Operands, inputs: Operands) -> 
 
 def _named_tensors(config: Any, outputs: Operands, inputs: Operands) -> list[tuple[int, str, Any]]:
     named = [(i, output_name(config, x, inputs), x) for i, x in enumerate(outputs)]
-    named += [
-        (i, config.input_name(i - len(outputs)), x) for i, x in enumerate(inputs, len(outputs))
-    ]
+    first = len(outputs)
+    named += [(i, config.input_name(i - first), x) for i, x in enumerate(inputs, first)]
     return [entry for entry in named if type(entry[2]) is tuple]
 
 

@@ -172,9 +172,8 @@ def _dense_walk(
         else:
             is_contiguous = is_contiguous and g.is_contiguous
             is_channels_last = is_channels_last and g.is_channels_last
-            is_one_layout = (
-                is_one_layout and g.is_non_overlapping_and_dense and g.strides == model.strides
-            )
+            is_like = g.is_non_overlapping_and_dense and g.strides == model.strides
+            is_one_layout = is_one_layout and is_like
     if is_contiguous:
         row_major = contiguous_strides(sizes)
         if model is None or not sizes or not has_scalars:

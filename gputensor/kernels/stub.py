@@ -132,9 +132,8 @@ def ops_of(family: str) -> frozenset[str]:
     module = cpu(family)
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # a function an op
-        ops = [
-            n for n, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__
-        ]
+        found = vars(module).items()
+        ops = [n for n, f in found if getattr(f, "__module__", "") == module.__name__]
     return frozenset(op for op in ops if not op.startswith("_"))
 
 

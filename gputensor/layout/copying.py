@@ -113,9 +113,8 @@ def move(op: str, dst: ForeignArray, src: ForeignArray) -> None:
     key = (*shapes, dst.place, addresses[0] & 15, addresses[1] & 15)
     launch = launches.get(key)
     if launch is None:
-        plan = build(
-            op, COPY, ((shapes[0], dst.place),), ((shapes[1], src.place),), default_dtype=None
-        )
+        specs = ((shapes[0], dst.place),), ((shapes[1], src.place),)
+        plan = build(op, COPY, *specs, default_dtype=None)
         launch = remember(key, stub.bind("copy", "copy", dst.place.type, plan))
     run(dst, src, launch, lambda: addresses)
 

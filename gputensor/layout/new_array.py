@@ -59,9 +59,8 @@ def as_dtype(op: str, value: Any) -> dtype:
     found = dtypes.ALIASES.get(name) if isinstance(name, str) else None
     if found is None:
         try:
-            found = next((d for d in dtypes.ALL if d.name == name), None) or dtypes.from_numpy(
-                np.dtype(name)
-            )
+            known = next((d for d in dtypes.ALL if d.name == name), None)
+            found = known or dtypes.from_numpy(np.dtype(name))
         except Exception:  # NumPy's, of whatever was given
             found = None
     if found is None or found.np is None:

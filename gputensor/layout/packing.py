@@ -145,9 +145,8 @@ def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: floa
         return np.broadcast_to(values, channels)
     remedy = ""
     if values.size == src.sizes[-1]:  # pixels, most likely
-        order = ", ".join(
-            map(str, (*range(dim), len(src.sizes) - 1, *range(dim, len(src.sizes) - 1)))
-        )
+        last = len(src.sizes) - 1
+        order = ", ".join(map(str, (*range(dim), last, *range(dim, last))))
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"
         remedy = f"channels are dimension {dim}: use x.{method}({order}) for pixels"
     rule = f"be a number, or {channels} on the host"

@@ -40,9 +40,8 @@ class _Entry:
         if dims and given.sizes[axis] == 0:
             raise errors.wrong_index(op, "dim", "name a dimension of non-zero size", axis)
         out_spec = None if out is None else (out._geometry, out._device)
-        self.plan = build_reduction(
-            op, (given, device), out_spec, dims, keepdim, given.dtype, dtypes.int64
-        )
+        of, made = (given, device), dtypes.int64
+        self.plan = build_reduction(op, of, out_spec, dims, keepdim, given.dtype, made)
         self.geometry, self.axis, self.keepdim = self.plan.outputs[0].geometry, axis, keepdim
         if device is CPU:
             self.run = getattr(stub.cpu("argreduce"), op)

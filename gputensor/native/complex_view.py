@@ -79,9 +79,8 @@ def _as_complex_rule(shape: Geometry) -> Geometry:
         raise errors.must("view_as_complex", "self", rule, got)
     if any(s % 2 for s in shape.strides[:-1]):
         raise errors.must("view_as_complex", "self", "have even strides before the last", got)
-    return geometry(
-        shape.sizes[:-1], tuple([s // 2 for s in shape.strides[:-1]]), shape.dtype.to_complex
-    )
+    strides = tuple([s // 2 for s in shape.strides[:-1]])
+    return geometry(shape.sizes[:-1], strides, shape.dtype.to_complex)
 
 
 def view_as_complex(key_set: int, self: Tensor) -> Tensor:

@@ -42,9 +42,8 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     key = (to, source, self._device, src._device)
     run = table.plans.get(key)
     if run is None:
-        plan = build(
-            "copy_", COPY, ((to, self._device),), ((source, src._device),), default_dtype=None
-        )
+        specs = ((to, self._device),), ((source, src._device),)
+        plan = build("copy_", COPY, *specs, default_dtype=None)
         run = table.remember(key, _runner(plan, self, src))
     mine, other = self._storage, src._storage
     if (

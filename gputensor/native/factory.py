@@ -157,9 +157,8 @@ def new_empty(
 ) -> Tensor:  # fmt: skip
     element = self._geometry.dtype if dtype is None else dtype
     place = self._device if device is None else device
-    return calls.empty_memory_format(
-        arguments.sizes("new_empty", size), element, layout, place, pin_memory, None
-    )
+    sizes = arguments.sizes("new_empty", size)
+    return calls.empty_memory_format(sizes, element, layout, place, pin_memory, None)
 
 
 def new_empty_strided(
@@ -203,9 +202,8 @@ def full(
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     element = dtype_of_number(fill_value) if dtype is None else dtype
-    made = calls.empty_memory_format(
-        _tuple("full", size), element, layout, device, pin_memory, None
-    )
+    sizes = _tuple("full", size)
+    made = calls.empty_memory_format(sizes, element, layout, device, pin_memory, None)
     return _fill(key_set, made, fill_value)
 
 

@@ -61,8 +61,7 @@ def zero_(key_set: int, self: Tensor) -> Tensor:
     if has_bytes and place is not CPU and place.type != "meta":
         device, index = runtime.of(place.type), place.index
         if hasattr(device, "memset_async"):
-            device.memset_async(
-                self._address(), 0, geometry.nbytes, index, device.current_stream(index)
-            )
+            stream = device.current_stream(index)
+            device.memset_async(self._address(), 0, geometry.nbytes, index, stream)
             return self
     return fill_(key_set, self, False if geometry.dtype.category == 0 else 0)

@@ -151,9 +151,8 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     # PyTorch joins along d and then splits it, so that the format of what is joined stays.
     element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
     split = (*sizes[:d], count, *sizes[d:])
-    strides = view_strides(
-        geometry(joined, formats.strides_for("stack", joined, form), element), split
-    )
+    whole = geometry(joined, formats.strides_for("stack", joined, form), element)
+    strides = view_strides(whole, split)
     assert strides is not None, (joined, split)
     shape = geometry(split, strides, element)
     return _join(allocate(shape, found[0]._device), parts, d)

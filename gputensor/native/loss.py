@@ -182,12 +182,10 @@ def nll_loss_nd(
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
         raise errors.wrong_shape("nll_loss", "target", rule, target)
-    flat = calls.reshape(
-        calls.movedim_int(self, 1, -1), (-1, sizes[1]) if self._geometry.numel else (0, sizes[1])
-    )
-    found = calls.nll_loss(
-        flat, calls.reshape(target, (target._geometry.numel,)), weight, reduction, ignore_index
-    )
+    rows = -1 if self._geometry.numel else 0
+    flat = calls.reshape(calls.movedim_int(self, 1, -1), (rows, sizes[1]))
+    chosen = calls.reshape(target, (target._geometry.numel,))
+    found = calls.nll_loss(flat, chosen, weight, reduction, ignore_index)
     return calls.reshape(found, wanted) if reduction == NONE else found
 
 

@@ -154,9 +154,8 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
         run(stub.cpu("random").uniform, out._get_array(), seed, first)
         return out
     if not out._geometry.is_contiguous:
-        flat = calls.empty_memory_format(
-            out._geometry.sizes, element, None, out._device, None, None
-        )
+        sizes, place = out._geometry.sizes, out._device
+        flat = calls.empty_memory_format(sizes, element, None, place, None, None)
         _launch(flat, seed, first)
         return calls.copy_(out, flat, False)
     return _launch(out, seed, first)

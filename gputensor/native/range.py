@@ -104,9 +104,8 @@ def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, 
     if element.category != INTEGER:
         return length, start, step
     for name, value in (("start", start), ("end", end), ("step", step)):
-        number_range.check(
-            "arange", name, value, element if element is dtypes.uint64 else dtypes.int64
-        )
+        of = element if element is dtypes.uint64 else dtypes.int64
+        number_range.check("arange", name, value, of)
     start, step = int(start), int(step)
     if element is not dtypes.int64:
         return length, start, step
@@ -141,13 +140,11 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     elif out._geometry.is_contiguous:
         write(calls.view(out, sizes))
     else:
-        flat = write(
-            calls.empty_memory_format(sizes, out._geometry.dtype, None, out._device, None, None)
-        )
+        element, place = out._geometry.dtype, out._device
+        flat = write(calls.empty_memory_format(sizes, element, None, place, None, None))
         key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write to `out`
-        operators.copy_.redispatch_table[key_set](
-            key_set, out, calls.view(flat, out._geometry.sizes), False
-        )
+        shaped = calls.view(flat, out._geometry.sizes)
+        operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out
 
 
@@ -202,9 +199,8 @@ def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) ->
     overlap.check_itself("linspace", out)
     if out._geometry.numel != length:
         resize_output("linspace", out, contiguous_geometry((length,), out._geometry.dtype))
-    return _into(
-        out, (length,), lambda flat: _launch("linspace", "linspace", flat, (start, end, length))
-    )
+    ends = (start, end, length)
+    return _into(out, (length,), lambda flat: _launch("linspace", "linspace", flat, ends))
 
 
 def _eye_sizes(n: Any, m: Any) -> tuple[int, int]:

@@ -49,9 +49,8 @@ def set_storage_offset_(
     strides = arguments.ints("set_", "stride", stride) or formats.contiguous_strides(sizes)
     if len(strides) != len(sizes):
         raise errors.must("set_", "stride", f"have {len(sizes)} entries, as size has", strides)
-    return _set(
-        "set_", self, source, storage_offset, geometry(sizes, strides, self._geometry.dtype)
-    )
+    shape = geometry(sizes, strides, self._geometry.dtype)
+    return _set("set_", self, source, storage_offset, shape)
 
 
 def set_tensor_(key_set: int, self: Tensor, source: Tensor) -> Tensor:

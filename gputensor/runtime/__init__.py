@@ -115,9 +115,8 @@ def _choose() -> ModuleType:
     else:
         module = _real_or_none()
         if choice == "required" and not module.is_available():
-            raise errors.no_device(
-                "cuda", f"GPUTENSOR_CUDA=required, but {module.unavailable_reason()}"
-            )
+            why = module.unavailable_reason()
+            raise errors.no_device("cuda", f"GPUTENSOR_CUDA=required, but {why}")
     _chosen = module
     return module
 

@@ -438,9 +438,8 @@ def compile(
     asked = nvrtc_options.parse(options)
     nvrtc_options.check(asked, entries[0] if entries else title)
     defines = [nvrtc_options.with_macros(dict(one), asked) for one in variants]
-    image, path = toolchain.compile_kernels(
-        text, defines, title, entries, headers, asked.folders, asked.standard
-    )
+    more = entries, headers, asked.folders, asked.standard
+    image, path = toolchain.compile_kernels(text, defines, title, *more)
     _paths[image] = path
     return image
 
@@ -514,9 +513,8 @@ def _check_launch(
     if not 0 <= shared_bytes <= most:
         raise fail(kernel.name, "shared_bytes", f"be in [0, {most}]", shared_bytes)
     if len(params) != kernel.params_size:
-        raise fail(
-            kernel.name, "params", f"have {kernel.params_size} bytes", f"{len(params)} bytes"
-        )
+        rule, got = f"have {kernel.params_size} bytes", f"{len(params)} bytes"
+        raise fail(kernel.name, "params", rule, got)
     if offsets != kernel.offsets:
         rule = f"be {list(kernel.offsets)}, as the text declares"
         raise fail(kernel.name, "offsets", rule, list(offsets))

@@ -76,9 +76,8 @@ def version(binding: Any) -> str:
     try:
         return ".".join(map(str, binding.getVersion()))
     except Exception as error:  # pathfinder's DynamicLibNotFoundError, by CuPy's way of loading
-        raise errors.no_device(
-            "cuda", f"NVRTC does not load: {str(error).splitlines()[0]}"
-        ) from error
+        why = f"NVRTC does not load: {str(error).splitlines()[0]}"
+        raise errors.no_device("cuda", why) from error
 
 
 def _build(

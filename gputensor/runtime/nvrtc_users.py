@@ -84,9 +84,8 @@ def compile_text(
 
 @cache
 def _standard_header() -> str:
-    return (
-        resources.files(__package__).joinpath("emulator/include/gputensor/standard.h").read_text()
-    )
+    header = "emulator/include/gputensor/standard.h"
+    return resources.files(__package__).joinpath(header).read_text()
 
 
 @cache
@@ -153,9 +152,8 @@ def _build(
     binding: Any, text: str, title: str, headers: Mapping[str, str], options: Sequence[str],
     defines: Mapping[str, object], entries: Sequence[str],
 ) -> bytes:  # fmt: skip
-    program = binding.createProgram(
-        text, title, tuple(h.encode() for h in headers.values()), tuple(n.encode() for n in headers)
-    )
+    contents, names = [tuple(t.encode() for t in some) for some in (headers.values(), headers)]
+    program = binding.createProgram(text, title, contents, names)
     try:
         for name in entries:
             binding.addNameExpression(program, name)

@@ -263,9 +263,8 @@ class TensorIterator:
         return self._data[i]
 
     def is_dim_reduced(self, dim: int) -> bool:
-        return self._shape[dim] > 1 and any(
-            self._strides[i][dim] == 0 for i in range(self._plan.n_outputs)
-        )
+        outputs = self._strides[: self._plan.n_outputs]
+        return self._shape[dim] > 1 and any(strides[dim] == 0 for strides in outputs)
 
     def can_use_32bit_indexing(self) -> bool:
         """True if the number of elements and all byte offsets fit a signed 32-bit integer."""

@@ -111,9 +111,8 @@ def export(
     copies to the host. copy: True copies, False raises where a copy is needed.
     """
     if tensor.requires_grad:
-        raise errors.not_exchangeable(
-            "__dlpack__", "self", "not require grad", tensor, remedy="use .detach()"
-        )
+        rule, remedy = "not require grad", "use .detach()"
+        raise errors.not_exchangeable("__dlpack__", "self", rule, tensor, remedy=remedy)
     dl_device = _pair("dl_device", dl_device)
     max_version = _pair("max_version", max_version)
     copy = None if copy is None else flag("__dlpack__", "copy", copy)

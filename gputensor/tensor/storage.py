@@ -81,9 +81,8 @@ class Storage:
 
     def is_twin(self, other: Any) -> bool:
         """True if both are over the same bytes, also where there are none, as on meta."""
-        return other is not None and getattr(self, "_twins", self) is getattr(
-            other, "_twins", other
-        )
+        twins = getattr(other, "_twins", other)
+        return other is not None and getattr(self, "_twins", self) is twins
 
     def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
         """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.

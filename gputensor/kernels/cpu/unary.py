@@ -33,9 +33,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The larger of each element and zero; the zero is the operand's, so that no dtype is mixed."""
-    larger = typed(
-        np.maximum, (common, common), common, common, out if inputs[0] is common else inputs[0]
-    )
+    result = out if inputs[0] is common else inputs[0]
+    larger = typed(np.maximum, (common, common), common, common, result)
     zero = np.zeros((), common.np)
     return lambda x, out=None: larger(x, zero, out=out)
 

@@ -78,9 +78,8 @@ class Explanation:
             return "there are no elements"
         nbytes = walk.numel * walk.item
         if type(self.launch) is not copy_launch.CopyLaunch:
-            return (
-                f"{nbytes} B are less than {score.SMALL_BYTES}: a launch costs more than the layout"
-            )
+            least = score.SMALL_BYTES
+            return f"{nbytes} B are less than {least}: a launch costs more than the layout"
         y = copy_plan.direction(walk)
         if plan.kernel == "row":
             if len(walk.sizes) == 1 and plan.step == 1:
@@ -195,9 +194,8 @@ class Explanation:
             parts: dict[int, str] = {}
             for d, t in enumerate(plan.chunks):
                 if t > 1:
-                    sides = [
-                        s for s, run in (("dst", plan.run_out), ("src", plan.run_in)) if d in run
-                    ]
+                    runs = (("dst", plan.run_out), ("src", plan.run_in))
+                    sides = [s for s, run in runs if d in run]
                     parts[d] = f"{t} in the box, in the run of {' and '.join(sides)}"
             return parts
         return {0: "the walk"} if walk.sizes else {}
@@ -210,7 +208,6 @@ class Explanation:
         for _, d in sorted((abs(s), d) for d, s in enumerate(strides) if s):
             way = "<" if strides[d] < 0 else ""
             drawn = f"[{way}d{d} {drawn} x{walk.sizes[d]}]"
-        still = " ".join(
-            f"d{d} x{walk.sizes[d]} (repeated)" for d, s in enumerate(strides) if not s
-        )
+        repeated = [d for d, s in enumerate(strides) if not s]
+        still = " ".join(f"d{d} x{walk.sizes[d]} (repeated)" for d in repeated)
         return " ".join(filter(None, (drawn, still)))

@@ -158,9 +158,8 @@ class CopyLaunch:
         return made
 
     def __repr__(self) -> str:
-        return (
-            f"CopyLaunch({self.text}, {self.defines}, grid={self.grid[0]}, block={self.block[0]})"
-        )
+        grid, block = self.grid[0], self.block[0]
+        return f"CopyLaunch({self.text}, {self.defines}, grid={grid}, block={block})"
 
 
 def _scaling(scale: Any, bias: Any, last: int) -> bytes:
@@ -215,9 +214,8 @@ def _elem(walk: Walk, plan: Elem, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
     if walk.channel is not None:
         name, scalar = "AFFINE", "f64" if "f64" in [d.short for d in dtypes[:2]] else "f32"
         strides.append(tuple(walk.channel) or (0,))
-        tail = _AFFINE(
-            numel, len(sizes), dtypes[0].code, dtypes[1].code, walk.first_channel & 0xFFFFFFFF, 0
-        )
+        channel = walk.first_channel & 0xFFFFFFFF
+        tail = _AFFINE(numel, len(sizes), dtypes[0].code, dtypes[1].code, channel, 0)
     else:
         name, scalar = "STRIDED", variants.WORDS[walk.dst_bytes] if not walk.is_cast else "f32"
         codes = [0, 0]

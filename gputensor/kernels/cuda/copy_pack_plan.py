@@ -267,9 +267,8 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
         nbytes = run * size
         grain = access_bytes(low, [*strides[1:], nbytes])
         useful *= nbytes / (nbytes + (score.SECTOR_BYTES - grain if grain < 16 else 0) / 2)
-    of.score = score.score(
-        walk.item, narrow, useful, waves, _fill(walk, of), issue_time(walk, gpu, of)
-    )
+    issue = issue_time(walk, gpu, of)
+    of.score = score.score(walk.item, narrow, useful, waves, _fill(walk, of), issue)
 
 
 def _fill(walk: Walk, of: Pack) -> float:
@@ -284,13 +283,11 @@ def issue_time(walk: Walk, gpu: Limits, of: Pack) -> float:
 def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
     """Deal the tiles out to blocks."""
     registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
-    of.resident = score.blocks_per_multiprocessor(
-        gpu, registers, of.threads, 2 * buffer_bytes(walk, of)
-    )
+    shared = 2 * buffer_bytes(walk, of)
+    of.resident = score.blocks_per_multiprocessor(gpu, registers, of.threads, shared)
     slots = of.resident * gpu.multiprocessors
-    of.blocks, of.per_block = blocks_of(
-        tiles(walk, of), slots, issue_time(walk, gpu, of), enough(walk, gpu, of)
-    )
+    issue, least = issue_time(walk, gpu, of), enough(walk, gpu, of)
+    of.blocks, of.per_block = blocks_of(tiles(walk, of), slots, issue, least)
 
 
 def enough(walk: Walk, gpu: Limits, of: Pack) -> float:

@@ -235,9 +235,8 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
                 continue
             tiles = -(-walk.sizes[0] // rows) * -(-walk.sizes[y] // columns)
             made.fill = walk.sizes[0] * walk.sizes[y] / (tiles * rows * columns)
-            made.resident = score.blocks_per_multiprocessor(
-                gpu, registers, made.threads, rows * columns * size_to
-            )
+            shared = rows * columns * size_to
+            made.resident = score.blocks_per_multiprocessor(gpu, registers, made.threads, shared)
             made.waves = tiles * batches / (gpu.multiprocessors * made.resident)
             found.append(made)
     if not found:
@@ -249,9 +248,8 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
     sides = score.side_of(load, walk.item), score.side_of(store, walk.item)
     needed = score.tile_instructions(walk.item, *sides)
     issue = score.issue_time(gpu, needed, best.fill, is_in_l2=walk.nbytes <= gpu.l2_bytes)
-    best.score = score.score(
-        walk.item, narrow, _useful(walk), min(1.0, best.waves), best.fill, issue
-    )
+    waves = min(1.0, best.waves)
+    best.score = score.score(walk.item, narrow, _useful(walk), waves, best.fill, issue)
     return best
 
 

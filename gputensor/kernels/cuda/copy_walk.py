@@ -169,9 +169,8 @@ class Traffic:
         self.read = count * walk.src_bytes
         self.written = walk.numel * walk.dst_bytes
         self.read_sectors, _ = _sectors(walk.sizes, walk.src, walk.src_bytes, walk.src_low, sector)
-        self.written_sectors, in_part = _sectors(
-            walk.sizes, walk.dst, walk.dst_bytes, walk.dst_low, sector
-        )
+        dst = (walk.sizes, walk.dst, walk.dst_bytes, walk.dst_low)
+        self.written_sectors, in_part = _sectors(*dst, sector)
         self.filled_sectors = in_part
 
     @property

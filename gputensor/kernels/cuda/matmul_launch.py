@@ -94,16 +94,14 @@ class Addmm(Matmul):
         alpha: Any,
     ) -> None:
         rest = self.added(added, added_strides, beta, alpha)
-        self._launch(
-            device_index, (out, a, b), (m, n, k), (out_strides, a_strides, b_strides), rest
-        )
+        strides = (out_strides, a_strides, b_strides)
+        self._launch(device_index, (out, a, b), (m, n, k), strides, rest)
 
     def added(self, pointer: int, strides: tuple[int, int], beta: Any, alpha: Any) -> bytes:
         """The parameters behind those of mm."""
         in_bytes = [by * self.itemsize for by in strides]
-        return (
-            _ADDED(pointer if beta != 0 else 0, *in_bytes) + self.number(beta) + self.number(alpha)
-        )
+        added = _ADDED(pointer if beta != 0 else 0, *in_bytes)
+        return added + self.number(beta) + self.number(alpha)
 
 
 @cache

@@ -64,9 +64,8 @@ def _load(family: str, entry: str, defines: variants.Defines, device_index: int)
     arch = cuda.arch(device_index)
     if cuda.is_emulated:
         group = variants.group_of(family, defines)
-        return cuda.load(
-            _image(cuda, family, group, arch), entry, device_index, group.index(defines)
-        )
+        image = _image(cuda, family, group, arch)
+        return cuda.load(image, entry, device_index, group.index(defines))
     return cuda.load(_image(cuda, family, (defines,), arch), entry, device_index)
 
 

@@ -229,9 +229,8 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
         defines = variants.define(functor, scalar, layout_name, dims)
         codes = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
         walks = [s or (0,) * len(shape) for s in strides]
-        tail = _CODES(numel, len(shape), common.code, given, *codes) + launch.pack_dims(
-            shape, walks, dims
-        )
+        head = _CODES(numel, len(shape), common.code, given, *codes)
+        tail = head + launch.pack_dims(shape, walks, dims)
     threads = launch.threads_for(numel, each)
     return launch.Launch(
         family, f"{family}_{layout_name.lower()}", defines,

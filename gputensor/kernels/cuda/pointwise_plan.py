@@ -69,9 +69,8 @@ class Rows:
     def __init__(self, walk: Walk, unit: int, across: int | None) -> None:
         self.kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
         self.unit, self.across = unit, across
-        self.widths = [
-            _width(walk, j, unit) if kind == RUNS else 1 for j, kind in enumerate(self.kinds)
-        ]
+        kinds = enumerate(self.kinds)
+        self.widths = [_width(walk, j, unit) if kind == RUNS else 1 for j, kind in kinds]
         self.held = _held(walk, across)
         self.unroll = unroll_for(walk, unit, self.held)
         per_row = blocks_for(walk.shape[0], unit)

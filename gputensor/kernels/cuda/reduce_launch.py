@@ -79,9 +79,8 @@ class Stage:
         self.lane_bits, self.slot_bits = _shape(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
         lanes = 1 << self.lane_bits
-        self.segments, self.per_segment = (
-            (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
-        )
+        cut = (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
+        self.segments, self.per_segment = cut
         self.entry, self.defines = f"reduce_{layout.lower()}", defines
         self.grid, self.block = (groups * self.segments, 1, 1), (THREADS, 1, 1)
         dims = int(defines["DIMS"])

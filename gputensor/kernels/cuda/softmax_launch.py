@@ -53,9 +53,8 @@ def _one(
     else:
         is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
         slots = 1 if is_adjacent else min(bits_for(n_rows), bits_for(ADJACENT))
-        lane_bits = min(
-            bits_for(-(-count // PER_LANE)), bits_for(THREADS) - (0 if is_adjacent else slots)
-        )
+        most = bits_for(THREADS) - (0 if is_adjacent else slots)
+        lane_bits = min(bits_for(-(-count // PER_LANE)), most)
     slot_bits = bits_for(THREADS) - lane_bits
     layout = "ROWS" if is_dense else "STRIDED"
     dims = launch.dims_for(op, rows)

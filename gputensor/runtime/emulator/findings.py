@@ -244,9 +244,8 @@ def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
         if begin <= pointer < begin + nbytes:
             index, count = (address - pointer) // itemsize, (begin + nbytes - pointer) // itemsize
             side = "past" if past else "before"
-            return text.replace(
-                match[0], f"wrote {side} '{name}' (index {index} of {count}){_HINT}"
-            )
+            where = f"index {index} of {count}"
+            return text.replace(match[0], f"wrote {side} '{name}' ({where}){_HINT}")
     return text
 
 

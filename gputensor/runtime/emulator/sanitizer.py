@@ -29,9 +29,8 @@ def environment() -> dict[str, str]:
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        raise errors.no_device(
-            "cuda", f"GPUTENSOR_EMULATOR_SANITIZE=1 needs g++: {error}"
-        ) from None
+        why = f"GPUTENSOR_EMULATOR_SANITIZE=1 needs g++: {error}"
+        raise errors.no_device("cuda", why) from None
     if not os.path.isabs(answer):
         raise errors.no_device("cuda", "GPUTENSOR_EMULATOR_SANITIZE=1 needs libasan beside g++")
     preload = " ".join(filter(None, (os.path.realpath(answer), os.environ.get("LD_PRELOAD"))))

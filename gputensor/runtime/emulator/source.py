@@ -196,9 +196,8 @@ class _Adapter:
         name, parameters = match["name"], " ".join(match["parameters"].split())
         if match["template"]:
             self.templates[name] = match
-            return _keep(
-                f"{match['template']} {_cluster(match)} static void {name}({parameters}) {{", match
-            )
+            static = f"{match['template']} {_cluster(match)} static void"
+            return _keep(f"{static} {name}({parameters}) {{", match)
         if not self.is_users and (not parameters or "," in parameters):
             rule = "be one struct by value"
             raise errors.cannot_launch(name, "parameters", rule, parameters or "none")
@@ -212,9 +211,8 @@ class _Adapter:
     def _declared(self, match: re.Match[str]) -> str:
         template, parameters = match["template"] or "", " ".join(match["parameters"].split())
         static = "" if template and not match["list"] else "static "
-        return _keep(
-            f"{template}{static}void {match['name']}{match['values'] or ''}({parameters});", match
-        )
+        name = f"{match['name']}{match['values'] or ''}"
+        return _keep(f"{template}{static}void {name}({parameters});", match)
 
     def _check_all_readable(self, text: str) -> None:
         read = [m.span() for m in ENTRY.finditer(text)]

@@ -94,9 +94,8 @@ def unavailable_reason() -> str | None:
         if shutil.which(compiler()) is None:
             _reason = f"the CUDA emulator needs g++, and {compiler()} is not on PATH"
             return _reason
-        answer = subprocess.run(
-            [compiler(), "--version"], capture_output=True, text=True, check=False
-        )
+        command = [compiler(), "--version"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
         if answer.returncode:
             _reason = f"the CUDA emulator needs g++, and '{compiler()} --version' fails"
         else:
