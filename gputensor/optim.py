@@ -16,8 +16,7 @@ import numpy as np
 from ._generated.functions import maximum, view_as_real, zeros_like
 from .autograd import enable_grad, no_grad
 from .core import errors
-from .core.arguments import flag
-from .core.arguments import number as plain_number
+from .core.arguments import flag, number as plain_number
 from .dispatch.refusal import declares, is_iterable
 from .tensor.tensor import Tensor
 
@@ -253,8 +252,7 @@ class Adam(Optimizer):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
-        maximize: bool = False,
-        decoupled_weight_decay: bool = False,
+        maximize: bool = False, decoupled_weight_decay: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,

@@ -14,9 +14,7 @@ import warnings
 from typing import Any
 
 from .. import runtime
-from ..core import device as devices
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import device as devices, dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.guard import Guard
 from ..dispatch import tls

@@ -16,8 +16,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.dtype import COMPLEX
 from ..dispatch.refusal import declares
-from ..dispatch.tls import AUTOCAST
-from ..dispatch.tls import state as _state
+from ..dispatch.tls import AUTOCAST, state as _state
 from ..runtime import current
 from ..tensor.tensor import Tensor
 from . import anomaly, variable
@@ -36,13 +35,11 @@ Grads = list[Tensor | Any]  # None where none arrived
 
 @declares(
     tensors="Tensor|Tensor[]", grad_tensors="Tensor?|Tensor?[]", retain_graph="bool?",
-    create_graph="bool",
-    inputs="Tensor?|Tensor[]",
+    create_graph="bool", inputs="Tensor?|Tensor[]",
 )  # fmt: skip
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
+    create_graph: bool = False, inputs: Any = None,
 ) -> None:  # fmt: skip
     """Add the gradient of `tensors` to `grad` of the leaves that they were made from.
 

@@ -24,12 +24,10 @@ __all__ = [
     "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
     "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward", "geometry",
     "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward",
-    "permute_backward",
-    "repeat_backward", "scaled", "select_backward", "shapes", "slice_backward", "softmax_backward",
-    "softmax_double_backward",
-    "stack", "sum_backward", "sum_to_size", "threshold_backward", "unfold_backward",
-    "view_as_complex",
-    "view_as_real", "where", "zeros_like",
+    "permute_backward", "repeat_backward", "scaled", "select_backward", "shapes", "slice_backward",
+    "softmax_backward", "softmax_double_backward", "stack", "sum_backward", "sum_to_size",
+    "threshold_backward", "unfold_backward", "view_as_complex", "view_as_real", "where",
+    "zeros_like",
 ]  # fmt: skip
 
 Sizes = tuple[int, ...]

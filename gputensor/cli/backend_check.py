@@ -99,8 +99,7 @@ def summary(place: Any, outcomes: list[check.Outcome]) -> dict[str, Any]:
     rows = [
         {
             "name": o.name, "status": o.status, "calls": o.counts,
-            "operators": sorted(o.served_elsewhere),
-            "failures": o.failures,
+            "operators": sorted(o.served_elsewhere), "failures": o.failures,
         }
         for o in outcomes
     ]  # fmt: skip

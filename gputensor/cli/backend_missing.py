@@ -28,8 +28,7 @@ ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
     "aten::eye": "aten::eye.m_out", "aten::eye.m": "aten::eye.m_out",
-    "aten::rand": "aten::uniform_",
-    "aten::rand_like": "aten::uniform_",
+    "aten::rand": "aten::uniform_", "aten::rand_like": "aten::uniform_",
 }  # fmt: skip
 _COPIES = ("aten::copy_", "aten::flip")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from . import dtype as _dtypes
-from . import errors
+from . import dtype as _dtypes, errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
@@ -56,8 +55,7 @@ class Geometry:
     __slots__ = (
         "sizes", "shape", "strides", "dtype", "ndim", "numel", "extent", "nbytes", "stride_bytes",
         "is_contiguous", "is_row_major", "is_channels_last", "is_channels_last_3d",
-        "is_non_overlapping_and_dense",
-        "views",
+        "is_non_overlapping_and_dense", "views",
     )  # fmt: skip
 
     sizes: Sizes

@@ -52,12 +52,9 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 # a variable, as in `f(t x) -> t`. Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
 _TYPES = frozenset((
     "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str",
-    "Device",
-    "DeviceIndex", "Stream", "ScalarType", "Layout", "MemoryFormat", "Storage", "Generator",
-    "Dimname",
-    "QScheme", "Quantizer", "ConstQuantizerPtr", "Capsule", "None", "NoneType", "Any",
-    "AnyClassType",
-    "AnyEnumType",
+    "Device", "DeviceIndex", "Stream", "ScalarType", "Layout", "MemoryFormat", "Storage",
+    "Generator", "Dimname", "QScheme", "Quantizer", "ConstQuantizerPtr", "Capsule", "None",
+    "NoneType", "Any", "AnyClassType", "AnyEnumType",
 ))  # fmt: skip
 _FORMS = ("Dict", "Future", "RRef", "Await", "Union")
 _CLASSES = "__torch__."

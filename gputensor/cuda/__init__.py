@@ -17,13 +17,11 @@ from ..devices.device_module import DeviceFace
 
 __all__ = [
     "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream",
-    "default_stream", "device",
-    "device_count", "emulator_settings", "empty_cache", "get_device_capability", "get_device_name",
-    "grid_for", "initial_seed", "is_available", "is_emulated",
-    "manual_seed", "manual_seed_all",
-    "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
-    "reset_peak_memory_stats", "set_device", "set_memory_limit", "stream", "synchronize",
-    "unavailable_reason",
+    "default_stream", "device", "device_count", "emulator_settings", "empty_cache",
+    "get_device_capability", "get_device_name", "grid_for", "initial_seed", "is_available",
+    "is_emulated", "manual_seed", "manual_seed_all", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_snapshot", "memory_stats", "reset_peak_memory_stats", "set_device",
+    "set_memory_limit", "stream", "synchronize", "unavailable_reason",
 ]  # fmt: skip
 
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..runtime.emulator import source
 from . import macros
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
-from struct import error as StructError
+from struct import error as StructError, Struct
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ..core import dtype as dtypes
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..iterator.coalesce import coalesce
 from ..iterator.order import dimension_order
 from .declaration import LAYOUT_DIMS, NUMBER, VECTOR, Parameter

@@ -26,8 +26,7 @@ class Row:
 
     __slots__ = (
         "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores",
-        "spill_bytes",
-        "stack_bytes", "stores",
+        "spill_bytes", "stack_bytes", "stores",
     )  # fmt: skip
 
     def __init__(self, arch: str) -> None:

@@ -19,10 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from . import operator_kernels as kernels
-from . import autograd as registered
-from ..core import errors
-from ..core import schema as schemas
+from . import autograd as registered, operator_kernels as kernels
+from ..core import errors, schema as schemas
 from ..core.device import device
 from ..core.schema import FunctionSchema
 from ..dispatch import dispatcher, kernel_signature, keys

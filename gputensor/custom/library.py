@@ -75,8 +75,7 @@ class Library:
         if kind != "IMPL" and dispatch_key:
             raise errors.wrong_registration(
                 f"Library: a {kind} of '{ns}' with dispatch key {dispatch_key}",
-                "have no dispatch key", site,
-                "open an IMPL library for the kernels",
+                "have no dispatch key", site, "open an IMPL library for the kernels",
             )  # fmt: skip
         if dispatch_key:
             keys.key(dispatch_key)

@@ -14,15 +14,13 @@ from .trace import trace
 
 _HOME = {
     "dump": "tables", "dump_table": "tables", "has_kernel": "tables",
-    "has_computed_kernel": "tables",
-    "is_alias_key": "tables", "is_included_in_alias": "tables", "has_backend_fallback": "tables",
-    "dangling_impls": "tables", "registrations_for_key": "tables",
-    "check_invariants": "tables", "key_set": "tables",
-    "KeySet": "keys", "DispatchKey": "keys", "full_after": "keys",
-    "IncludeDispatchKeys": "tls", "ExcludeDispatchKeys": "tls", "AllowDispatchKeys": "tls",
-    "AutoDispatchBelowAutograd": "tls", "AutoDispatchBelowADInplaceOrView": "tls",
-    "InferenceMode": "tls", "included": "tls", "excluded": "tls", "is_inference_mode": "tls",
-    "find": "dispatcher",
+    "has_computed_kernel": "tables", "is_alias_key": "tables", "is_included_in_alias": "tables",
+    "has_backend_fallback": "tables", "dangling_impls": "tables", "registrations_for_key": "tables",
+    "check_invariants": "tables", "key_set": "tables", "KeySet": "keys", "DispatchKey": "keys",
+    "full_after": "keys", "IncludeDispatchKeys": "tls", "ExcludeDispatchKeys": "tls",
+    "AllowDispatchKeys": "tls", "AutoDispatchBelowAutograd": "tls",
+    "AutoDispatchBelowADInplaceOrView": "tls", "InferenceMode": "tls", "included": "tls",
+    "excluded": "tls", "is_inference_mode": "tls", "find": "dispatcher",
 }  # fmt: skip
 
 __all__ = ["trace", *_HOME]

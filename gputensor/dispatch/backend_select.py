@@ -10,8 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from ..core import device as _devices
-from ..core import errors
+from ..core import device as _devices, errors
 from ..core.device import CPU, device
 from ..core.registry import Registry
 from . import keys

@@ -12,8 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..core import dtype as dtypes
-from ..core import memory_format as formats
+from ..core import dtype as dtypes, memory_format as formats
 from ..core.device import device
 from ..core.schema import Name
 

@@ -237,8 +237,7 @@ def undefine(operator: Operator) -> None:
 
 def register_kernel(
     operator: Operator | str, key: Key, function: Callable[..., Any] | None,
-    convention: str = "native",
-    site: str | None = None,
+    convention: str = "native", site: str | None = None,
 ) -> Handle:  # fmt: skip
     """Make `function` the newest kernel of the operator at `key`; the handle takes it away again.
 

@@ -7,8 +7,7 @@ from importlib.resources import files
 from collections.abc import Callable
 from typing import Any
 
-from ..core import dtype as dtypes
-from ..core import memory_format as formats
+from ..core import dtype as dtypes, memory_format as formats
 from ..core.dtype import dtype
 from ..core.memory_format import memory_format
 from .operands import T

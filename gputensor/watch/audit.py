@@ -16,8 +16,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from .._generated import operators as _operators
-from ..core import errors
-from ..core import memory_format as formats
+from ..core import errors, memory_format as formats
 from ..dispatch import dispatcher
 from ..dispatch.keys import DispatchKey
 from ..dispatch.operator import Operator, Table

@@ -88,15 +88,14 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
 # How a declared type reads in a sentence, and what a list of it holds.
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
-    "float": ("a number", "numbers"), "complex": ("a number", "numbers"), "bool": ("a bool",
-    "bools"),
-    "Scalar": ("a number", "numbers"), "number": ("a number", "numbers"), "str": ("a string",
-    "strings"),
+    "float": ("a number", "numbers"), "complex": ("a number", "numbers"),
+    "bool": ("a bool", "bools"), "Scalar": ("a number", "numbers"),
+    "number": ("a number", "numbers"), "str": ("a string", "strings"),
     "Device": ("a device", "devices"), "MemoryFormat": ("a memory format", "memory formats"),
     "Layout": ("a layout", "layouts"), "Storage": ("a Storage", "Storages"),
     "Generator": ("a Generator", "Generators"), "Callable": ("callable", "functions"),
-    "Iterable": ("iterable", "iterables"), "dict": ("a dict", "dicts"), "ScalarType": ("a dtype",
-    "dtypes"),
+    "Iterable": ("iterable", "iterables"), "dict": ("a dict", "dicts"),
+    "ScalarType": ("a dtype", "dtypes"),
 }  # fmt: skip
 
 
