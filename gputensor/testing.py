@@ -159,11 +159,9 @@ class _Check:
         if a.is_meta or b.is_meta:
             return None
         rtol, atol = self._tolerances(a.dtype, b.dtype)
-        common = (
-            a.dtype
-            if a.dtype is b.dtype
-            else promote_types(_signed(a.dtype), _signed(b.dtype), "assert_close")
-        )
+        common = a.dtype
+        if a.dtype is not b.dtype:
+            common = promote_types(_signed(a.dtype), _signed(b.dtype), "assert_close")
         x, y = _host(a, common), _host(b, common)
         found: str | None = quiet.run(_differences, x, y, common, rtol, atol, self.equal_nan)
         return found
@@ -242,8 +240,6 @@ def _scalar_message(a: Any, b: Any, rtol: float, atol: float) -> str:
     relative = float("inf") if b == 0 else absolute / abs(b)
     lines = [f"Expected {b} but got {a}."]
     for name, value, tolerance in (("Absolute", absolute, atol), ("Relative", relative, rtol)):
-        lines.append(
-            f"{name} difference: {value}"
-            + (f" (up to {tolerance} allowed)" if rtol or atol else "")
-        )
+        allowed = f" (up to {tolerance} allowed)" if rtol or atol else ""
+        lines.append(f"{name} difference: {value}{allowed}")
     return f"Scalars are not {'close' if rtol or atol else 'equal'}!\n\n" + "\n".join(lines)

@@ -54,8 +54,7 @@ class autocast(Guard):
         dtype: the lower precision; the device's own by default: bfloat16 on the CPU, float16 on
             CUDA. One that the device does not support turns the block off, with a warning.
         enabled: False makes a block without autocast within one that has it.
-        cache_enabled: whether casts of weights are kept until the outermost block is left; as it is
-            by default.
+        cache_enabled: whether casts of weights are kept until the outermost block is left.
     """
 
     __slots__ = ("device", "fast_dtype", "_enabled", "_cache_enabled", "_autocast")

@@ -67,9 +67,8 @@ def register_device(
     """Let autocast know a further device, at PrivateUse1; the handle undoes it."""
     wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
-        raise errors.must(
-            "register_autocast", "dtypes", "be floating dtypes, at least one", list(dtypes)
-        )
+        rule = "be floating dtypes, at least one"
+        raise errors.must("register_autocast", "dtypes", rule, list(dtypes))
     key = keys.key(PRIVATE.key_name)
     undos = [dispatcher.register_fallback(key, None, "fallthrough", site).remove]
     for name, policy in wanted.items():

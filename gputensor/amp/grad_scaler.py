@@ -46,11 +46,9 @@ class GradScaler:
         scaler.update()
 
     Args:
-        device: the type of the devices it is for; 'cuda' without a CUDA device disables it, and
-            warns.
+        device: the type of its devices; 'cuda' without a CUDA device disables it, and warns.
         init_scale: the first scale.
-        growth_factor: what the scale is multiplied by after growth_interval steps without inf or
-            NaN.
+        growth_factor: what the scale is multiplied by after growth_interval finite steps.
         backoff_factor: what it is multiplied by after a step with one.
         enabled: False turns every method into a pass-through.
     """
@@ -97,9 +95,8 @@ class GradScaler:
             return type(outputs)([self.scale(x) for x in outputs])
         if isinstance(outputs, Iterable):
             return map(self.scale, outputs)
-        raise errors.wrong_value(
-            "scale", "outputs", "be a Tensor or an iterable of Tensors", outputs
-        )
+        rule = "be a Tensor or an iterable of Tensors"
+        raise errors.wrong_value("scale", "outputs", rule, outputs)
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the optimizer's gradients by the scale, in place, and look for inf and NaN.
@@ -120,17 +117,12 @@ class GradScaler:
         state.stage = OptState.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN; returns its
-        result.
-
-        Waits for the gradients, to know.
-        """
+        """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN; waits to know."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
-            raise errors.must(
-                "step", "closure", "be left out while gradients are scaled", errors.Got("one")
-            )
+            rule = "be left out while gradients are scaled"
+            raise errors.must("step", "closure", rule, errors.Got("one"))
         self._made("step")
         state = self._optimizers.setdefault(id(optimizer), _Optimizer())
         if state.stage is OptState.STEPPED:
@@ -152,11 +144,8 @@ class GradScaler:
         scale, tracker = self._made("update")
         with no_grad():
             if new_scale is None:
-                found = [
-                    f.to(scale.device, non_blocking=True)
-                    for o in self._optimizers.values()
-                    for f in o.found.values()
-                ]
+                flags = [f for o in self._optimizers.values() for f in o.found.values()]
+                found = [f.to(scale.device, non_blocking=True) for f in flags]
                 if not found:
                     raise errors.nothing_checked("update")
                 for other in found[1:]:
@@ -210,11 +199,8 @@ class GradScaler:
     def _get_growth_tracker(self) -> int:
         if not self._enabled:
             return 0
-        return (
-            self._init_growth_tracker
-            if self._growth_tracker is None
-            else int(self._growth_tracker.item())
-        )
+        tracker = self._growth_tracker
+        return self._init_growth_tracker if tracker is None else int(tracker.item())
 
     def get_growth_factor(self) -> float:
         return self._growth_factor

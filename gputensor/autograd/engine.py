@@ -84,9 +84,8 @@ def grad(
     """
     results, wanted = _tuple(outputs), _tuple(inputs)
     if materialize_grads and allow_unused is False:
-        raise errors.must(
-            "grad", "allow_unused", "not be False with materialize_grads", allow_unused
-        )
+        rule = "not be False with materialize_grads"
+        raise errors.must("grad", "allow_unused", rule, allow_unused)
     grads = _root_grads(results, grad_outputs)
     edges = [_input_edge(x) for x in wanted]
     keep = create_graph if retain_graph is None else retain_graph
@@ -111,17 +110,13 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
     for number, (output, g) in enumerate(zip(outputs, grads)):
         if g is not None:
             if not isinstance(g, Tensor):
-                raise errors.wrong_type(
-                    "backward", f"grad_tensors[{number}]", "be a Tensor or None", g
-                )
+                rule = "be a Tensor or None"
+                raise errors.wrong_type("backward", f"grad_tensors[{number}]", rule, g)
             if g._geometry.sizes != output._geometry.sizes:
                 raise errors.wrong_grad_output(number, g, output)
-            if (g._geometry.dtype.category == COMPLEX) != (
-                output._geometry.dtype.category == COMPLEX
-            ):
-                raise errors.must(
-                    "backward", f"grad_tensors[{number}]", "be complex as the output is", g
-                )
+            if g._geometry.dtype.is_complex != output._geometry.dtype.is_complex:
+                rule = "be complex as the output is"
+                raise errors.must("backward", f"grad_tensors[{number}]", rule, g)
         elif requires_grad(output):
             if output._geometry.numel != 1:
                 raise errors.not_scalar(output)

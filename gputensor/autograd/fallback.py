@@ -38,9 +38,8 @@ def set_autograd_fallback_mode(mode: str) -> None:
     """
     global _mode, _serving
     if not isinstance(mode, str) or mode not in AUTOGRAD_MODES:
-        raise errors.must(
-            "set_autograd_fallback_mode", "mode", f"be one of {', '.join(AUTOGRAD_MODES)}", mode
-        )
+        rule = f"be one of {', '.join(AUTOGRAD_MODES)}"
+        raise errors.must("set_autograd_fallback_mode", "mode", rule, mode)
     dispatcher.fallbacks()  # which are there from the first call on, this one's among them
     with dispatcher.lock:
         _mode = mode

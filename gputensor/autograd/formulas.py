@@ -119,9 +119,8 @@ class SgnBackward0(Node):
 
 def _sign(x: Tensor) -> Tensor:
     """-1, 0 or 1 in x's dtype; a function of x, so that its results require grad as in PyTorch."""
-    found = calls.to_dtype(
-        where(x > 0, 1, where(x < 0, -1, 0)), x._geometry.dtype, False, False, None
-    )
+    signs = where(x > 0, 1, where(x < 0, -1, 0))
+    found = calls.to_dtype(signs, x._geometry.dtype, False, False, None)
     node = variable.record(SgnBackward0, x)
     return found if node is None else variable.set_history(found, node)
 
@@ -260,8 +259,7 @@ def unfold_backward(grad: Tensor, shape: Sizes, dimension: int, size: int, step:
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """The gradient scattered into the memory that both looked at, and read back as the source
-    reads.
+    """The gradient scattered into the memory of both, and read back as the source reads.
 
     Where elements of the source share memory, each gets its part of the gradient there.
     """
@@ -275,9 +273,8 @@ def as_strided_backward(
     memory = _zeros_around(grad, (end,))
     _scatter(memory, grad, sizes, strides, begin - first)
     if _may_overlap(shape.sizes, shape.strides):
-        places = calls.as_strided(
-            arange(end, device=grad.device), shape.sizes, shape.strides, start - first
-        )
+        numbers = arange(end, device=grad.device)
+        places = calls.as_strided(numbers, shape.sizes, shape.strides, start - first)
         count = _zeros_around(grad, (end,)).detach()
         ones = calls.ones_like(calls.to_dtype(places, grad.dtype))
         _scatter(count, ones, shape.sizes, shape.strides, start - first)
@@ -303,8 +300,7 @@ def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
 def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
     """Add `grad` to the elements of `memory`, 1-d or contiguous, that this layout reaches.
 
-    Layouts that reach an element twice are taken apart, a slice of their shortest dimension at a
-    time.
+    Layouts that reach an element twice are taken apart along their shortest dimension.
     """
     expanded = tuple([d for d, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1])
     if expanded:

@@ -105,11 +105,9 @@ class _FunctionNode(Node):
     def __getattr__(self, name: str) -> Any:
         if name == "saved_tensors":
             saved = self.context._saved
-            return (
+            if saved is FREED:
                 FREED.unpack(self)
-                if saved is FREED
-                else tuple([s and s.unpack(self) for s in saved])
-            )
+            return tuple([s and s.unpack(self) for s in saved])
         return super().__getattr__(name)
 
 
@@ -243,9 +241,8 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(ctx: Context, *grads: Any) -> Any:
         with no_grad():
             results = backward(ctx, *grads)
-        if grad_mode.get() != DEFAULT or not any(
-            [isinstance(g, Tensor) and requires_grad(g) for g in grads]
-        ):
+        needs = any([isinstance(g, Tensor) and requires_grad(g) for g in grads])
+        if grad_mode.get() != DEFAULT or not needs:
             return results
         listed = results if isinstance(results, tuple) else (results,)
         blocked = tuple([_blocked(x) if isinstance(x, Tensor) else x for x in listed])

@@ -39,9 +39,8 @@ def gradcheck(
     given = _tuple(inputs)
     varied = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
     if not varied:
-        raise errors.wrong_value(
-            "gradcheck", "inputs", "hold a tensor that requires grad", errors.Got("none")
-        )
+        rule = "hold a tensor that requires grad"
+        raise errors.wrong_value("gradcheck", "inputs", rule, errors.Got("none"))
     try:
         _compare(func, given, varied, eps, atol, rtol)
     except errors.GradcheckError:
@@ -56,8 +55,7 @@ def gradgradcheck(
     func: Function, inputs: Any, grad_outputs: Any = None, eps: float = 1e-6, atol: float = 1e-5,
     rtol: float = 1e-3, raise_exception: bool = True,
 ) -> bool:  # fmt: skip
-    """`gradcheck` of the derivative of `func`, with respect to the inputs and to what comes in from
-    behind.
+    """`gradcheck` of the derivative of `func`, with respect to inputs and incoming gradients.
 
     grad_outputs: the gradients of the outputs; random ones unless given.
     """

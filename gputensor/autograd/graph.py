@@ -1,5 +1,4 @@
-"""`gt.autograd.graph`: what happens to the tensors that a recorded operation saves for its
-derivative.
+"""`gt.autograd.graph`: what happens to the tensors that are saved for derivatives.
 
     with gt.autograd.graph.saved_tensors_hooks(pack, unpack):
         y = model(x)             # pack(tensor) is kept in each saved tensor's place
@@ -33,8 +32,7 @@ _forbidden: ContextVar[str | None] = ContextVar(
 
 
 class saved_tensors_hooks(Guard):
-    """Keep `pack_hook(tensor)` instead of each tensor saved in the block, and get it by
-    `unpack_hook`.
+    """Keep `pack_hook(tensor)` of each tensor saved in the block; `unpack_hook` brings it back.
 
     pack_hook must not write to the tensor; unpack_hook returns a tensor of the same elements.
     Blocks nest, and the innermost serves; a write after the saving is no longer noticed.

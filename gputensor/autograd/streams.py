@@ -58,8 +58,7 @@ class on_stream:
 
 
 def wait(node: Node, source: Node | Any, g: Tensor) -> None:
-    """Let the stream of `node` wait for a gradient that `source` makes, and keep its memory till
-    then.
+    """Let the stream of `node` wait for a gradient that `source` makes; its memory stays till then.
 
     A gradient on another type of device than the node's stream is waited for by the current stream
     there, as is one that did not come from its source's stream.

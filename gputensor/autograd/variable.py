@@ -168,9 +168,8 @@ def set_grad(x: Tensor, value: Any) -> None:
         raise errors.wrong_type("grad", "value", "be a Tensor or None", value)
     same = value._geometry.sizes == x._geometry.sizes and value._geometry.dtype is x._geometry.dtype
     if value is x or not same or value._device is not x._device:
-        raise errors.must(
-            "grad", "value", f"be another tensor like self, {errors.describe(x)}", value
-        )
+        rule = f"be another tensor like self, {errors.describe(x)}"
+        raise errors.must("grad", "value", rule, value)
     own_of(x).grad = value
 
 
@@ -223,9 +222,8 @@ def register_hook(x: Tensor, hook: Any) -> RemovableHandle:
 
 def register_post_accumulate_grad_hook(x: Tensor, hook: Any) -> RemovableHandle:
     if not requires_grad(x) or not is_leaf(x):
-        raise errors.must(
-            "register_post_accumulate_grad_hook", "self", "be a leaf that requires grad", x
-        )
+        rule = "be a leaf that requires grad"
+        raise errors.must("register_post_accumulate_grad_hook", "self", rule, x)
     own = own_of(x)
     if own.after_accumulate is None:
         own.after_accumulate = HookDict()

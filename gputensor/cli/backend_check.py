@@ -61,15 +61,11 @@ def device_of(name: str) -> Any:
         if "/" in name or name in (".", ".."):
             name = _bring_up_from(Path(name))
         kind = name.partition(":")[0]
-        place = (
-            gt.device(name)
-            if kind == "cuda"
-            else gt.device(gt.backend.get(kind).name + name[len(kind) :])
-        )
+        if kind != "cuda":
+            name = gt.backend.get(kind).name + name[len(kind) :]
+        place = gt.device(name)
         gt.empty(1, device=place)
-    except errors.RegistrationError as error:
-        raise Refusal(str(error), DEVICE_ABSENT) from None
-    except errors.DeviceError as error:
+    except (errors.RegistrationError, errors.DeviceError) as error:
         raise Refusal(str(error), DEVICE_ABSENT) from None
     except errors.GpuTensorError as error:
         raise Refusal(str(error)) from None

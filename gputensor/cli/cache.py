@@ -91,9 +91,8 @@ def _archs(arguments: Any) -> list[str] | None:
         return list(arguments.arch)
     cuda = runtime.cuda()
     if not cuda.is_available():
-        reason = (
-            f"no device to compile for ({cuda.unavailable_reason()}); name one with --arch sm_90"
-        )
+        why = cuda.unavailable_reason()
+        reason = f"no device to compile for ({why}); name one with --arch sm_90"
         raise Refusal(reason, DEVICE_ABSENT)
     if not cuda.is_emulated:
         return sorted({cuda.arch(index) for index in range(cuda.device_count())})

@@ -185,9 +185,8 @@ def _gpu(answer: driver.Driver) -> Finding:
     if module is None:
         return Finding("GPU", BROKEN, reason)
     if module.is_emulated:
-        return Finding(
-            "GPU", ABSENT, "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process"
-        )
+        rule = "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process"
+        return Finding("GPU", ABSENT, rule)
     if not module.is_available():
         if os.environ.get("GPUTENSOR_CUDA") != "off" and answer.version is None:
             reason = "there is no NVIDIA driver"  # the root of whatever CuPy complains about
@@ -200,9 +199,8 @@ def _gpu(answer: driver.Driver) -> Finding:
 def _emulator() -> Finding:
     compiler = shutil.which("g++")
     if compiler is None:
-        return Finding(
-            "emulator", ABSENT, "g++ is not found", "install g++ (Debian: apt install g++)"
-        )
+        rule = "g++ is not found"
+        return Finding("emulator", ABSENT, rule, "install g++ (Debian: apt install g++)")
     asked = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
     return Finding("emulator", OK, f"g++ {asked.stdout.strip()} at {compiler}")
 
@@ -220,10 +218,8 @@ def _cache() -> Finding:
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding(
-            "kernel cache", BROKEN, f"{folder} is not writable, so every process compiles anew",
-            "set GPUTENSOR_CACHE_DIR to a writable folder",
-        )  # fmt: skip
+        rule = f"{folder} is not writable, so every process compiles anew"
+        return Finding("kernel cache", BROKEN, rule, "set GPUTENSOR_CACHE_DIR to a writable folder")
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)
     return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")

@@ -57,9 +57,8 @@ def unknown(name: str) -> str:
 
 def _matching(name: str | None) -> list[Operator]:
     """All operators, or the overloads that a name means; in-place and out forms of it included."""
-    known = sorted(
-        (o for o in dispatcher.operators() if o.is_defined), key=lambda o: o.qualified_name
-    )
+    defined = (o for o in dispatcher.operators() if o.is_defined)
+    known = sorted(defined, key=lambda o: o.qualified_name)
     if name is None:
         return known
     full = dispatcher.qualified(name)

@@ -90,9 +90,8 @@ def table(
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = []
     for row in cells:
-        parts = [
-            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))
-        ]
+        pairs = enumerate(zip(row, widths))
+        parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in pairs]
         lines.append("  ".join(parts).rstrip())
     lines.insert(1, "  ".join("-" * w for w in widths))
     return "\n".join(lines)

@@ -1,8 +1,7 @@
 """What generated functions do with arguments that are not what a fast call gives.
 
 Each function here runs where the first try failed: a number that is NumPy's, sizes in a list, an
-operand that is no tensor. Values are left to native code, which checks them. A tensor is known by
-its `_keys`.
+operand that is no tensor. Values are left to native code, which checks them. Tensors have `_keys`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ MOST_DEVICES = 128
 _interned: dict[tuple[str, int | None], device] = {}
 # Every device made so far: a name that goes and comes back means the same objects.
 _made: dict[tuple[str, int | None], device] = {}
-# Asked with a name that stands for no device type; True if it does now (backend.py loads
-# extensions).
+# Asked with a name of no device type; True if it is one now (backend.py loads extensions).
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
@@ -50,11 +49,8 @@ class device(Guard):
         return known if known is not None else _parse(cls, type, index)
 
     def __repr__(self) -> str:
-        return (
-            f"device(type={self.type!r})"
-            if self.index is None
-            else f"device(type={self.type!r}, index={self.index})"
-        )
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type={self.type!r}{index})"
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -111,9 +107,8 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
         raise errors.must("device", "type", f"be one of {known}, with an optional ':index'", text)
     if colon:
         if index is not None or not (number.isascii() and number.isdigit() and len(number) < 5):
-            raise errors.must(
-                "device", "type", "end in ':' and a non-negative integer, given once", text
-            )
+            rule = "end in ':' and a non-negative integer, given once"
+            raise errors.must("device", "type", rule, text)
         index = int(number)
     if index is not None and not 0 <= index < MOST_DEVICES:
         raise _no_index(index)

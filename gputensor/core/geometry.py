@@ -90,7 +90,7 @@ class Geometry:
         itemsize = element.itemsize
         self.stride_bytes = tuple([s * itemsize for s in strides])
         self.is_contiguous = numel == 0 or _dense_in_order(
-            sizes, strides, range(self.ndim - 1, -1, -1)
+            sizes, strides, reversed(range(self.ndim))
         )
         # Contiguous by every stride, also those of sizes 0 and 1, which the flag does not look at.
         self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)

@@ -215,13 +215,9 @@ class Argument(Frozen):
         if isinstance(self.default, Name):
             return _resolve(self.type.required.name, self.default)
         form = self.type.required
-        if (
-            form.size is not None
-            and self.default is not None
-            and not isinstance(self.default, tuple)
-        ):
-            return (self.default,) * form.size
-        return self.default
+        if form.size is None or self.default is None or isinstance(self.default, tuple):
+            return self.default
+        return (self.default,) * form.size
 
     @property
     def is_write(self) -> bool:
@@ -306,9 +302,8 @@ class FunctionSchema(Frozen):
     @property
     def is_view(self) -> bool:
         """True if a return value aliases an argument that is not written."""
-        written = {
-            name for a in self.arguments for x in a.type.aliases if x.is_write for name in x.before
-        }
+        aliases = [x for a in self.arguments for x in a.type.aliases if x.is_write]
+        written = {name for x in aliases for name in x.before}
         shared = {name for r in self.returns for x in r.type.aliases for name in x.before}
         return bool(shared - written)
 
@@ -573,9 +568,8 @@ def _known_type(name: str) -> str:
     known = sorted((*_TYPES, *_FORMS))
     lower = {other.lower(): other for other in known}
     near = get_close_matches(name.lower(), lower, 1)
-    return (
-        f"be a type, such as {lower[near[0]]}" if near else f"be a type, one of {', '.join(known)}"
-    )
+    meant = f"such as {lower[near[0]]}" if near else f"one of {', '.join(known)}"
+    return f"be a type, {meant}"
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}

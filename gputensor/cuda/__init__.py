@@ -1,5 +1,4 @@
-"""What users name as `gputensor.cuda`: devices, streams, events and memory, and kernels of their
-own.
+"""What users name as `gputensor.cuda`: devices, streams, events, memory, their own kernels.
 
 Everything is answered by the runtime that `GPUTENSOR_CUDA` chose; without one, each call raises one
 sentence with the reason, and `is_available()` is False. Devices may be given as an index, a string

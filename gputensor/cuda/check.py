@@ -178,11 +178,9 @@ def skeleton(path: str) -> str:
         given.append(parameter.name if parameter.kind == POINTER else "n")
         if parameter.kind == POINTER and element is not None and element.dtype is not None:
             kind = element.dtype.name
-            values = (
-                f"random.uniform(0, 100, n).astype('{kind}')"
-                if parameter.is_const
-                else f"np.zeros(n, '{kind}')"
-            )
+            values = f"np.zeros(n, '{kind}')"
+            if parameter.is_const:
+                values = f"random.uniform(0, 100, n).astype('{kind}')"
             made.append(f"        {parameter.name} = {values}")
             if not parameter.is_const:
                 expected.append(f"'{parameter.name}': ...")

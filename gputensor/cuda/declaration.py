@@ -41,9 +41,7 @@ _VECTOR_BASES = {
     "longlong": "long long", "ulonglong": "unsigned long long", "float": "float",
     "double": "double",
 }  # fmt: skip
-_VECTOR = re.compile(
-    r"(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])"
-)
+_VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1234])")
 _HALF_PAIRS = {"half2": "__half", "nv_bfloat162": "__nv_bfloat16"}
 _INTEGER_WORDS = frozenset("signed unsigned char short int long".split())
 _QUALIFIERS = re.compile(
@@ -133,9 +131,8 @@ def read(
     if match is None:
         _check_readable(bare, entry, name)
         known = ", ".join(found for found, _ in kernels_of(text)) or "none"
-        raise errors.cannot_launch(
-            entry, "entry", f"be a __global__ function of the text ({known})", entry
-        )
+        rule = f"be a __global__ function of the text ({known})"
+        raise errors.cannot_launch(entry, "entry", rule, entry)
     words = _names_in(bare, defines)
     if match["template"]:
         words |= _template_arguments(match["arguments"], given.rstrip().removesuffix(">"), entry)
@@ -221,18 +218,8 @@ def _canonical(name: str) -> str:
     if not parts or not set(parts) <= _INTEGER_WORDS:
         return name
     if "char" in parts:
-        return (
-            "unsigned char"
-            if "unsigned" in parts
-            else "signed char"
-            if "signed" in parts
-            else "char"
-        )
-    size = (
-        "long long"
-        if parts.count("long") == 2
-        else next((w for w in ("long", "short") if w in parts), "")
-    )
+        return next((f"{w} char" for w in ("unsigned", "signed") if w in parts), "char")
+    size = " ".join(w for w in parts if w in ("long", "short"))
     if "unsigned" in parts:
         return f"unsigned {size}".strip()
     return size or "int"
@@ -358,15 +345,13 @@ class _Structs:
             if kind is None:
                 return 0, 0
             for item in field[kind.end() :].split(","):
-                is_pointer = "*" in item
                 element = element_of(kind[1] or kind[2])
-                inner = (
-                    (8, 8)
-                    if is_pointer
-                    else (element.size, element.alignment)
-                    if element
-                    else self.of(kind[1] or kind[2])
-                )
+                if "*" in item:
+                    inner = (8, 8)
+                elif element:
+                    inner = (element.size, element.alignment)
+                else:
+                    inner = self.of(kind[1] or kind[2])
                 if not inner[0]:
                     return 0, 0
                 count = 1

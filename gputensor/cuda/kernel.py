@@ -85,9 +85,8 @@ class Kernel:
         """`kernel[grid, block]`, `kernel[grid, block, shared_bytes]`, `kernel[…, stream]`."""
         given = configuration if isinstance(configuration, tuple) else (configuration,)
         if not 2 <= len(given) <= 4:
-            raise errors.cannot_launch(
-                self.entry, "[...]", "be [grid, block, shared bytes, stream]", given
-            )
+            rule = "be [grid, block, shared bytes, stream]"
+            raise errors.cannot_launch(self.entry, "[...]", rule, given)
         return Launcher(self, *given)
 
     def launch(
@@ -129,9 +128,8 @@ class Kernel:
         entry, declared = self.entry, self.declaration
         if len(args) != len(declared.taken):
             names = ", ".join(p.name for p in declared.taken)
-            raise errors.cannot_launch(
-                entry, "args", f"be {len(declared.taken)}: {names}", f"{len(args)}"
-            )
+            rule = f"be {len(declared.taken)}: {names}"
+            raise errors.cannot_launch(entry, "args", rule, f"{len(args)}")
         found: dict[int, ForeignArray] = {}
         at = 0
         for number, parameter in enumerate(declared.parameters):
@@ -259,9 +257,8 @@ class Kernel:
                 raise errors.cannot_launch(self.entry, unknown.name, rule, unknown.text)
             return
         if len(places) != len(parameters):
-            raise errors.cannot_launch(
-                self.entry, "signature", f"have {len(places)} parameters", len(parameters)
-            )
+            rule = f"have {len(places)} parameters"
+            raise errors.cannot_launch(self.entry, "signature", rule, len(parameters))
         for parameter, (offset, size) in zip(parameters, places):
             if parameter.kind != STRUCT and (parameter.size, parameter.offset) != (size, offset):
                 if parameter.size != size:

@@ -21,9 +21,8 @@ class Over:
     def __init__(
         self, kernel: Kernel, iterator: TensorIterator, block: int, per_thread: int
     ) -> None:
-        self.kernel, self.iterator, self.block, self.per_thread = (
-            kernel, iterator, block, per_thread,
-        )  # fmt: skip
+        self.kernel, self.iterator = kernel, iterator
+        self.block, self.per_thread = block, per_thread
         parameters = kernel.declaration.parameters
         bound = {p.of for p in parameters if p.kind == LAYOUT}
         pointers = [n for n, p in enumerate(parameters) if p.kind == POINTER]

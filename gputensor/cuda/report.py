@@ -68,16 +68,13 @@ class Report:
             figures = (r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes)
             lines.append((r.arch, *map(str, figures), _widths(r.loads), _widths(r.stores)))
         sizes = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        return "\n".join(
-            "  ".join(c.ljust(n) for c, n in zip(line, sizes)).rstrip() for line in lines
-        )
+        rows = ("  ".join(c.ljust(n) for c, n in zip(line, sizes)) for line in lines)
+        return "\n".join(map(str.rstrip, rows))
 
 
 def _widths(counts: dict[int, int]) -> str:
     """`2x16 B, 1x4 B`, the widest first."""
-    return (
-        ", ".join(f"{counts[width]}x{width} B" for width in sorted(counts, reverse=True)) or "none"
-    )
+    return ", ".join(f"{counts[w]}x{w} B" for w in sorted(counts, reverse=True)) or "none"
 
 
 def row(kernel: Kernel, arch: str) -> Row:

@@ -30,7 +30,7 @@ from ..dispatch.refusal import is_iterable
 from ..dispatch.operator import Kernel, Key, Operator, caller_site
 from ..makers import backend_select, inplace_or_view
 from .infer_schema import OUT, infer_schema
-from .library import Library
+from .library import Library, _check_callable
 
 Function = Callable[..., Any]
 DeviceTypes = str | Sequence[str] | None
@@ -46,8 +46,7 @@ def custom_op(
 ) -> Any:  # fmt: skip
     """Make a function an operator; without fn, a decorator. Returns a CustomOpDef.
 
-    Defined again under the same name, the operator is replaced, with all that was registered for
-    it.
+    Defined again under its name, the operator is replaced, with all that was registered for it.
 
     Args:
         name: "namespace::operator", with ".overload" if it is one of several.
@@ -138,13 +137,7 @@ class CustomOpDef:
     def _define(self) -> None:
         operator = dispatcher.define(self._text, self._tags, self._site, parsed=self._parsed)
         self._opoverload = operator
-        definition = operator.definition
-
-        def undo() -> None:
-            if operator.definition is definition:
-                dispatcher.undefine(operator)
-
-        self._definition = Handle(undo)
+        self._definition = dispatcher.undefining(operator)
         schema = operator.schema
         self._impl(kernels.META, kernels.without_fake, self._site)
         self._impl(kernels.AUTOGRAD, registered.maker(None), self._site)
@@ -153,9 +146,8 @@ class CustomOpDef:
 
     def _check_defined(self, site: str) -> None:
         if not self._definition.is_active:
-            raise errors.wrong_registration(
-                f"{self!r}", "be defined, but was destroyed or defined again", site
-            )
+            rule = "be defined, but was destroyed or defined again"
+            raise errors.wrong_registration(f"{self!r}", rule, site)
 
     def _impl(self, key: Key, make: Function, site: str) -> Handle:
         return self._register((key, make, "maker", site))
@@ -168,9 +160,7 @@ class CustomOpDef:
     def _destroy(self) -> None:
         """Take back the operator and all that was registered for it here."""
         with dispatcher.lock:
-            self._registered = [
-                (what, handle) for what, handle in self._registered if handle.is_active
-            ]
+            self._registered = [both for both in self._registered if both[1].is_active]
             for _, handle in reversed(self._registered):
                 handle.remove()
             self._definition.remove()
@@ -198,8 +188,7 @@ class CustomOpDef:
         """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
 
         Returns a handle that undoes it; without fn, a decorator. The newest of a type serves; that
-        of a registered device goes with the device. Results must be new memory; it runs below
-        autograd.
+        of a registered device goes with the device. Results must be new memory. Below autograd.
         Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
         nothing in a call tells the device.
         """
@@ -217,15 +206,9 @@ class CustomOpDef:
         self._check_defined(site)
         operator = self._opoverload
         _check_function(operator, fn, site)
-        types = (
-            [device_types]
-            if device_types is None or isinstance(device_types, str)
-            else list(device_types)
-        )
-        found = [(kind, _key_of(kind)) for kind in types]
-        if device_types is not None and not any(
-            a.type.has_tensor for a in operator.schema.arguments
-        ):
+        found = _keys_of(device_types)
+        takes_tensors = any(a.type.has_tensor for a in operator.schema.arguments)
+        if device_types is not None and not takes_tensors:
             if backend_select.device_argument(operator) is None:
                 raise errors.no_device_argument(self._qualname, operator.schema)
             if kernels.BACKEND_SELECT not in operator.kernels:
@@ -259,8 +242,7 @@ class CustomOpDef:
     def register_fake(self, fn: Function, /) -> Function:
         """Register the kernel for Meta: sizes, strides and dtype of the results, without data.
 
-        fn takes what the operator takes, with tensors of device meta, and returns such; a
-        decorator.
+        fn takes what the operator takes, with tensors of meta, and returns such; a decorator.
         """
         self._register_fake(fn, caller_site())
         return fn
@@ -302,8 +284,7 @@ def register_kernel(
     """Register a kernel of an operator, or of its name, for device types; a decorator without func.
 
     Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of
-    the devices, at CompositeExplicitAutograd for None. Returns a handle that undoes it, as does the
-    end of `lib`.
+    the devices, at CompositeExplicitAutograd for None. The handle undoes it, or `lib`.
     """
     site = caller_site()
 
@@ -313,13 +294,9 @@ def register_kernel(
             handle = made._register_kernel(device_types, function, site)
         else:
             _check_callable("register_kernel", function)
-            types = (
-                [device_types]
-                if device_types is None or isinstance(device_types, str)
-                else device_types
-            )
-            name, handles = _name_of("register_kernel", op), []
-            for kind, key in [(kind, _key_of(kind)) for kind in types]:
+            found, handles = _keys_of(device_types), []
+            name = _name_of("register_kernel", op)
+            for kind, key in found:
                 handles.append(dispatcher.register_kernel(name, key, function, "user", site))
                 _end_with_device(kind, handles[-1])
             handle = _together(handles)
@@ -364,9 +341,8 @@ def register_autograd(
                 operator.qualified_name, argument.name, operator.schema
             )
     make = registered.maker(_formula(operator, backward, setup_context))
-    return _owned(
-        dispatcher.register_kernel(operator, kernels.AUTOGRAD, make, "maker", site), lib, op, site
-    )
+    handle = dispatcher.register_kernel(operator, kernels.AUTOGRAD, make, "maker", site)
+    return _owned(handle, lib, op, site)
 
 
 def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], Function]:
@@ -419,16 +395,12 @@ def _end_with_device(device_type: str | None, handle: Handle) -> None:
         ends_with.setdefault(kind, []).append(handle.remove)
 
 
-def _key_of(device_type: str | None) -> Key:
-    """The key of a device's kernels. Raises: ArgumentError for a device that nobody registered."""
-    if device_type is None:
-        return keys.CompositeExplicitAutograd
-    return keys.key(BACKEND_OF_TYPE[device(device_type).type])
-
-
-def _check_callable(what: str, fn: Any) -> None:
-    if not callable(fn):
-        raise errors.wrong_type(what, "fn", "be callable", fn)
+def _keys_of(types: DeviceTypes) -> list[tuple[str | None, Key]]:
+    """The keys of devices' kernels. Raises: ArgumentError for a device that nobody registered."""
+    if types is None:
+        return [(None, keys.CompositeExplicitAutograd)]
+    listed = [types] if isinstance(types, str) else types
+    return [(t, keys.key(BACKEND_OF_TYPE[device(t).type])) for t in listed]
 
 
 def _check_function(operator: Operator, fn: Any, site: str) -> None:
@@ -442,9 +414,7 @@ def _formula(
 ) -> registered.Formula:
     schema = operator.schema
     views = [r for r in schema.returns if r.type.aliases]
-    counts = [
-        sum(v.type.has_tensor for v in values) for values in (schema.arguments, schema.returns)
-    ]
+    counts = [sum(v.type.has_tensor for v in vs) for vs in (schema.arguments, schema.returns)]
     is_functional = not any(a.is_write for a in schema.arguments) and bool(schema.returns)
     if not is_functional or views and counts != [1, 1]:
         raise errors.not_functional(operator)

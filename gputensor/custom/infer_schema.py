@@ -1,5 +1,4 @@
-"""A schema from the annotations of a Python function: `def f(x: Tensor, by: float = 2.0) ->
-Tensor`.
+"""A schema from the annotations of a Python function, `def f(x: Tensor) -> Tensor`.
 
 It reads the annotations' names, so that a function needs no import to be read; what it cannot say
 raises and names the argument. The text is PyTorch's. Source: torch/_library/infer_schema.py.
@@ -31,8 +30,7 @@ def infer_schema(
     prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str] = (),
     op_name: str | None = None, tags: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The schema text of a function: `op_name`, where given, then `(Tensor x, float by=2.0) ->
-    Tensor`.
+    """The schema text of a function: `op_name`, where given, then `(Tensor x) -> Tensor`.
 
     mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
     tags: "inplace" if it returns the first argument, which it writes to; "out" if it returns the
@@ -71,11 +69,9 @@ def infer_schema(
                 raise errors.mutates_no_tensor(name, argument.name, type_text)
             type_text = f"Tensor(a{number}!){type_text[6:]}"
             seen.add(argument.name)
-        default = (
-            ""
-            if argument.default is argument.empty
-            else f"={_default(argument.default, name, argument.name)}"
-        )
+        default = ""
+        if argument.default is not argument.empty:
+            default = f"={_default(argument.default, name, argument.name)}"
         texts.append(f"{type_text} {argument.name}{default}")
     if not isinstance(written, str) and written - seen:
         raise errors.mutates_no_tensor(name, sorted(written - seen)[0], None)

@@ -125,14 +125,12 @@ class Library:
         for arg, value in (("text", text), ("alias_analysis", alias_analysis)):
             if not isinstance(value, str):
                 raise errors.wrong_type("define", arg, "be a string", value)
-        if not isinstance(tags, str) and not (
-            is_iterable(tags) and all(isinstance(t, str) for t in tags)
-        ):
+        are_tags = is_iterable(tags) and all(isinstance(t, str) for t in tags)
+        if not isinstance(tags, str) and not are_tags:
             raise errors.wrong_type("define", "tags", "be strings, or one", tags)
         if alias_analysis not in ALIAS_ANALYSIS:
-            raise errors.must(
-                "define", "alias_analysis", f"be one of {ALIAS_ANALYSIS}", alias_analysis
-            )
+            rule = f"be one of {ALIAS_ANALYSIS}"
+            raise errors.must("define", "alias_analysis", rule, alias_analysis)
         if fn is not None and "(" not in text:
             from .infer_schema import infer_schema
 
@@ -147,16 +145,9 @@ class Library:
         full = text.strip() if name.namespace else f"{self.ns}::{text.strip()}"
         parsed = parsed.named(schema.OperatorName(self.ns, name.base, name.overload))
         tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
-        operator = dispatcher.define(
-            full, tags, site, alias_analysis or "FROM_SCHEMA", parsed=parsed
-        )
-        definition = operator.definition
-
-        def undo() -> None:
-            if operator.definition is definition:
-                dispatcher.undefine(operator)
-
-        handle = Handle(undo)
+        analysis = alias_analysis or "FROM_SCHEMA"
+        operator = dispatcher.define(full, tags, site, analysis, parsed=parsed)
+        handle = definition = dispatcher.undefining(operator)
         if fn is not None:
             try:
                 kernel = self._register(operator.qualified_name, fn, "", False, False, True, site)
@@ -166,7 +157,7 @@ class Library:
 
             def undo_both() -> None:
                 kernel.remove()
-                undo()
+                definition.remove()
 
             handle = Handle(undo_both)
         return self._keep(handle)
@@ -189,20 +180,15 @@ class Library:
         site = caller_site()
         if isinstance(fn, str):
             fn, dispatch_key = None, fn
+        how = (dispatch_key, with_keyset, boxed, allow_override, site)
         if fn is None:
 
             def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-                self._keep(
-                    self._register(
-                        op_name, function, dispatch_key, with_keyset, boxed, allow_override, site
-                    )
-                )
+                self._keep(self._register(op_name, function, *how))
                 return function
 
             return decorate
-        return self._keep(
-            self._register(op_name, fn, dispatch_key, with_keyset, boxed, allow_override, site)
-        )
+        return self._keep(self._register(op_name, fn, *how))
 
     def _register(
         self, op_name: Any, fn: Any, dispatch_key: str, with_keyset: bool, boxed: bool,
@@ -217,16 +203,11 @@ class Library:
             stack = () if operator is None else operator.kernels.get(key, ())
             if stack and not allow_override:
                 raise errors.may_not_override(operator, key, stack[0].site, site)
-            if (
-                key.name == "Meta"
-                and operator
-                and keys.CompositeImplicitAutograd in operator.kernels
-            ):
-                raise errors.wrong_registration(
-                    f"{name}: a Meta kernel", "not hide the operator's CompositeImplicitAutograd "
-                                              "kernel", site,
-                    "register Meta kernels for the operators that it calls",
-                )  # fmt: skip
+            has_composite = operator and keys.CompositeImplicitAutograd in operator.kernels
+            if key.name == "Meta" and has_composite:
+                rule = "not hide the operator's CompositeImplicitAutograd kernel"
+                remedy = "register Meta kernels for the operators that it calls"
+                raise errors.wrong_registration(f"{name}: a Meta kernel", rule, site, remedy)
             convention = _convention(fn, with_keyset, boxed, "user", "keyset")
             handle = dispatcher.register_kernel(name, key, _function(fn), convention, site)
         if stack and key.name != "Meta":

@@ -162,8 +162,7 @@ def _refuse_alias(
 def without_fake(table: Table, key_set: int) -> Function:
     """The kernel at Meta while no `register_fake` was called.
 
-    An operator that writes and returns nothing, or what it wrote to, has nothing to say about
-    shapes.
+    An operator that returns nothing, or what it wrote to, has nothing to say about shapes.
     """
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]

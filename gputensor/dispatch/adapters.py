@@ -79,9 +79,8 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     assert function is not None and table.definition is not None
     signature = table.definition.signature
     if signature.is_simple:
-        return _simple(
-            table, kernel, function if kernel.convention == "user" else partial(function, visible)
-        )
+        called = function if kernel.convention == "user" else partial(function, visible)
+        return _simple(table, kernel, called)
     head = (visible,) if kernel.convention == "keyset" else ()
     positional, keywords = signature.n_positional, signature.names[signature.n_positional :]
     one_keyword = keywords[0] if len(keywords) == 1 else None
@@ -158,7 +157,7 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
         stack = list(args if shown is None else shown(args))
         function(operator, visible, stack)
         if len(stack) != returns:
-            raise errors.wrong_stack(operator, returns, len(stack))
+            raise errors.wrong_stack(operator, "kernel must leave", returns, len(stack))
         result = stack[0] if returns == 1 else None if returns == 0 else tuple(stack)
         if not fits(result):
             raise errors.wrong_return(operator, kernel.site, result)

@@ -17,18 +17,14 @@ if TYPE_CHECKING:
     from ..core.schema import Argument, FunctionSchema, Type
     from .operator import Operator
 
-# The tag of operators that take a number for a tensor, where PyTorch has overloads that make it
-# one.
+# The tag of operators that take a number for a tensor, where PyTorch has overloads for it.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
-# arguments of such an operator -> the same with tensors without dimensions; set where tensors are
-# known.
+# their arguments -> the same with tensors without dimensions; set where tensors are known.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
 # How an argument is taken; otherwise the one type that needs no conversion, or None.
-_TENSOR, _TENSORS, _TENSORS_AMONG = (
-    "one tensor", "a list of tensors", "a tuple or dict with tensors",
-)  # fmt: skip
+_TENSOR, _TENSORS, _TENSORS_AMONG = "a tensor", "a list of tensors", "a tuple or dict of them"
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 
 

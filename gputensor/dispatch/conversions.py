@@ -243,11 +243,9 @@ def checker_of(types: list[Type]) -> Callable[[Any], bool]:
 
 
 def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
-    """The function that gives a fitting result the form in which callers get it, whichever a kernel
-    chose.
+    """The function that gives a fitting result the form in which callers get it.
 
-    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None where there is no
-    choice.
+    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None: there is no choice.
     """
     are_lists = [t.required.is_list for t in types]
     if len(types) == 1:

@@ -235,6 +235,17 @@ def undefine(operator: Operator) -> None:
         hook(operator)
 
 
+def undefining(operator: Operator) -> Handle:
+    """A handle that takes the present schema away, unless another one has taken its place."""
+    definition = operator.definition
+
+    def undo() -> None:
+        if operator.definition is definition:
+            undefine(operator)
+
+    return Handle(undo)
+
+
 def register_kernel(
     operator: Operator | str, key: Key, function: Callable[..., Any] | None,
     convention: str = "native", site: str | None = None,

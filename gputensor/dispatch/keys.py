@@ -27,10 +27,26 @@ BACKEND_MASK = (1 << N_BACKENDS) - 1
 FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
 
 
-class DispatchKey:
+class _Named:
+    """What a key is to people: its name."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __repr__(self) -> str:
+        return f"DispatchKey.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (key, (self.name,))
+
+
+class DispatchKey(_Named):
     """A run-time key: a slot of every operator's table. `bits`: the smallest key set with it."""
 
-    __slots__ = ("name", "functionality", "backend", "bits", "index")
+    __slots__ = ("functionality", "backend", "bits", "index")
 
     def __init__(
         self, name: str, functionality: str, backend: str | None, bits: int, index: int
@@ -38,32 +54,14 @@ class DispatchKey:
         self.name, self.functionality, self.backend = name, functionality, backend
         self.bits, self.index = bits, index
 
-    def __repr__(self) -> str:
-        return f"DispatchKey.{self.name}"
 
-    def __str__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (key, (self.name,))
-
-
-class AliasKey:
+class AliasKey(_Named):
     """A name for many run-time keys; it can be registered to, and is never called."""
 
-    __slots__ = ("name", "keys")
+    __slots__ = ("keys",)
 
     def __init__(self, name: str, keys: tuple[DispatchKey, ...]) -> None:
         self.name, self.keys = name, keys
-
-    def __repr__(self) -> str:
-        return f"DispatchKey.{self.name}"
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (key, (self.name,))
 
 
 def backend_bit(backend: str) -> int:
@@ -87,22 +85,19 @@ for _f in FUNCTIONALITIES:
         RUNTIME_KEYS.append(_row[-1])
     _rows.append(tuple(_row))
 
-_dense = [k for k in RUNTIME_KEYS if k.functionality == "Dense"]
-_quantized = [k for k in RUNTIME_KEYS if k.functionality == "Quantized"]
-_sparse = [k for k in RUNTIME_KEYS if k.functionality == "Sparse"]
+_dense, _quantized, _sparse = (
+    [k for k in RUNTIME_KEYS if k.functionality == f] for f in ("Dense", "Quantized", "Sparse")
+)
 _autograd = [k for k in RUNTIME_KEYS if k.functionality in ("AutogradOther", "Autograd")]
 
 Autograd = AliasKey("Autograd", tuple(_autograd))
-CompositeExplicitAutograd = AliasKey(
-    "CompositeExplicitAutograd", (UNDEFINED, *_dense, *_quantized, *_sparse)
-)
+_explicit = (UNDEFINED, *_dense, *_quantized, *_sparse)
+CompositeExplicitAutograd = AliasKey("CompositeExplicitAutograd", _explicit)
 CompositeExplicitAutogradNonFunctional = AliasKey(
     "CompositeExplicitAutogradNonFunctional",
     (UNDEFINED, *(k for k in (*_dense, *_quantized) if k.backend != "XLA")),
 )
-CompositeImplicitAutograd = AliasKey(
-    "CompositeImplicitAutograd", (UNDEFINED, *_dense, *_quantized, *_sparse, *_autograd)
-)
+CompositeImplicitAutograd = AliasKey("CompositeImplicitAutograd", (*_explicit, *_autograd))
 ALIAS_KEYS: tuple[AliasKey, ...] = (
     Autograd, CompositeExplicitAutograd, CompositeExplicitAutogradNonFunctional,
     CompositeImplicitAutograd,
@@ -241,8 +236,7 @@ _and = int.__and__
 
 
 class KeySet(int):
-    """A key set for people: it prints its keys, and compares, pickles and combines as the int it
-    is.
+    """A key set for people: it prints its keys; it compares, pickles and combines as an int.
 
     `name in key_set`, `|`, `&` and `-` take what `bits_of` takes.
     """

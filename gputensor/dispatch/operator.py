@@ -116,10 +116,8 @@ class Table(dict[int, Callable[..., Any]]):
         self, operator: Operator, fallbacks: Mapping[DispatchKey, Kernel],
         wrap: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
-        self.operator, self.definition, self.kernels = (
-            operator, operator.definition, operator.kernels,
-        )  # fmt: skip
-        self.fallbacks, self._wrap = fallbacks, wrap
+        self.operator, self.fallbacks, self._wrap = operator, fallbacks, wrap
+        self.definition, self.kernels = operator.definition, operator.kernels
         self.plans: dict[Any, Any] = {}
         self.n_tensors = -1
         self.prepared: Signature | None = None
@@ -343,7 +341,7 @@ class Operator:
         signature = self.table.signature
         start = len(stack) - len(signature.names)
         if start < 0:
-            raise errors.short_stack(self, len(signature.names), len(stack))
+            raise errors.wrong_stack(self, "call must find", len(signature.names), len(stack))
         given = stack[start:]
         result = run(*given[: signature.n_positional], **signature.keywords_of(given))
         del stack[start:]
@@ -361,9 +359,8 @@ def _missing(table: Table, key: DispatchKey) -> Callable[..., Any]:
     def missing(key_set: int, *args: Any) -> Any:
         from .backend_select import remedy, user_name
 
-        raise errors.no_kernel(
-            table.operator, user_name(key), _dump(table), remedy(key, table.operator)
-        )
+        operator = table.operator
+        raise errors.no_kernel(operator, user_name(key), _dump(table), remedy(key, operator))
 
     return missing
 

@@ -24,9 +24,8 @@ _IN_CEA = frozenset(_CEA.keys)
 _IN_CEANF = frozenset(_CEANF.keys)
 _IN_AUTOGRAD = frozenset(keys.Autograd.keys)
 
-_BACKEND_KEYS = tuple(
-    k for k in keys.RUNTIME_KEYS if k.functionality in ("Dense", "Quantized", "Sparse")
-)
+_OF_BACKENDS = ("Dense", "Quantized", "Sparse")
+_BACKEND_KEYS = tuple(k for k in keys.RUNTIME_KEYS if k.functionality in _OF_BACKENDS)
 # The backend keys that belong to each autograd key: X for AutogradX; those without a bit of their
 # own for AutogradOther.
 _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {

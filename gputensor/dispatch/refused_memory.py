@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the sentence for memory that is not there, or that may not be written; return for all
-    else.
+    """Raise the sentence for memory that is not there, or may not be written; else return.
 
     given: the operator's arguments by name.
     """
@@ -35,10 +34,8 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 def is_of_the_host(error: Exception) -> bool:
     """Whether Python or NumPy found no memory; other classes, or ours, say more than we could."""
-    return isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in (
-        "builtins",
-        "numpy",
-    )
+    home = type(error).__module__.partition(".")[0]
+    return isinstance(error, MemoryError) and home in ("builtins", "numpy")
 
 
 def is_read_only(tensor: Any) -> bool:

@@ -59,9 +59,7 @@ def general(table: Table, written: list[int]) -> Function:
     """Of any schema; the functions in shapes.py do the same for those of our operators."""
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
-    views = [
-        (n, place) for n, place in enumerate(places) if place is not None and place not in written
-    ]
+    views = [(n, at) for n, at in enumerate(places) if at is not None and at not in written]
     is_one = len(places) == 1
 
     def kernel(key_set: int, *args: Any) -> Any:

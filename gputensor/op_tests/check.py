@@ -262,7 +262,5 @@ def _compare_values(found: Any, expected: Any, of: dtype, ulp: float) -> None:
             equal = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= ulp * unit)
     if not np.all(equal):
         index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(equal))[0])
-        raise _Differs(
-            f"got {np.atleast_1d(found)[index]!r} at {index}, wanted "
-            f"{np.atleast_1d(expected)[index]!r}"
-        )
+        here, there = np.atleast_1d(found)[index], np.atleast_1d(expected)[index]
+        raise _Differs(f"got {here!r} at {index}, wanted {there!r}")

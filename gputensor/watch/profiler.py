@@ -82,10 +82,8 @@ class profile:
     """
 
     def __init__(self, *, device_time: bool = True, nvtx: bool = False) -> None:
-        self._device_time, self._nvtx = (
-            device_time,
-            _nvtx_module() if flag("profile", "nvtx", nvtx) else None,
-        )
+        self._device_time = device_time
+        self._nvtx = _nvtx_module() if flag("profile", "nvtx", nvtx) else None
         self._rows: dict[tuple[str, str], Row] = {}
         self._marks: list[_Mark] = []
         self._lock = threading.Lock()
@@ -199,9 +197,8 @@ def columns(lines: list[list[str]], left: int) -> str:
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = []
     for line in lines:
-        cells = [
-            c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(line, widths))
-        ]
+        numbered = enumerate(zip(line, widths))
+        cells = [c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in numbered]
         text.append("  ".join(cells).rstrip())
     text.insert(1, "  ".join("-" * w for w in widths))
     return "\n".join(text)

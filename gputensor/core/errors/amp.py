@@ -33,11 +33,8 @@ scaler_in_use = _says(
 
 def how_to_autocast(device_type: Any) -> str:
     """The remedy for a device without autocast; empty where there is none."""
-    return (
-        ""
-        if device_type == "meta"
-        else "a further device brings it by `register_autocast` of its handle"
-    )
+    brings = "a further device brings it by `register_autocast` of its handle"
+    return "" if device_type == "meta" else brings
 
 
 def autocast_dtype(device_type: Any, supported: Any, given: Any) -> str:

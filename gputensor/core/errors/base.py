@@ -89,9 +89,7 @@ def _repr(value: Any) -> str:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except (
-        Exception
-    ):  # an integer of over 4300 digits inside, or a class that does not describe itself
+    except Exception:  # over 4300 digits inside, or a class that does not describe itself
         return type(value).__name__
     return text if len(text) <= _READABLE else f"{text[: _READABLE - 3]}..."
 
@@ -106,8 +104,7 @@ def must(
     op: str, arg: str, rule: str, got: Any, *, kind: type[GpuTensorError] = ArgumentError,
     remedy: str = "",
 ) -> GpuTensorError:  # fmt: skip
-    """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}` where it is
-    sure.
+    """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}`, if sure.
 
     `got` is described by `describe`, unless it is already a sentence part given as `Got`.
     """

@@ -12,11 +12,9 @@ from .base import ArgumentValueError, DispatchError, GpuTensorError, Registratio
 
 
 def mutates_no_tensor(name: str, argument: str, type_text: str | None) -> ArgumentValueError:
-    got = (
-        f"{type_text} {argument}"
-        if type_text
-        else f"'{argument}', which the function does not take"
-    )
+    got = f"{type_text} {argument}"
+    if not type_text:
+        got = f"'{argument}', which the function does not take"
     return ArgumentValueError(
         f"{name}: 'mutates_args' must name tensors, or lists of them (got {got})"
     )

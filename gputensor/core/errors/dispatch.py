@@ -117,18 +117,10 @@ def _schema_of(operator: Any) -> Any:
     return operator.definition.schema if operator.definition else "(none)"
 
 
-def wrong_stack(operator: Any, expected: int, got: int) -> DispatchError:
-    return DispatchError(
-        f"{operator.qualified_name}: a boxed kernel must leave {expected} values on the stack (got "
-        f"{got})"
-    )
-
-
-def short_stack(operator: Any, expected: int, got: int) -> DispatchError:
-    return DispatchError(
-        f"{operator.qualified_name}: a boxed call must find {expected} values on the stack (got "
-        f"{got})"
-    )
+def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
+    """rule: what is to leave, or to find, so many values."""
+    stack = f"{rule} {expected} values on the stack (got {got})"
+    return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
 
 def wrong_return(operator: Any, site: str, result: Any) -> ArgumentTypeError:
@@ -140,39 +132,30 @@ def wrong_return(operator: Any, site: str, result: Any) -> ArgumentTypeError:
     )
 
 
+def _misfit(operator: Any, what: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{operator.short_name}: {what}; declaration {operator.schema}")
+
+
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
     """A value that the declared type does not take: type found, position, value, declaration."""
-    return ArgumentTypeError(
-        f"{operator.short_name}: '{argument.name}' must be {argument.type} (got "
-        f"{type(value).__name__} "
-        f"{describe(value)} at position {position}); declaration {operator.schema}"
-    )
+    got = f"(got {type(value).__name__} {describe(value)} at position {position})"
+    return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
 
 def too_many_arguments(operator: Any, takes: int, got: int) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{operator.short_name}: takes {takes} positional arguments (got {got}); declaration "
-        f"{operator.schema}"
-    )
+    return _misfit(operator, f"takes {takes} positional arguments (got {got})")
 
 
 def argument_twice(operator: Any, name: str) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{operator.short_name}: '{name}' given by position and by name; declaration "
-        f"{operator.schema}"
-    )
+    return _misfit(operator, f"'{name}' given by position and by name")
 
 
 def argument_missing(operator: Any, name: str) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{operator.short_name}: '{name}' must be given; declaration {operator.schema}"
-    )
+    return _misfit(operator, f"'{name}' must be given")
 
 
 def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{operator.short_name}: no argument '{name}'; declaration {operator.schema}"
-    )
+    return _misfit(operator, f"no argument '{name}'")
 
 
 def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
@@ -207,8 +190,8 @@ def kernel_does_not_fit(
     name, at = getattr(kernel.function, "__name__", "kernel"), "" if key is None else f" for {key}"
     return RegistrationError(
         f"{operator.qualified_name}: the schema {definition.schema} registered at "
-        f"{definition.site} and the "
-        f"kernel {name}{signature} registered{at} at {kernel.site} must agree: {reason}"
+        f"{definition.site} and the kernel {name}{signature} registered{at} at {kernel.site} must "
+        f"agree: {reason}"
     )
 
 
@@ -252,9 +235,8 @@ def no_stub(family: str, op: str, device_type: str) -> DispatchError:
 
 
 def no_op_of_family(family: str, op: str, known: Iterable[str]) -> GpuTensorError:
-    return must(
-        "register_stub", "ops", f"be of family '{family}', which has {', '.join(sorted(known))}", op
-    )
+    rule = f"be of family '{family}', which has {', '.join(sorted(known))}"
+    return must("register_stub", "ops", rule, op)
 
 
 def bound_nothing(family: str, op: str, device_type: str, bind_op: Any, got: Any) -> DispatchError:

@@ -56,11 +56,11 @@ def _autograd_registration(call: Call, rtol: float | None, atol: float | None) -
         set_autograd_fallback_mode(before)
     given = copied.tensors()
     if any(x.requires_grad and not any(x is y for y in given) for x in tensors_of(result)):
-        raise errors.opcheck_found(
-            operator, "a result requires grad, and no autograd key has a kernel, so it was "
-                      "recorded below autograd",
+        raise call.wrong(
+            "a result requires grad, and no autograd key has a kernel, so it was recorded below "
+            "autograd",
             "give the derivative to register_autograd, or the kernel to CompositeImplicitAutograd",
-        )  # fmt: skip
+        )
 
 
 Test = Callable[[Call, float | None, float | None], None]
@@ -92,9 +92,8 @@ def opcheck(
     Raises: OpCheckError; ArgumentValueError for an op or a test that is none.
     """
     if (atol is None) != (rtol is None):
-        raise errors.wrong_value(
-            "opcheck", "atol", "be given with rtol, or neither", errors.Got("one of them")
-        )
+        rule = "be given with rtol, or neither"
+        raise errors.wrong_value("opcheck", "atol", rule, errors.Got("one of them"))
     operator = _operator(op)
     names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
     if names == ("ALL",):
@@ -129,7 +128,6 @@ def _operator(op: Any) -> Operator:
         names = op.overloads()
         if len(names) == 1:
             return dispatcher.find(f"{op.qualified_name}.{names[0]}")
-        raise errors.wrong_value(
-            "opcheck", "op", f"be one overload, {' or '.join(names)}", errors.Got(op.qualified_name)
-        )
+        rule = f"be one overload, {' or '.join(names)}"
+        raise errors.wrong_value("opcheck", "op", rule, errors.Got(op.qualified_name))
     raise errors.not_an_operator("opcheck", op)

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from ...autograd.modes import no_grad
+from ...core import errors
 from ...core.schema import Argument
 from ...dispatch.operator import Operator
 from ...tensor.base import tensors_of
@@ -31,6 +32,10 @@ class Call:
         return self.operator(
             *self.values[: signature.n_positional], **signature.keywords_of(self.values)
         )
+
+    def wrong(self, what: str, remedy: str) -> errors.OpCheckError:
+        """What is wrong with what was registered, and what to do about it."""
+        return errors.opcheck_found(self.operator, what, remedy)
 
     def results(self, result: Any) -> tuple[Any, ...]:
         """A value for each return of the schema."""

@@ -55,18 +55,15 @@ def _backward(call: Call) -> bool:
         return False
     recorded = [y for y in outputs if y.requires_grad]
     kernels = call.operator.kernels
-    has_kernel = (
-        any(str(key).startswith("Autograd") for key in kernels)
-        or keys.CompositeImplicitAutograd in kernels
-    )
-    if (
-        any(isinstance(y.grad_fn, OperatorNode) and y.grad_fn.formula is None for y in recorded)
-        or not has_kernel
+    above = ("Autograd", str(keys.CompositeImplicitAutograd))
+    nodes = [y.grad_fn for y in recorded]
+    if not any(str(key).startswith(above) for key in kernels) or any(
+        isinstance(node, OperatorNode) and node.formula is None for node in nodes
     ):
-        raise errors.opcheck_found(
-            call.operator, "an argument requires grad, and no derivative is registered",
+        raise call.wrong(
+            "an argument requires grad, and no derivative is registered",
             "use register_autograd, or check with arguments that do not require grad",
-        )  # fmt: skip
+        )
     if not recorded:
         return False
     random = np.random.default_rng(0)
@@ -78,10 +75,8 @@ def _backward(call: Call) -> bool:
         remedy = "correct the backward that register_autograd was given"
         raise errors.opcheck_raises(call.operator, "backward", error, remedy) from error
     if any(not np.array_equal(a, _array(g), equal_nan=True) for a, g in zip(before, grads)):
-        raise errors.opcheck_found(
-            call.operator,
-            "its backward writes to the gradient that it is given",
-            "write to a clone of it",
+        raise call.wrong(
+            "its backward writes to the gradient that it is given", "write to a clone of it"
         )
     return True
 
@@ -135,8 +130,7 @@ class _NoDifference(Exception):
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Where differences say nothing any derivative would do, so it is compared close by, on both
-    sides.
+    """Where differences say nothing, it is compared close by, on both sides.
 
     One element at a jump or a corner would else hide all others. An operator that jumps wherever it
     is asked, as rounding to a fine grid does, is not accused.
@@ -175,11 +169,10 @@ def _compare(
 
     here, size = value(call)
     if value(call)[0] != here and not np.isnan(here):
-        raise errors.opcheck_found(
-            call.operator, "two calls with the same arguments give different results, so "
-                           "differences say nothing",
+        raise call.wrong(
+            "two calls with the same arguments give different results, so differences say nothing",
             "leave test_gradcheck out of test_utils",
-        )  # fmt: skip
+        )
     names: dict[int, str] = {}
     for _, what, x in made.named():
         names.setdefault(id(x), what)
@@ -198,12 +191,11 @@ def _compare(
         # What lies between the slopes of both sides will do, where the function is bent.
         sides = sorted(step / eps for step in far)
         if not sides[0] - allowed <= analytical <= sides[1] + allowed:
-            raise errors.opcheck_found(
-                call.operator, f"its derivative with respect to {names[id(x)]} is not that of the "
-                               f"function (along one "
-                f"direction {analytical:.6g}, by differences {numerical:.6g})",
+            raise call.wrong(
+                f"its derivative with respect to {names[id(x)]} is not that of the function "
+                f"(along one direction {analytical:.6g}, by differences {numerical:.6g})",
                 "correct the backward that register_autograd was given",
-            )  # fmt: skip
+            )
 
 
 def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float) -> bool:
@@ -261,8 +253,5 @@ def _tensor(values: Array, like: Tensor) -> Tensor:
     if not like.numel():  # NumPy's empty arrays have strides of their own
         return calls.zeros_like(like.detach())
     with no_grad():
-        return (
-            over_array(np.ascontiguousarray(values).reshape(like.shape))
-            .to(like.dtype)
-            .to(like.device)
-        )
+        array = np.ascontiguousarray(values).reshape(like.shape)
+        return over_array(array).to(like.dtype).to(like.device)

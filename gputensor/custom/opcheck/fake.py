@@ -79,19 +79,19 @@ def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
     written = {x._get_storage() for argument, _, x in metas.named() if argument.is_write}
     for argument, what, x in metas.named():
         if x._version != before[x] and x._get_storage() not in written:
-            raise errors.opcheck_found(
-                metas.operator, f"the Meta kernel writes to {what}, which the schema does not say",
+            raise metas.wrong(
+                f"the Meta kernel writes to {what}, which the schema does not say",
                 f"make the result from the sizes of '{argument.name}', and leave it as it is",
-            )  # fmt: skip
+            )
 
 
 def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:
     if not meta.is_meta:
-        raise errors.opcheck_found(
-            call.operator, f"the Meta kernel returns result {number} on {meta.device}, where its "
-                           f"arguments are on meta",
+        raise call.wrong(
+            f"the Meta kernel returns result {number} on {meta.device}, where its arguments are "
+            "on meta",
             "make it with new_empty or empty_like of an argument",
-        )  # fmt: skip
+        )
     for what, mine, other in (
         ("sizes", tuple(y.shape), tuple(meta.shape)), ("dtype", y.dtype, meta.dtype),
         ("strides", _strides(y), _strides(meta)), ("storage_offset", y._offset, meta._offset),
@@ -108,7 +108,7 @@ def _strides(x: Tensor) -> tuple[Any, ...]:
 
 
 def _differs(call: Call, number: int, real: str, fake: str) -> errors.OpCheckError:
-    return errors.opcheck_found(
-        call.operator, f"result {number} has {real}, and the Meta kernel says {fake}",
+    return call.wrong(
+        f"result {number} has {real}, and the Meta kernel says {fake}",
         "let register_fake's function return what the kernels return",
-    )  # fmt: skip
+    )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ...autograd.modes import no_grad
-from ...core import errors
 from ...core.schema import Type
 from ...dispatch.keys import ZERO
 from ...dispatch.tls import AD_INPLACE_OR_VIEW
@@ -43,9 +42,8 @@ class _Before:
     def __init__(self, argument: Any, what: str, tensor: Tensor) -> None:
         self.argument, self.what, self.tensor = argument, what, tensor
         self.storage: Storage = tensor._get_storage()
-        self.geometry, self.offset, self.version = (
-            tensor._geometry, tensor._offset, self.storage.version,
-        )  # fmt: skip
+        self.version, self.geometry = self.storage.version, tensor._geometry
+        self.offset = tensor._offset
 
     def reach(self, nbytes: int) -> Bytes:
         """True at each byte of the storage that the tensor looks at."""
@@ -53,9 +51,8 @@ class _Before:
         shape, size = self.geometry, self.geometry.dtype.itemsize
         if shape.numel:
             part = mask[self.offset * size :]
-            np.lib.stride_tricks.as_strided(part, (*shape.sizes, size), (*shape.stride_bytes, 1))[
-                ...
-            ] = True
+            view = np.lib.stride_tricks.as_strided
+            view(part, (*shape.sizes, size), (*shape.stride_bytes, 1))[...] = True
         return mask
 
 
@@ -72,11 +69,11 @@ def _check_shapes(call: Call, before: list[_Before]) -> None:
         shapes = [(g.sizes, g.strides, g.dtype) for g in (x._geometry, b.geometry)]
         is_same = shapes[0] == shapes[1] and x._offset == b.offset and x._get_storage() is b.storage
         if not is_same and not b.argument.is_write:
-            raise errors.opcheck_found(
-                call.operator, f"it changes the sizes, strides or memory of {b.what}, which its "
-                               f"schema does not say",
+            raise call.wrong(
+                f"it changes the sizes, strides or memory of {b.what}, which its schema does not "
+                "say",
                 "work on a view or a clone of it",
-            )  # fmt: skip
+            )
 
 
 def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> None:
@@ -90,25 +87,23 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
             allowed |= reach
             is_counted = b.storage.version > b.version or not b.tensor._keys & AD_INPLACE_OR_VIEW
             if not is_counted and (changed & reach).any():
-                raise errors.opcheck_found(
-                    call.operator, f"it writes to {b.what} and does not count that, so autograd "
-                                   f"will not notice",
+                raise call.wrong(
+                    f"it writes to {b.what} and does not count that, so autograd will not notice",
                     "define it with custom_op, or bump the version in a kernel at ADInplaceOrView",
-                )  # fmt: skip
+                )
     changed &= ~allowed
     if not changed.any():
         return
     for b, reach in reaches:
         if (changed & reach).any():
-            raise errors.opcheck_found(
-                call.operator, f"it writes to {b.what}, which its schema does not say",
+            raise call.wrong(
+                f"it writes to {b.what}, which its schema does not say",
                 f"name '{b.argument.name}' in mutates_args, or write to a clone of it",
-            )  # fmt: skip
-    raise errors.opcheck_found(
-        call.operator, f"it writes to the memory of {here[0].what} outside of what that tensor "
-                       f"looks at",
+            )
+    raise call.wrong(
+        f"it writes to the memory of {here[0].what} outside of what that tensor looks at",
         "heed its strides and its storage_offset()",
-    )  # fmt: skip
+    )
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -126,18 +121,18 @@ def check_results(call: Call, result: Any, whose: str = "result") -> None:
     for number, (returned, value) in enumerate(zip(returns, call.results(result))):
         mine = _sets(returned.type)
         if returned.is_write and not any(value is x and mine & sets for x, _, sets in seen):
-            raise errors.opcheck_found(
-                call.operator, f"{whose} {number} is not the argument that its schema says it is",
+            raise call.wrong(
+                f"{whose} {number} is not the argument that its schema says it is",
                 "return the argument itself",
-            )  # fmt: skip
+            )
         for y in tensors_of(value):
             for x, what, sets in seen:
                 if not (mine & sets or "*" in mine | sets and mine and sets) and _share(x, y):
                     how = f"is {what} itself" if x is y else f"shares the memory of {what}"
-                    raise errors.opcheck_found(
-                        call.operator, f"{whose} {number} {how}, which its schema does not say",
+                    raise call.wrong(
+                        f"{whose} {number} {how}, which its schema does not say",
                         "return a clone, or declare the alias with schema=",
-                    )  # fmt: skip
+                    )
             seen.append((y, f"{whose} {number}", mine))
 
 
