@@ -38,14 +38,9 @@ class Optimizer:
             params: tensors, or dicts with `params` and options that differ from `defaults`.
         Raises: ArgumentTypeError, ArgumentValueError for what cannot be stepped, or twice would be.
         """
-        if isinstance(params, Tensor):
-            raise self._must(
-                "params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError
-            )
-        if not is_iterable(params):
-            raise self._must(
-                "params", "be a sequence of Tensors or dicts", params, errors.ArgumentTypeError
-            )
+        if isinstance(params, Tensor) or not is_iterable(params):
+            rule = "be a sequence of Tensors or dicts"
+            raise self._must("params", rule, params, errors.ArgumentTypeError)
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, State] = {}
@@ -61,9 +56,8 @@ class Optimizer:
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
         params: Any = param_group.get("params")
         if not is_iterable(params):
-            raise self._must(
-                "param_group", "hold Tensors as 'params'", param_group, errors.ArgumentTypeError
-            )
+            rule = "hold Tensors as 'params'"
+            raise self._must("param_group", rule, param_group, errors.ArgumentTypeError)
         params = [params] if isinstance(params, Tensor) else list(params)
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
@@ -131,9 +125,8 @@ class Optimizer:
         """
         missing = [name for name in ("state", "param_groups") if name not in state_dict]
         if missing:
-            raise self._must(
-                "state_dict", "be what state_dict() gave", errors.Got(f"no {missing[0]!r}")
-            )
+            got = errors.Got(f"no {missing[0]!r}")
+            raise self._must("state_dict", "be what state_dict() gave", got)
         given, groups = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in given] != [len(g["params"]) for g in groups]:
             sizes = errors.Got(f"groups of {[len(g['params']) for g in given]} parameters")
@@ -281,9 +274,8 @@ class Adam(Optimizer):
             p.mul_(1 - lr * decay)
         elif decay:
             grad = grad.add(p, alpha=decay)
-        average, square, largest = (
-            state["exp_avg"], state["exp_avg_sq"], state.get("max_exp_avg_sq"),
-        )  # fmt: skip
+        average, square = state["exp_avg"], state["exp_avg_sq"]
+        largest = state.get("max_exp_avg_sq")
         if p.is_complex():
             p, grad, average, square = [view_as_real(x) for x in (p, grad, average, square)]
             largest = None if largest is None else view_as_real(largest)

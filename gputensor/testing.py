@@ -106,9 +106,8 @@ class _Check:
         check_dtype: bool, check_stride: bool,
     ) -> None:  # fmt: skip
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
-        self.check_device, self.check_dtype, self.check_stride = (
-            check_device, check_dtype, check_stride,
-        )  # fmt: skip
+        self.check_device, self.check_dtype = check_device, check_dtype
+        self.check_stride = check_stride
 
     def compare(self, a: Any, b: Any) -> str | None:
         if a is None or b is None:
@@ -118,10 +117,7 @@ class _Check:
             return None if bool(a) is bool(b) else f"Booleans mismatch: {bool(a)} is not {bool(b)}"
         numbers = (int, float, complex, np.number)
         if isinstance(a, numbers) and isinstance(b, numbers):
-            return self._numbers(
-                a.item() if isinstance(a, np.number) else a,
-                b.item() if isinstance(b, np.number) else b,
-            )
+            return self._numbers(*(x.item() if isinstance(x, np.number) else x for x in (a, b)))
         is_tensor = isinstance(a, Tensor), isinstance(b, Tensor)
         is_array = isinstance(a, np.ndarray), isinstance(b, np.ndarray)
         if not all(is_tensor) and not all(is_array):
@@ -221,9 +217,8 @@ def _differences(
     if element.category < FLOATING:
         # PyTorch divides integers in the default float type.
         relative = relative.astype(np.float32)
-    lines = [
-        f"Mismatched elements: {(~matches).sum()} / {x.size} ({(~matches).sum() / x.size:.1%})"
-    ]
+    wrong = (~matches).sum()
+    lines = [f"Mismatched elements: {wrong} / {x.size} ({wrong / x.size:.1%})"]
     for name, values, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
         # argmax takes the first NaN for the greatest, as PyTorch's max does.
         where = np.unravel_index(int(np.argmax(values)), values.shape)

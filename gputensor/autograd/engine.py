@@ -44,8 +44,7 @@ def backward(
     """Add the gradient of `tensors` to `grad` of the leaves that they were made from.
 
     Args:
-        grad_tensors: the gradient that arrives at each tensor; may be None for those of one
-        element.
+        grad_tensors: the gradient that arrives at each tensor; None will do for one element.
         retain_graph: keep what the nodes saved, to go through the graph again; as create_graph
             unless given.
         create_graph: record the derivatives too, to differentiate them again.
@@ -206,8 +205,7 @@ class _Run:
     ) -> None:
         try:
             set_mode(mode)
-            # Nothing is recorded below, so the formulas need not ask; user code is given its own
-            # state.
+            # Nothing is recorded below, so the formulas need not ask; user code has its own state.
             _state.set(self.own_state if self.create else below_autograd[self.own_state])
             for number, ((node, output), g) in enumerate(zip(roots, grads)):
                 self._arrive(node, output, g, None, number)
@@ -222,7 +220,7 @@ class _Run:
     def _walk(self) -> None:
         """Run what is ready until nothing is. Written out: this is every node of every backward."""
         ready, buffers, waiting, needed, keep = (
-            self.ready, self.buffers, self.waiting, self.needed, self.keep,
+            self.ready, self.buffers, self.waiting, self.needed, self.keep
         )  # fmt: skip
         is_plain_run = not self.captures and not anomaly.is_on
         upcoming: Node | None = None  # a ready node that has not been put into the heap
@@ -435,10 +433,8 @@ class _Run:
             x = holder()
             if x is not None and grads[output] is not None:
                 self._remember_stream(node)
-                own = own_of(x)
-                own.grad = (
-                    grads[output] if own.grad is None else calls.add_Tensor(own.grad, grads[output])
-                )
+                own, g = own_of(x), grads[output]
+                own.grad = g if own.grad is None else calls.add_Tensor(own.grad, g)
 
     def _of_node(self, node: Node, grads: Grads) -> Grads:
         """Hooks of a node that is about to run."""
@@ -524,8 +520,8 @@ def _check_replacement(hook: Any, before: Any, after: Any) -> None:
     if before is None:
         raise errors.wrong_hook(hook, "can't replace a None gradient with a non-None value")
     for what, was, got in (
-        ("type", before._geometry.dtype, after._geometry.dtype), ("type", before._device,
-        after._device),
+        ("type", before._geometry.dtype, after._geometry.dtype),
+        ("type", before._device, after._device),
         ("size", list(before._geometry.sizes), list(after._geometry.sizes)),
     ):  # fmt: skip
         if was is not got and was != got:

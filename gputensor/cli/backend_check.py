@@ -17,6 +17,7 @@ from .output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
 )  # fmt: skip
 
+_STATUSES = (check.NATIVE, check.FALLBACK, check.MISSING, check.FAILED)
 _MARK = {check.NATIVE: "", check.FALLBACK: "through the CPU: ", check.MISSING: "next to write: "}
 
 
@@ -88,10 +89,7 @@ def _bring_up_from(folder: Path) -> str:
 
 
 def summary(place: Any, outcomes: list[check.Outcome]) -> dict[str, Any]:
-    by_status = {
-        status: sum(o.status == status for o in outcomes)
-        for status in (check.NATIVE, check.FALLBACK, check.MISSING, check.FAILED)
-    }
+    by_status = {status: sum(o.status == status for o in outcomes) for status in _STATUSES}
     rows = [
         {
             "name": o.name, "status": o.status, "calls": o.counts,
@@ -113,9 +111,7 @@ def _text(report: dict[str, Any]) -> str:
         else:
             remark = _MARK[row["status"]] + ", ".join(row["operators"])
         rows.append((row["name"], row["status"], sum(row["calls"].values()), remark))
-    counts = ", ".join(
-        f"{report[s]} {s}" for s in (check.NATIVE, check.FALLBACK, check.MISSING, check.FAILED)
-    )
+    counts = ", ".join(f"{report[s]} {s}" for s in _STATUSES)
     lines = [table(("operator", "status", "calls", ""), rows, right=(2,)), ""]
     lines.append(
         f"{report['device']}: {counts} ({len(rows)} operators, {report['executed']} calls executed)"

@@ -73,10 +73,8 @@ def main(argv: list[str]) -> int:
     else:
         cells = [(r["operator"], r["status"], r["calls"], r["bytes"]) for r in lacking]
         print(table(("operator", "status", "calls", "bytes"), cells, right=(2, 3)))
-        print(
-            f"\n{place.type} has {len(rows) - len(lacking)} of the {len(rows)} operators that the "
-            f"script needs"
-        )
+        has = f"{len(rows) - len(lacking)} of the {len(rows)} operators"
+        print(f"\n{place.type} has {has} that the script needs")
     return FINE if rows else CHECK_FAILED
 
 

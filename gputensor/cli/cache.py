@@ -66,10 +66,8 @@ def _warm(arguments: Any) -> int:
     if arguments.json:
         print_json(found)
     else:
-        print(
-            f"{len(wanted)} kernels for {', '.join(archs)}; {found['added']} files are new in "
-            f"{folder}"
-        )
+        added = f"{found['added']} files are new in {folder}"
+        print(f"{len(wanted)} kernels for {', '.join(archs)}; {added}")
     return FINE
 
 

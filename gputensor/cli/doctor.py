@@ -82,9 +82,8 @@ def _packages() -> list[Finding]:
         if version is None and name == "gputensor":
             import gputensor
 
-            findings.append(
-                Finding(name, OK, f"{gputensor.__version__}, not installed: run from its folder")
-            )
+            found = f"{gputensor.__version__}, not installed: run from its folder"
+            findings.append(Finding(name, OK, found))
         elif version is None:
             findings.append(Finding(name, BROKEN, "not installed", f"pip install {name}"))
         elif oldest and int(version.split(".")[0]) < int(oldest):
@@ -106,40 +105,29 @@ def _driver(answer: driver.Driver) -> Finding:
     if answer.reason is None:
         return Finding("NVIDIA driver", OK, f"{version}, {answer.device_count} devices")
     if answer.version is None:
-        return Finding(
-            "NVIDIA driver", ABSENT, answer.reason,
-            "for a GPU install NVIDIA's driver; without one everything runs in CPU-only mode",
-        )  # fmt: skip
-    return Finding(
-        "NVIDIA driver", BROKEN, f"{version}, but {answer.reason}",
-        "see what nvidia-smi says; in a container pass --gpus all; CUDA 12 or newer is needed",
-    )  # fmt: skip
+        remedy = "for a GPU install NVIDIA's driver; without one everything runs in CPU-only mode"
+        return Finding("NVIDIA driver", ABSENT, answer.reason, remedy)
+    remedy = "see what nvidia-smi says; in a container pass --gpus all; CUDA 12 or newer is needed"
+    return Finding("NVIDIA driver", BROKEN, f"{version}, but {answer.reason}", remedy)
 
 
 def _cupy(answer: driver.Driver) -> Finding:
-    wheels = {
-        w: v for w in ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy") if (v := _version(w))
-    }
+    names = ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy")
+    wheels = {w: v for w in names if (v := _version(w))}
     found = ", ".join(f"{w} {v}" for w, v in wheels.items()) or "not installed"
     extra = answer.extra
     if len(wheels) > 1:
-        return Finding(
-            "CuPy",
-            BROKEN,
-            found,
-            f"keep one of them: pip uninstall {' '.join(wheels)}, then "
-            f"pip install 'gputensor[{extra or 'cuda12'}]'",
-        )
+        remedy = f"keep one of them: pip uninstall {' '.join(wheels)}, then "
+        remedy += f"pip install 'gputensor[{extra or 'cuda12'}]'"
+        return Finding("CuPy", BROKEN, found, remedy)
     if not wheels:
         remedy = f"pip install 'gputensor[{extra}]'" if extra else ""
         return Finding("CuPy", BROKEN if extra else ABSENT, found, remedy)
     (wheel,) = wheels
     # "cupy-cuda13x" is built for CUDA 13; a newer driver runs it, an older one does not.
     if extra and wheel != "cupy" and int(wheel[9:11]) > int(extra[4:]):
-        return Finding(
-            "CuPy", BROKEN, f"{found} needs a newer driver",
-            f"pip uninstall {wheel}, then pip install 'gputensor[{extra}]'",
-        )  # fmt: skip
+        remedy = f"pip uninstall {wheel}, then pip install 'gputensor[{extra}]'"
+        return Finding("CuPy", BROKEN, f"{found} needs a newer driver", remedy)
     return Finding("CuPy", OK, found)
 
 
@@ -151,9 +139,8 @@ def _nvrtc(cupy: Finding) -> Finding:
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:
         reason = (asked.stderr.strip().splitlines() or ["no answer"])[-1]
-        return Finding(
-            "NVRTC", BROKEN, reason, "install CuPy's wheel with the extra [ctk], which brings NVRTC"
-        )
+        remedy = "install CuPy's wheel with the extra [ctk], which brings NVRTC"
+        return Finding("NVRTC", BROKEN, reason, remedy)
     return Finding("NVRTC", OK, asked.stdout.strip())
 
 
@@ -162,9 +149,8 @@ def _setting() -> Finding:
 
     value = os.environ.get("GPUTENSOR_CUDA") or "auto"
     if value not in runtime.CHOICES:
-        return Finding(
-            "GPUTENSOR_CUDA", BROKEN, value, f"set it to one of {', '.join(runtime.CHOICES)}"
-        )
+        remedy = f"set it to one of {', '.join(runtime.CHOICES)}"
+        return Finding("GPUTENSOR_CUDA", BROKEN, value, remedy)
     return Finding("GPUTENSOR_CUDA", OK, value)
 
 
@@ -185,22 +171,21 @@ def _gpu(answer: driver.Driver) -> Finding:
     if module is None:
         return Finding("GPU", BROKEN, reason)
     if module.is_emulated:
-        rule = "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process"
-        return Finding("GPU", ABSENT, rule)
+        found = "GPUTENSOR_CUDA=emulator: CUDA devices are emulated in this process"
+        return Finding("GPU", ABSENT, found)
     if not module.is_available():
         if os.environ.get("GPUTENSOR_CUDA") != "off" and answer.version is None:
             reason = "there is no NVIDIA driver"  # the root of whatever CuPy complains about
-        return Finding(
-            "GPU", ABSENT, reason, "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU"
-        )
+        remedy = "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU"
+        return Finding("GPU", ABSENT, reason, remedy)
     return Finding("GPU", OK, f"{module.device_count()} devices")
 
 
 def _emulator() -> Finding:
     compiler = shutil.which("g++")
     if compiler is None:
-        rule = "g++ is not found"
-        return Finding("emulator", ABSENT, rule, "install g++ (Debian: apt install g++)")
+        remedy = "install g++ (Debian: apt install g++)"
+        return Finding("emulator", ABSENT, "g++ is not found", remedy)
     asked = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
     return Finding("emulator", OK, f"g++ {asked.stdout.strip()} at {compiler}")
 
@@ -218,8 +203,10 @@ def _cache() -> Finding:
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        rule = f"{folder} is not writable, so every process compiles anew"
-        return Finding("kernel cache", BROKEN, rule, "set GPUTENSOR_CACHE_DIR to a writable folder")
+        found = f"{folder} is not writable, so every process compiles anew"
+        return Finding(
+            "kernel cache", BROKEN, found, "set GPUTENSOR_CACHE_DIR to a writable folder"
+        )
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)
     return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")
@@ -248,12 +235,7 @@ def _devices() -> list[Finding]:
     for i in range(module.device_count() if module is not None else 0):
         free, total = module.mem_get_info(i)
         capability = ".".join(map(str, module.capability(i)))
-        findings.append(
-            Finding(
-                f"cuda:{i}",
-                OK,
-                f"{module.device_name(i)}, capability {capability}, "
-                f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free",
-            )
-        )
+        memory = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+        found = f"{module.device_name(i)}, capability {capability}, {memory}"
+        findings.append(Finding(f"cuda:{i}", OK, found))
     return findings

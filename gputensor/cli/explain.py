@@ -108,11 +108,8 @@ def _copy(arguments: Any) -> int:
     steps = zip(walk["shape"], walk["out_stride_bytes"], walk["in_stride_bytes"])
     print(table(("size", "out stride bytes", "in stride bytes"), list(steps), right=(0, 1, 2)))
     if 0 < source.numel() <= _DRAWN_NUMEL:
-        print(
-            heading(
-                "Memory, address by address: the number of the element (row-major) that lies there"
-            )
-        )
+        what = "the number of the element (row-major) that lies there"
+        print(heading(f"Memory, address by address: {what}"))
         print("in   " + _in_memory(source))
         print("out  " + _in_memory(out))
     print(heading("On a GPU: the walk in dst's order, and what copies it"))
@@ -129,10 +126,8 @@ def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
     choice = found["gpu"] if "gpu" in found else found["copy"]
     reason = found.get("reason")
     picture = svg.Picture(title, reason or (choice["why"] if choice else "a view: nothing moves"))
-    lines = [
-        f"{name} {sizes}, strides {strides}, {flags}"
-        for name, sizes, strides, flags in layouts.sides(found)
-    ]
+    sides = layouts.sides(found)
+    lines = [f"{name} {sizes}, strides {strides}, {flags}" for name, sizes, strides, flags in sides]
     before, left = (len(sizes) for sizes in (found["in"]["sizes"], (choice or {}).get("marks", ())))
     if 0 < left < before:
         lines.append(f"{left} of {before} dimensions are left: what lies as one is walked as one")
@@ -156,9 +151,8 @@ def _in_memory(tensor: Any) -> str:
             rest, index = divmod(rest, size)
             address += index * stride
         cells[address] = f"{cells[address]}={number}" if address in cells else str(number)
-    return " ".join(
-        cells.get(address, ".") for address in range(min(max(cells) + 1, 4 * _DRAWN_NUMEL))
-    )
+    addresses = range(min(max(cells) + 1, 4 * _DRAWN_NUMEL))
+    return " ".join(cells.get(address, ".") for address in addresses)
 
 
 # --- view ----------------------------------------------------------------------------------------
@@ -191,12 +185,8 @@ def _view(arguments: Any) -> int:
         f"sizes {brackets(source.size())}, strides {brackets(source.stride())}: "
         "dimensions that lie as one, stride[d] == size[d+1] * stride[d+1], can be cut anew"
     )
-    print(
-        table(
-            ("dims", "elements", "stride"),
-            [(brackets(r["dims"]), r["numel"], r["stride"]) for r in runs],
-        )
-    )
+    rows = [(brackets(r["dims"]), r["numel"], r["stride"]) for r in runs]
+    print(table(("dims", "elements", "stride"), rows))
     if view is None:
         print(f"\nno {reason}")
         print(heading("The copy that `reshape` makes of it, on a GPU"))
@@ -283,9 +273,8 @@ def _call(arguments: Any) -> int:
         with (tracing := trace(level=2)) as lines:
             made = eval(compile(tree, "<operator>", "eval"), {**names, **operands})
     except Exception as error:  # the call itself: whatever it raises is the answer
-        raise Refusal(
-            f"{code} raised {type(error).__name__}: {str(error).splitlines()[0]}"
-        ) from None
+        said = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        raise Refusal(f"{code} raised {said}") from None
     given = {name: f"{errors.describe(x)} {keys.describe(x._keys)}" for name, x in operands.items()}
     hops = described(tracing.hops)
     drawn(arguments, code, [f"{name}: {text}" for name, text in given.items()], hops)

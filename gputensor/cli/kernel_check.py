@@ -104,12 +104,9 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
         if not arguments.no_compile:
             progress(f"{one.kernel.entry}: compiling")
             record["architectures"] = _compile(one.kernel, arguments)
-        for checks_on in (
-            ("all", "") if arguments.on == "emulator" else ("",)
-        ):  # a finding says more
-            for order in arguments.order or (
-                _ORDERS if arguments.on == "emulator" else ("forward",)
-            ):
+        is_emulated = arguments.on == "emulator"
+        for checks_on in ("all", "") if is_emulated else ("",):  # a finding says more
+            for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
         record["passed"] = True
@@ -185,10 +182,8 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
     for record in filter(operator.itemgetter("passed"), result["kernels"]):
         plain = sum(r["cases"] for r in record["runs"] if not r["checked"])
         checked = sum(r["cases"] for r in record["runs"] if r["checked"])
-        print(
-            f"{record['kernel']}: {plain} launches equal to the reference, {checked} more with "
-            f"every access checked"
-        )
+        more = f"{checked} more with every access checked"
+        print(f"{record['kernel']}: {plain} launches equal to the reference, {more}")
     if result["failure"]:
         print(f"FAILED  {result['failure']}")
 

@@ -116,10 +116,8 @@ def _text(row: dict[str, Any]) -> str:
     lines += [f"    {line}".rstrip() for line in row["doc"].splitlines()]
     lines += ["", f"    tags: {', '.join(row['tags']) or 'none'}"]
     if row["autocast"]:
-        lines.append(
-            "    autocast: "
-            + ", ".join(f"{policy} on {device}" for device, policy in row["autocast"].items())
-        )
+        casts = (f"{policy} on {device}" for device, policy in row["autocast"].items())
+        lines.append(f"    autocast: {', '.join(casts)}")
     lines += [f"    files: {', '.join(row['files'])}"]
     lines += [f"      {place}" for place in row["places"]]
     lines += [

@@ -103,12 +103,9 @@ def cpu_loops(path: Path) -> dict[str, int]:
     """Names that kernels/cpu/<family>.py gives loops: what it defines, and its strings."""
     found = dict(python_names(path))
     for node in ast.walk(_tree(path)):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and node.value.isidentifier()
-        ):
-            found.setdefault(node.value, node.lineno)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.isidentifier():
+                found.setdefault(node.value, node.lineno)
     return found
 
 

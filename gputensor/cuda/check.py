@@ -257,10 +257,8 @@ def _compare(
     entry: str, title: str, name: str, got: Any, wanted: Any, case: Case, arrays: Mapping[str, Any]
 ) -> None:
     if got.shape != wanted.shape:
-        raise Mismatch(
-            f"{entry}: {title}: the reference of '{name}' must have its shape {got.shape} (got "
-            f"{wanted.shape})"
-        )
+        rule = f"must have its shape {got.shape} (got {wanted.shape})"
+        raise Mismatch(f"{entry}: {title}: the reference of '{name}' {rule}")
     rtol, atol = case.get("rtol", 0), case.get("atol", 0)
     exact = got.dtype.kind not in "fcV" or not (rtol or atol)
     if exact:

@@ -39,9 +39,8 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
     overloads = [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
-        refuse_memory(
-            error, op, operator, {n: given[at] for n, at in names.items() if at is not None}
-        )
+        found = {n: given[at] for n, at in names.items() if at is not None}
+        refuse_memory(error, op, operator, found)
     for name, fits in _arguments(overloads).items():
         place = _place(name, given)
         if place is None:

@@ -12,12 +12,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 from . import dispatcher, keys, tls
 from .keys import DispatchKey
 from .operator import Table
 from .table_text import way
+
+Kernel = Callable[..., Any]
 
 _depth: ContextVar[int] = ContextVar("gputensor_trace_depth", default=0)
 # The traces that are on, oldest first; replaced whole under the dispatcher's lock.
@@ -117,25 +120,13 @@ def _set_traces(change: Callable[[tuple[trace, ...]], tuple[trace, ...]]) -> Non
     with dispatcher.lock:
         _traces = change(_traces)
         if _traces and _wraps is None:
-            _wraps = dispatcher.add_wraps(_wrap_call, _wrap_redispatch)
+            _wraps = dispatcher.add_wraps(partial(_traced, "call"), partial(_traced, "redispatch"))
         elif not _traces and _wraps is not None:
             _wraps.remove()
             _wraps = None
 
 
-def _wrap_call(table: Table, key: DispatchKey, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    return _traced(table, key, kernel, "call")
-
-
-def _wrap_redispatch(
-    table: Table, key: DispatchKey, kernel: Callable[..., Any]
-) -> Callable[..., Any]:
-    return _traced(table, key, kernel, "redispatch")
-
-
-def _traced(
-    table: Table, key: DispatchKey, kernel: Callable[..., Any], kind: str
-) -> Callable[..., Any]:
+def _traced(kind: str, table: Table, key: DispatchKey, kernel: Kernel) -> Kernel:
     head = f"[{kind}] op=[{table.operator.qualified_name}], key=[{key.name}]"
 
     def traced(key_set: int, *args: Any) -> Any:

@@ -145,9 +145,8 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                     yield _Case(row, sample, of, layout)
         else:
             # Sizes that do not share a factor, so that every dtype meets every layout in the end.
-            yield _Case(
-                row, sample, row.dtypes[number % len(row.dtypes)], layouts[number % len(layouts)]
-            )
+            of = row.dtypes[number % len(row.dtypes)]
+            yield _Case(row, sample, of, layouts[number % len(layouts)])
 
 
 def _shown(x: Any) -> str:
@@ -235,8 +234,8 @@ def _compare(found: Any, expected: Any, case: _Case, place: device) -> None:
         wanted = place.type if goes_there else expected.device.type
         for what, x, y in (
             ("device", found.device.type, wanted), ("dtype", found.dtype, expected.dtype),
-            ("sizes", tuple(found.shape), tuple(expected.shape)), ("strides", found.stride(),
-            expected.stride()),
+            ("sizes", tuple(found.shape), tuple(expected.shape)),
+            ("strides", found.stride(), expected.stride()),
         ):  # fmt: skip
             if x != y:
                 raise _Differs(f"{what} {x}, wanted {y}")
