@@ -73,9 +73,8 @@ def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any
     """The leaves of two structures, side by side, with the indices that lead to them."""
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
-            raise AssertionError(
-                f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
-            )
+            lengths = f"{len(actual)} != {len(expected)}"
+            raise AssertionError(f"The length of the sequences mismatch: {lengths}")
         keys: Any = range(len(actual))
     elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
@@ -121,9 +120,8 @@ class _Check:
         is_tensor = isinstance(a, Tensor), isinstance(b, Tensor)
         is_array = isinstance(a, np.ndarray), isinstance(b, np.ndarray)
         if not all(is_tensor) and not all(is_array):
-            raise TypeError(
-                f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}."
-            )
+            types = f"{type(a)} and {type(b)}"
+            raise TypeError(f"No comparison pair was able to handle inputs of type {types}.")
         return self._tensors(_as_tensor(a), _as_tensor(b))
 
     def _tolerances(self, *both: dtype) -> tuple[float, float]:

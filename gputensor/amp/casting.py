@@ -9,8 +9,7 @@ A weight that several calls of one autocast block use is cast once. The cache ho
 and no history: each use records a node of its own. So the cache keeps no weight alive, a cast that
 was made under no_grad serves where gradients are recorded, and gradients are summed in float32. An
 entry is good for one weight (not for another at its address), one version and storage of it (a
-weight that was written to is cast anew), one dtype, and one CUDA stream. PyTorch keys by the weight
-alone.
+weight that was written to is cast anew), one dtype, and one CUDA stream. PyTorch: the weight alone.
 """
 
 from __future__ import annotations

@@ -76,10 +76,7 @@ def stack() -> str:
 
     frame = sys._getframe(1)
     package = __name__.partition(".")[0]
-    while (
-        frame.f_back is not None
-        and frame.f_globals.get("__name__", "").partition(".")[0] == package
-    ):
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         frame = frame.f_back
     return "".join(traceback.format_stack(frame))
 
@@ -89,9 +86,8 @@ def explain(node: Any) -> None:
     import warnings
 
     if node.trace is not None:
-        warnings.warn(
-            errors.failed_derivative(node.name(), node.trace), errors.AnomalyWarning, stacklevel=2
-        )
+        what = errors.failed_derivative(node.name(), node.trace)
+        warnings.warn(what, errors.AnomalyWarning, stacklevel=2)
 
 
 def check(node: Any, grads: Any) -> None:

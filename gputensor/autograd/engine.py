@@ -154,8 +154,7 @@ class _Run:
     """One walk through a graph.
 
     waiting: node -> gradients that are still to arrive. buffers: node -> the sum of those that
-    have, by output. needed: the nodes to run, None for all. captures: node -> [(output, input)] to
-    return.
+    have, by output. needed: the nodes to run, None for all. captures: node -> [(output, input)].
     """
 
     __slots__ = (

@@ -140,8 +140,7 @@ def _listed(value: Any) -> Sequence[Any]:
 def _warn_in_backward(
     operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
 ) -> None:
-    """Results that the kernel's own operators recorded warn on the way; others are constants that
-    do.
+    """Results that the kernel's own operators recorded warn on the way; others do, as constants.
 
     untouched: operands that are not written; where one of them comes back, it stays as it is.
     """

@@ -69,9 +69,8 @@ def gradgradcheck(
     def derivative(*args: Any) -> Any:
         front, back = args[: len(given)], args[len(given) :]
         wanted = [front[n] for n in varied]
-        grads = engine.grad(
-            _outputs(func, front), wanted, back, create_graph=True, allow_unused=True
-        )
+        made = _outputs(func, front)
+        grads = engine.grad(made, wanted, back, create_graph=True, allow_unused=True)
         return tuple([g for g in grads if g is not None and g.requires_grad])
 
     if not grad_outputs or not derivative(*given, *behind):
@@ -172,9 +171,8 @@ def _numerical(
 
 
 def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:
-    made = [
-        y for y in _tuple(func(*given)) if isinstance(y, Tensor) and y.dtype.category >= FLOATING
-    ]
+    made = [y for y in _tuple(func(*given)) if isinstance(y, Tensor)]
+    made = [y for y in made if y.dtype.category >= FLOATING]
     return [y for y in made if y.requires_grad] or made
 
 

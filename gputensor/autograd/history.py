@@ -9,8 +9,7 @@ A view keeps `(base, creation, version, replay)`: the first tensor of the chain,
 itself; how the view was made, see Note [How a view was made]; the version of the storage then; and
 a function that makes the view again from its base, None where `as_strided` does, which is wherever
 the view only moves over the same elements. Of most views all this is plain: the base has no
-history, and the view was made while operations were recorded. Then the base alone stands in
-`_autograd`.
+history, and the view was made while operations were recorded: then `_autograd` is the base alone.
 
 A write to a view is a write to its base. So the base's new history is a CopySlices, which sends the
 gradient of the part that was written through the operator's own node and the rest past it; and

@@ -22,10 +22,10 @@ _MARK = {check.NATIVE: "", check.FALLBACK: "through the CPU: ", check.MISSING: "
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments(
-        "backend check",
-        "Run the op tests on a device and compare with the CPU; exit 1 if one fails or none runs.",
+    what = (
+        "Run the op tests on a device and compare with the CPU; exit 1 if one fails or none runs."
     )
+    parser = Arguments("backend check", what)
     parser.add_argument(
         "name", help="a device, such as openreg or openreg:1, or its package's folder, ./openreg"
     )
@@ -113,9 +113,8 @@ def _text(report: dict[str, Any]) -> str:
         rows.append((row["name"], row["status"], sum(row["calls"].values()), remark))
     counts = ", ".join(f"{report[s]} {s}" for s in _STATUSES)
     lines = [table(("operator", "status", "calls", ""), rows, right=(2,)), ""]
-    lines.append(
-        f"{report['device']}: {counts} ({len(rows)} operators, {report['executed']} calls executed)"
-    )
+    called = f"{len(rows)} operators, {report['executed']} calls executed"
+    lines.append(f"{report['device']}: {counts} ({called})")
     if not report["executed"]:
         lines.append("nothing was executed, which is a failure")
     return "\n".join(lines)

@@ -43,10 +43,8 @@ class Need:
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments(
-        "backend missing",
-        "Run a script on the CPU and rank the operators that a device lacks for it.",
-    )
+    what = "Run a script on the CPU and rank the operators that a device lacks for it."
+    parser = Arguments("backend missing", what)
     parser.add_argument(
         "name", help="a device, such as openreg, or its package's folder, ./openreg"
     )

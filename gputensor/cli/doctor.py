@@ -34,11 +34,8 @@ class Finding:
 
 def main(argv: list[str]) -> int:
     parser = Arguments("doctor", "What gputensor finds on this machine.")
-    parser.add_argument(
-        "--require",
-        metavar="DEVICE",
-        help="exit with 3 unless it answers: cuda (a GPU) or emulator",
-    )
+    text = "exit with 3 unless it answers: cuda (a GPU) or emulator"
+    parser.add_argument("--require", metavar="DEVICE", help=text)
     arguments = parser.parse_args(argv)
     if arguments.require not in (None, "cuda", "emulator"):
         raise Refusal(f"'--require' must be cuda or emulator (got {arguments.require!r})")

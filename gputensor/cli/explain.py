@@ -206,9 +206,7 @@ def _runs(tensor: Any) -> list[dict[str, Any]]:
     runs: list[dict[str, Any]] = []
     for dim, (size, stride) in enumerate(zip(tensor.size(), tensor.stride())):
         last = runs[-1] if runs else None
-        if last is not None and (
-            size == 1 or last["numel"] == 1 or last["stride"] == size * stride
-        ):
+        if last and (size == 1 or last["numel"] == 1 or last["stride"] == size * stride):
             last["dims"].append(dim)
             last["stride"] = last["stride"] if size == 1 else stride
             last["numel"] *= size

@@ -24,15 +24,11 @@ _SHOWN_KEYS = (
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments(
-        "ops", "The operators there are; of one, its schema, its words and its kernels."
-    )
+    what = "The operators there are; of one, its schema, its words and its kernels."
+    parser = Arguments("ops", what)
     parser.add_argument("name", nargs="?", help="such as add, add.Tensor or aten::add.Tensor")
-    parser.add_argument(
-        "--table",
-        action="store_true",
-        help="all slots of the table, as the dispatcher computed them",
-    )
+    text = "all slots of the table, as the dispatcher computed them"
+    parser.add_argument("--table", action="store_true", help=text)
     arguments = parser.parse_args(argv)
     found = [_row(o, arguments.table) for o in _matching(arguments.name)]
     if not found:
@@ -120,8 +116,6 @@ def _text(row: dict[str, Any]) -> str:
         lines.append(f"    autocast: {', '.join(casts)}")
     lines += [f"    files: {', '.join(row['files'])}"]
     lines += [f"      {place}" for place in row["places"]]
-    lines += [
-        f"    {key}: registered at {site} [{row['why'][key]}]"
-        for key, site in row["registered"].items()
-    ]
+    why, sites = row["why"], row["registered"].items()
+    lines += [f"    {key}: registered at {site} [{why[key]}]" for key, site in sites]
     return "\n".join(lines)

@@ -17,9 +17,8 @@ _MOST_HOPS = 100
 
 
 def main(argv: list[str]) -> int:
-    parser = Arguments(
-        "trace", "The dispatcher's hops of a line of Python; `gt` and `np` are imported."
-    )
+    what = "The dispatcher's hops of a line of Python; `gt` and `np` are imported."
+    parser = Arguments("trace", what)
     parser.add_argument("code", help="such as: gt.rand(2, 3).t().contiguous()")
     parser.add_argument(
         "--level", choices=("1", "2"), default="1",

@@ -103,9 +103,8 @@ def checks_of(
         defines = dict.fromkeys(entries, getattr(module, "defines", {}))
         options = dict.fromkeys(entries, getattr(module, "options", ()))
     if not entries:
-        raise Mismatch(
-            f"{os.path.basename(found)}: no function has a kernel's name, so nothing would be run"
-        )
+        why = "no function has a kernel's name, so nothing would be run"
+        raise Mismatch(f"{os.path.basename(found)}: {why}")
     return [
         Check(
             Kernel(
@@ -216,9 +215,7 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
         known = f"unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}"
         raise Mismatch(f"{kernel.entry}: {title}: {known}")
     taken = kernel.declaration.taken
-    args = [
-        np.array(a, order="K", copy=True) if isinstance(a, np.ndarray) else a for a in case["args"]
-    ]
+    args = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in case["args"]]
     for name, values in case.get("symbols", {}).items():
         kernel.set(name, values)
     given, back = _placed(args)
@@ -228,9 +225,8 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
     expect = case.get("expect", {})
     for name, wanted in expect.items():
         if name not in results:
-            raise Mismatch(
-                f"{kernel.entry}: {title}: no array parameter '{name}' ({', '.join(results)})"
-            )
+            known = f"({', '.join(results)})"
+            raise Mismatch(f"{kernel.entry}: {title}: no array parameter '{name}' {known}")
         _compare(kernel.entry, title, name, results[name], np.asarray(wanted), case, results)
 
 
@@ -265,9 +261,8 @@ def _compare(
         same = (got == wanted) | ((got != got) & (wanted != wanted))
     else:
         wide = np.float64 if got.dtype.kind != "c" else np.complex128
-        same = np.isclose(
-            got.astype(wide), wanted.astype(wide), rtol=rtol, atol=atol, equal_nan=True
-        )
+        x, y = got.astype(wide), wanted.astype(wide)
+        same = np.isclose(x, y, rtol=rtol, atol=atol, equal_nan=True)
     if np.all(same):
         return
     at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(same))[0])[: got.ndim]
@@ -346,8 +341,7 @@ def _evaluated(given: Any, names: Mapping[str, int]) -> Any:
             return _OPERATORS[type(node.op)](value(node.left), value(node.right))
         if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
             return _OPERATORS[type(node.op)](value(node.operand))
-        raise Mismatch(
-            f"{given!r} must be arithmetic of numbers and {', '.join(names) or 'no sizes'}"
-        )
+        known = ", ".join(names) or "no sizes"
+        raise Mismatch(f"{given!r} must be arithmetic of numbers and {known}")
 
     return value(ast.parse(str(given).strip(), mode="eval").body)

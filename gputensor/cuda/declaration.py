@@ -99,9 +99,8 @@ class Declaration:
         self.taken = tuple(p for p in parameters if p.kind != LAYOUT)
         # numbers of the pointers that have a Layout, and of those that are not to const
         self.bound = frozenset(p.of for p in parameters if p.kind == LAYOUT)
-        self.written = frozenset(
-            n for n, p in enumerate(parameters) if p.kind == POINTER and not p.is_const
-        )
+        written = [p.kind == POINTER and not p.is_const for p in parameters]
+        self.written = frozenset(n for n, is_written in enumerate(written) if is_written)
 
     def __repr__(self) -> str:
         return f"{self.entry}({', '.join(map(repr, self.parameters))})"
@@ -140,18 +139,16 @@ def read(
     sizes = _Structs(bare, words)
     parameters = []
     list_text = match["parameters"] if signature is None else signature
-    parts = [
-        p for p in source.split_arguments(" ".join(list_text.split())) if p not in ("", "void")
-    ]
+    parts = source.split_arguments(" ".join(list_text.split()))
+    parts = [p for p in parts if p not in ("", "void")]
     for number, part in enumerate(parts):
         parameters.append(_parameter(part, number, words, has_layout, sizes, entry))
     _bind_layouts(parameters, entry)
     _place(parameters)
     before = bare[max(0, match.start() - 40) : match.start()]
     has_c_name = bool(re.search(r'extern\s*"C"\s*$', before)) or _in_c_block(bare, match.start())
-    return Declaration(
-        entry, name, has_c_name and not match["template"], _line(bare, match.start()), parameters
-    )
+    has_c_name = has_c_name and not match["template"]
+    return Declaration(entry, name, has_c_name, _line(bare, match.start()), parameters)
 
 
 def _check_readable(text: str, entry: str, name: str) -> None:

@@ -71,9 +71,9 @@ class Kernel:
         self.declaration = declaration.read(self.source.text, entry, macros, signature)
         self._functions: dict[tuple[Any, ...], Any] = {}
         self._symbols: tuple[str, ...] = ()
+        parameters, addresses = self.declaration.parameters, (POINTER, LAYOUT)
         self._packers = [
-            None if p.kind in (POINTER, LAYOUT) else packing.packer(entry, p)
-            for p in self.declaration.parameters
+            None if p.kind in addresses else packing.packer(entry, p) for p in parameters
         ]
 
     def __repr__(self) -> str:
@@ -185,9 +185,8 @@ class Kernel:
         parameters = self.declaration.parameters
         layouts = {}
         if self.declaration.bound:
-            ordered = {
-                p.of: (parameters[p.of], found[p.of]) for p in parameters if p.kind == LAYOUT
-            }
+            bound = [p.of for p in parameters if p.kind == LAYOUT]
+            ordered = {n: (parameters[n], found[n]) for n in bound}
             layouts = packing.layouts(self.entry, ordered)
         parts, at = [], 0
         values = iter(args)

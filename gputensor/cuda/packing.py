@@ -81,11 +81,8 @@ def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> Non
 def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
     """What packs one parameter that is no pointer: at once where it is a plain number."""
     element = parameter.element
-    if (
-        parameter.kind != NUMBER
-        or element is None
-        or element.dtype in (dtypes.bfloat16, dtypes.bool_)
-    ):
+    without_code = (dtypes.bfloat16, dtypes.bool_)
+    if parameter.kind != NUMBER or element is None or element.dtype in without_code:
         return lambda value: value_bytes(entry, parameter, value)
     pack = Struct("<" + element.format).pack
     takes = (int,) if not element.dtype.is_floating_point else (float, int)

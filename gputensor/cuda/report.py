@@ -94,9 +94,8 @@ def row(kernel: Kernel, arch: str) -> Row:
         result.shared_bytes = int(used[2] or 0)
         _count_accesses(result, image.ptx, name)
         return result
-    raise errors.kernel_failed(
-        kernel.entry, f"ptxas says nothing about it for {arch}:\n{image.log}"
-    )
+    what = f"ptxas says nothing about it for {arch}:\n{image.log}"
+    raise errors.kernel_failed(kernel.entry, what)
 
 
 def _count_accesses(result: Row, ptx: str, name: str) -> None:

@@ -12,6 +12,7 @@ a wrong gradient. Source: torch/_library/autograd.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from ..core import errors
@@ -53,10 +54,8 @@ class Formula:
         grads = [f"grad{n}" for n in range(len(schema.returns))]
         _check_takes(name, "backward", backward, ("ctx", *grads), ())
         if setup_context is not None:
-            named = [
-                "ctx", "inputs", *(["keyword_only_inputs"] if schema.keyword_only else []),
-                "output",
-            ]  # fmt: skip
+            keyword_only = ["keyword_only_inputs"] if schema.keyword_only else []
+            named = ["ctx", "inputs", *keyword_only, "output"]
             _check_takes(name, "setup_context", setup_context, (), named)
         self.backward, self.setup_context = backward, setup_context
 
@@ -96,10 +95,8 @@ class OperatorNode(_FunctionNode):
         if None in grads and context._materializes:
             grads = tuple(node.zeros_for(grads))
         if len(grads) != len(node.returned) or any(node.returned):
-            left = iter(grads)
-            grads = tuple(
-                [next(left) if n is None else [next(left) for _ in range(n)] for n in node.returned]
-            )
+            left, counts = iter(grads), node.returned
+            grads = tuple([next(left) if n is None else [*islice(left, n)] for n in counts])
         context._node = node
         try:
             results = formula.backward(context, *grads)
@@ -348,10 +345,8 @@ def _set_up(
     if len(inputs) == len(given):
         setup(ctx=context, inputs=inputs, output=output)
     else:
-        setup(
-            ctx=context, inputs=inputs, keyword_only_inputs=signature.keywords_of(given),
-            output=output,
-        )  # fmt: skip
+        keywords = signature.keywords_of(given)
+        setup(ctx=context, inputs=inputs, keyword_only_inputs=keywords, output=output)
 
 
 def _with_history(

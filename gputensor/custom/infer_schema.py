@@ -46,13 +46,11 @@ def infer_schema(
         rule = "be names of arguments, or 'unknown'"
         raise errors.wrong_value(name, "mutates_args", rule, mutates_args)
     try:
-        found = inspect.signature(
-            prototype_function, eval_str=True, globals=_names(prototype_function)
-        )
+        known = _names(prototype_function)
+        found = inspect.signature(prototype_function, eval_str=True, globals=known)
     except NameError as error:
-        raise errors.no_schema_for(
-            name, "every argument", f"{error}, which the module does not know"
-        ) from None
+        got = f"{error}, which the module does not know"
+        raise errors.no_schema_for(name, "every argument", got) from None
     texts, starred, seen = [], False, set()
     for number, argument in enumerate(found.parameters.values()):
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
@@ -159,7 +157,6 @@ def _returned_arguments(name: str, texts: list[str], returned: str, tags: Sequen
     expected = "Tensor" if len(aliases) == 1 else f"({', '.join(['Tensor'] * len(aliases))})"
     if returned != expected:
         tag = INPLACE if INPLACE in tags else OUT
-        raise errors.tag_does_not_fit(
-            name, tag, f"return what it writes to, {expected}, not {returned}"
-        )
+        rule = f"return what it writes to, {expected}, not {returned}"
+        raise errors.tag_does_not_fit(name, tag, rule)
     return aliases[0] if len(aliases) == 1 else f"({', '.join(aliases)})"

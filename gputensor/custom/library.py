@@ -65,9 +65,8 @@ class Library:
         if kind != "IMPL" and ns in _RESERVED:
             raise errors.wrong_value("Library", "ns", "not be reserved", ns)
         if ns == "_" and kind != "IMPL":
-            raise errors.wrong_registration(
-                "Library: the namespace '_'", "be of kind IMPL: it holds fallbacks", site
-            )
+            rule = "be of kind IMPL: it holds fallbacks"
+            raise errors.wrong_registration("Library: the namespace '_'", rule, site)
         if not isinstance(ns, str) or not ns.isidentifier():
             raise errors.wrong_value("Library", "ns", "be an identifier", ns)
         if not isinstance(dispatch_key, str) and not hasattr(dispatch_key, "name"):
@@ -86,9 +85,8 @@ class Library:
                     raise errors.second_library(ns, _defined_namespaces[ns], site)
                 _defined_namespaces[ns] = site
         self._handles: list[Handle] = []
-        self._finalizer = weakref.finalize(
-            self, _close, self._handles, ns if kind == "DEF" else None
-        )
+        defined = ns if kind == "DEF" else None
+        self._finalizer = weakref.finalize(self, _close, self._handles, defined)
         self._finalizer.atexit = False
 
     def __repr__(self) -> str:
@@ -119,9 +117,8 @@ class Library:
         site = caller_site()
         self._check_open(site)
         if self.kind == "IMPL":
-            raise errors.wrong_registration(
-                f"define({text!r})", "be called on a DEF or FRAGMENT library", site
-            )
+            rule = "be called on a DEF or FRAGMENT library"
+            raise errors.wrong_registration(f"define({text!r})", rule, site)
         for arg, value in (("text", text), ("alias_analysis", alias_analysis)):
             if not isinstance(value, str):
                 raise errors.wrong_type("define", arg, "be a string", value)
@@ -139,9 +136,8 @@ class Library:
         parsed = schema.parse(text)
         name = parsed.name
         if name.namespace not in ("", self.ns):
-            raise errors.wrong_registration(
-                f"define({text!r})", f"have the namespace '{self.ns}' of its library, or none", site
-            )
+            rule = f"have the namespace '{self.ns}' of its library, or none"
+            raise errors.wrong_registration(f"define({text!r})", rule, site)
         full = text.strip() if name.namespace else f"{self.ns}::{text.strip()}"
         parsed = parsed.named(schema.OperatorName(self.ns, name.base, name.overload))
         tags = (tags,) if isinstance(tags, str) else tuple(map(str, tags))
@@ -225,8 +221,7 @@ class Library:
         self, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         boxed: bool = False,
     ) -> Any:  # fmt: skip
-        """Register `fn` for a key in all operators that have no kernel there; only in namespace
-        "_".
+        """Register `fn` for a key in all operators without a kernel there; in namespace "_" alone.
 
         fn takes (operator, *args, **kwargs), without arguments that equal their defaults, behind
         the key set if with_keyset; or (operator, key_set, stack) if boxed. Without fn, a decorator.
@@ -235,16 +230,15 @@ class Library:
         site = caller_site()
         if isinstance(fn, str):
             fn, dispatch_key = None, fn
+        how = (dispatch_key, with_keyset, boxed, site)
         if fn is None:
 
             def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-                self._keep(
-                    self._register_fallback(function, dispatch_key, with_keyset, boxed, site)
-                )
+                self._keep(self._register_fallback(function, *how))
                 return function
 
             return decorate
-        return self._keep(self._register_fallback(fn, dispatch_key, with_keyset, boxed, site))
+        return self._keep(self._register_fallback(fn, *how))
 
     def _register_fallback(
         self, fn: Any, dispatch_key: str, with_keyset: bool, boxed: bool, site: str
@@ -252,9 +246,8 @@ class Library:
         self._check_open(site)
         _check_callable("fallback", fn)
         if self.ns != "_":
-            raise errors.wrong_registration(
-                "fallback", f"be called on a library of '_', not '{self.ns}'", site
-            )
+            rule = f"be called on a library of '_', not '{self.ns}'"
+            raise errors.wrong_registration("fallback", rule, site)
         key = self._key("fallback", "", dispatch_key, site)
         if key is None:
             raise errors.wrong_registration("fallback", "be given a dispatch key", site)
@@ -281,13 +274,11 @@ class Library:
             raise errors.wrong_type("impl", "op_name", rule, op_name)
         namespace, colons, rest = name.rpartition("::")
         if colons and namespace != self.ns:
-            raise errors.wrong_registration(
-                f"impl({name!r})", f"have the namespace '{self.ns}' of its library", site
-            )
+            rule = f"have the namespace '{self.ns}' of its library"
+            raise errors.wrong_registration(f"impl({name!r})", rule, site)
         if self.ns == "_":
-            raise errors.wrong_registration(
-                f"impl({name!r})", "not be in '_', which holds fallbacks", site
-            )
+            rule = "not be in '_', which holds fallbacks"
+            raise errors.wrong_registration(f"impl({name!r})", rule, site)
         base, dot, overload = rest.partition(".")
         if not base.isidentifier() or (dot and not overload.isidentifier()):
             raise errors.must("impl", "op_name", "be written [ns::]name[.overload]", name)

@@ -101,9 +101,8 @@ def _general(table: Table, site: str, function: Function) -> Function:
                         and schema.arguments[place].is_write
                         and value is not args[place]
                     ):
-                        raise errors.result_is_not_argument(
-                            operator, site, schema.arguments[place].name, number
-                        )
+                        name = schema.arguments[place].name
+                        raise errors.result_is_not_argument(operator, site, name, number)
             if _may_alias([args[n] for n in places], [values[n] for n in outputs]):
                 _refuse_alias(operator, site, args, values, handed_back)
         return result if form is None else form(result)

@@ -64,11 +64,8 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 def user_name(key: keys.DispatchKey) -> str:
     """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name."""
     for device_type, backend in BACKEND_OF_TYPE.items():
-        if (
-            backend == key.backend
-            and backend.startswith("Private")
-            and not device_type.startswith("private")
-        ):
+        is_renamed = backend.startswith("Private") and not device_type.startswith("private")
+        if backend == key.backend and is_renamed:
             return f"{key} ({device_type})"
     return str(key)
 

@@ -78,9 +78,8 @@ class Signature:
         elif len(args) < len(self.names):
             rest = self._defaults[len(args) :]
             if _NO_DEFAULT in rest:
-                raise errors.argument_missing(
-                    operator, self.names[len(args) + rest.index(_NO_DEFAULT)]
-                )
+                missing = len(args) + rest.index(_NO_DEFAULT)
+                raise errors.argument_missing(operator, self.names[missing])
             arguments += rest
         key_set = number = 0
         for take, value in zip(self._takes, given):

@@ -369,8 +369,7 @@ def _set_wraps(
         _wraps = change(_wraps)
         plans = [(operator, operator.table.plans) for operator in _operators.values()]
         _swap_all()
-        # Nothing was registered, so the plans still hold; a profile should not measure their
-        # making.
+        # Nothing was registered, so the plans still hold; a profile should not time their making.
         for operator, kept in plans:
             operator.table.plans = kept
 

@@ -225,9 +225,8 @@ def describe(bits: int) -> str:
         if len(row) > 1 and backends in (0, BACKEND_MASK):
             names.append(row[0].functionality + "*")
         else:
-            names += [
-                k.name for n, k in reversed([*enumerate(row)]) if len(row) == 1 or backends >> n & 1
-            ]
+            numbered, is_one = reversed([*enumerate(row)]), len(row) == 1
+            names += [k.name for n, k in numbered if is_one or backends >> n & 1]
         rest = without_highest(rest)
     return "{" + ", ".join(names) + "}"
 

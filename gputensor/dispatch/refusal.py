@@ -54,9 +54,7 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
         raise errors.wrong_type(op, "requires_grad", "be a bool", given["requires_grad"]) from None
 
 
-def refuse_by(
-    error: Exception, op: str, given: Mapping[str, Any], types: Mapping[str, str]
-) -> None:
+def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: dict[str, str]) -> None:
     """`refuse` for a function that is no operator. types: as in `declares`."""
     if isinstance(error, errors.GpuTensorError):
         return

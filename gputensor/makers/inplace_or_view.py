@@ -86,6 +86,5 @@ def _track(source: Any, made: Any) -> None:
 def argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
     """The argument that a result may alias, by the schema: `Tensor(a) x` for `-> Tensor(a)`."""
     names = {name for alias in returned.aliases for name in alias.before}
-    return next(
-        (n for n, a in enumerate(arguments) for x in a.type.aliases if names & set(x.before)), None
-    )
+    sets = [{name for x in a.type.aliases for name in x.before} for a in arguments]
+    return next((n for n, found in enumerate(sets) if names & found), None)

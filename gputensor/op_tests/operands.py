@@ -172,9 +172,8 @@ def build(operand: T, of: dtype, layout: str, position: int, device: str) -> Bui
     strides, offset = layout_of(operand, layout)
     extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides)) if array.size else 0
     base = np.ones(offset + extent + 2, of.np)
-    inside = np.lib.stride_tricks.as_strided(
-        base[offset:], array.shape, tuple(s * of.itemsize for s in strides)
-    )
+    in_bytes = tuple(s * of.itemsize for s in strides)
+    inside = np.lib.stride_tricks.as_strided(base[offset:], array.shape, in_bytes)
     inside[...] = array
     flat = from_numpy(base)
     before = base.copy()

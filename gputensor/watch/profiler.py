@@ -6,8 +6,7 @@
 
 While no profile is on nothing of this runs: turning one on puts a clock around every kernel of
 every table (`dispatcher.add_wraps`), in all threads. A hop is a kernel that ran, so keys that fall
-through do not appear. Device times are between two events on the current stream, read when the
-block ends.
+through do not appear. Device times are between two events on the current stream, read at its end.
 """
 
 from __future__ import annotations
@@ -105,11 +104,8 @@ class profile:
     def _wrap(self, table: Table, key: DispatchKey, kernel: Kernel) -> Kernel:
         op = table.operator.qualified_name
         row = self._rows.setdefault((op, key.name), Row(op, key.name))
-        on_device = (
-            self._device_time
-            and key.functionality == "Dense"
-            and key.backend not in ("CPU", "Meta")
-        )
+        is_host = key.functionality != "Dense" or key.backend in ("CPU", "Meta")
+        on_device = self._device_time and not is_host
         current, nvtx, lock, text = self._hop, self._nvtx, self._lock, f"{op} [{key.name}]"
 
         def measured(key_set: int, *args: Any) -> Any:
@@ -163,9 +159,8 @@ class profile:
         if sort_by not in Row.__slots__:
             raise errors.must("rows", "sort_by", f"be one of {', '.join(Row.__slots__)}", sort_by)
         called = [row for row in self._rows.values() if row.calls]
-        return sorted(
-            called, key=lambda row: getattr(row, sort_by), reverse=sort_by not in ("op", "key")
-        )
+        is_text = sort_by in ("op", "key")
+        return sorted(called, key=lambda row: getattr(row, sort_by), reverse=not is_text)
 
     def table(self, sort_by: str = "host_self_us", limit: int | None = None) -> str:
         """The rows as a table, and the sums; `limit` rows of it."""
@@ -211,9 +206,8 @@ def _device(key: DispatchKey, args: tuple[Any, ...]) -> tuple[Any, int] | None:
             place = getattr(x, "_device", None)
             if place is not None and BACKEND_OF_TYPE.get(place.type) == key.backend:
                 return _timed(place.type, place.index)
-    kind = next(
-        (k for k, backend in reversed(BACKEND_OF_TYPE.items()) if backend == key.backend), None
-    )
+    kinds = reversed(BACKEND_OF_TYPE.items())
+    kind = next((k for k, backend in kinds if backend == key.backend), None)
     return None if kind is None else _timed(kind, None)
 
 

@@ -19,9 +19,8 @@ def draw(picture: Picture, y: float, found: dict[str, Any]) -> float:
         wide = room * len(run["dims"]) / total
         sizes = " × ".join(str(found["in"]["sizes"][d]) for d in run["dims"])
         picture.rect(x, picture_y, wide, _HEIGHT, "first line")
-        _words(
-            picture, x, picture_y, wide, sizes, f"{run['numel']} elements, {run['stride']} apart"
-        )
+        apart = f"{run['numel']} elements, {run['stride']} apart"
+        _words(picture, x, picture_y, wide, sizes, apart)
         part = wide / max(1, len(cut))
         for number, (size, stride) in enumerate(cut):
             at = x + part * number

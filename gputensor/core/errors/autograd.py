@@ -130,10 +130,8 @@ def cannot_resize_with_grad(op: str) -> AutogradError:
 
 
 def grad_of_integers(x: Any) -> AutogradError:
-    return AutogradError(
-        f"only Tensors of floating point and complex dtype can require gradients (got "
-        f"{describe(x)})"
-    )
+    rule = "only Tensors of floating point and complex dtype can require gradients"
+    return AutogradError(f"{rule} (got {describe(x)})")
 
 
 def grad_of_nonleaf() -> str:
@@ -187,10 +185,8 @@ def wrong_gradient(name: str, number: int, got: Any, rule: str) -> AutogradError
 
 
 def wrong_number_of_gradients(name: str, expected: int, got: int) -> AutogradError:
-    return AutogradError(
-        f"function {name} returned an incorrect number of gradients (expected {expected}, got "
-        f"{got})"
-    )
+    what = "returned an incorrect number of gradients"
+    return AutogradError(f"function {name} {what} (expected {expected}, got {got})")
 
 
 def nan_gradient(name: str, number: int) -> AutogradError:

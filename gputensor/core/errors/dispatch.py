@@ -37,16 +37,13 @@ def operator_not_found(name: str, operator: Any) -> DispatchError:
 
 
 def defined_twice(operator: Any, site: str) -> RegistrationError:
-    return RegistrationError(
-        f"{operator.qualified_name}: defined twice, at {operator.def_site} and at {site}; schema "
-        f"{operator.schema}"
-    )
+    where = f"at {operator.def_site} and at {site}; schema {operator.schema}"
+    return RegistrationError(f"{operator.qualified_name}: defined twice, {where}")
 
 
 def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
-    return RegistrationError(
-        f"{key}: a backend fallback is registered at {first}, and again at {second}"
-    )
+    where = f"at {first}, and again at {second}"
+    return RegistrationError(f"{key}: a backend fallback is registered {where}")
 
 
 def unknown_key(name: Any, known: Any) -> GpuTensorError:
@@ -228,10 +225,8 @@ def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
 
 
 def no_stub(family: str, op: str, device_type: str) -> DispatchError:
-    return DispatchError(
-        f"{op}: no kernel of family '{family}' for device type '{device_type}' (register one with "
-        f"register_stub)"
-    )
+    what = f"no kernel of family '{family}' for device type '{device_type}'"
+    return DispatchError(f"{op}: {what} (register one with register_stub)")
 
 
 def no_op_of_family(family: str, op: str, known: Iterable[str]) -> GpuTensorError:
@@ -323,10 +318,8 @@ def fallback_denied(operator: Any, key: str) -> DispatchError:
 
 
 def no_device_for_fallback(operator: Any) -> DispatchError:
-    return DispatchError(
-        f"{operator.short_name}: no operand and no 'device' says which device the CPU's result is "
-        f"for"
-    )
+    what = "no operand and no 'device' says which device the CPU's result is for"
+    return DispatchError(f"{operator.short_name}: {what}")
 
 
 def no_derivative(operator: Any) -> DispatchError:

@@ -117,10 +117,8 @@ def no_cuda_kernel(op: str, dtype: Any) -> DtypeError:
 
 
 def too_many_dims(op: str, ndim: int, most: int) -> ShapeError:
-    return ShapeError(
-        f"{op}: 'self' must have at most {most} dimensions after joining those that memory joins "
-        f"(got {ndim})"
-    )
+    rule = f"have at most {most} dimensions after joining those that memory joins"
+    return ShapeError(f"{op}: 'self' must {rule} (got {ndim})")
 
 
 def cannot_load_to(place: Any, error: Exception) -> DeviceError:

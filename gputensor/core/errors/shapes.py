@@ -23,10 +23,8 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
     """PyTorch's sentence about the size of tensor a and b, in the house's frame."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
-    return ShapeError(
-        f"{op}: 'other' must broadcast with 'self' (got self={describe(a)}, "
-        f"other={describe(b)}){where}"
-    )
+    got = f"(got self={describe(a)}, other={describe(b)})"
+    return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
 
 
 def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
@@ -279,9 +277,8 @@ def output_resized(op: str, out: Any, wanted: Any) -> str:
 
 def byte_condition(condition: Any) -> str:
     """Text of a warning."""
-    return (
-        f"where: 'condition' must be bool (got {describe(condition)}); it counts as condition != 0"
-    )
+    got = f"(got {describe(condition)}); it counts as condition != 0"
+    return f"where: 'condition' must be bool {got}"
 
 
 def target_out_of_range(op: str, target: int, classes: int) -> GpuTensorError:

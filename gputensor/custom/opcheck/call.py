@@ -29,9 +29,8 @@ class Call:
 
     def run(self) -> Any:
         signature = self.operator.table.signature
-        return self.operator(
-            *self.values[: signature.n_positional], **signature.keywords_of(self.values)
-        )
+        values = self.values
+        return self.operator(*values[: signature.n_positional], **signature.keywords_of(values))
 
     def wrong(self, what: str, remedy: str) -> errors.OpCheckError:
         """What is wrong with what was registered, and what to do about it."""

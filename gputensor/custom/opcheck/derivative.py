@@ -75,9 +75,8 @@ def _backward(call: Call) -> bool:
         remedy = "correct the backward that register_autograd was given"
         raise errors.opcheck_raises(call.operator, "backward", error, remedy) from error
     if any(not np.array_equal(a, _array(g), equal_nan=True) for a, g in zip(before, grads)):
-        raise call.wrong(
-            "its backward writes to the gradient that it is given", "write to a clone of it"
-        )
+        what = "its backward writes to the gradient that it is given"
+        raise call.wrong(what, "write to a clone of it")
     return True
 
 
@@ -178,10 +177,8 @@ def _compare(
         names.setdefault(id(x), what)
     for x, grad in zip(inputs, grads):
         direction = _draw(random, x)
-        up, down, near_up, near_down = (
-            value(_moved(call, made, x, step * eps * direction))[0]
-            for step in (1, -1, 1 / 8, -1 / 8)
-        )
+        steps = [step * eps * direction for step in (1, -1, 1 / 8, -1 / 8)]
+        up, down, near_up, near_down = (value(_moved(call, made, x, s))[0] for s in steps)
         far, near = (up - here, here - down), (near_up - here, here - near_down)
         if not _is_smooth(far, near, (atol + rounding * size) * eps):
             raise _NoDifference

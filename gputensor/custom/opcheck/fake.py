@@ -58,9 +58,8 @@ def _on_meta(call: Call) -> Call:
             return storage(value)
         if not isinstance(value, Tensor):
             return value
-        return from_storage(
-            storage(value._get_storage()), value._offset, value._geometry, TENSOR_KEYS["meta"]
-        )
+        there = storage(value._get_storage())
+        return from_storage(there, value._offset, value._geometry, TENSOR_KEYS["meta"])
 
     return call.mapped(change)
 

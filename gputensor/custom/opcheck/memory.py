@@ -121,10 +121,8 @@ def check_results(call: Call, result: Any, whose: str = "result") -> None:
     for number, (returned, value) in enumerate(zip(returns, call.results(result))):
         mine = _sets(returned.type)
         if returned.is_write and not any(value is x and mine & sets for x, _, sets in seen):
-            raise call.wrong(
-                f"{whose} {number} is not the argument that its schema says it is",
-                "return the argument itself",
-            )
+            what = f"{whose} {number} is not the argument that its schema says it is"
+            raise call.wrong(what, "return the argument itself")
         for y in tensors_of(value):
             for x, what, sets in seen:
                 if not (mine & sets or "*" in mine | sets and mine and sets) and _share(x, y):
