@@ -1,5 +1,4 @@
-"""gputensor: a GPU-backed array runtime whose dispatcher, iterator and kernels can be read in
-Python.
+"""gputensor: a GPU-backed array runtime that can be read, changed and extended in Python.
 
     >>> import gputensor as gt
     >>> x = gt.arange(6).reshape(2, 3)

@@ -6,12 +6,10 @@ stands for a gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from .._generated import calls
-from .._generated.functions import (
-    arange, cat, stack, view_as_complex, view_as_real, where, zeros_like,
-)  # fmt: skip
+from .._generated import calls, functions
 from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.geometry import Geometry
@@ -20,23 +18,20 @@ from ..tensor.tensor import Tensor
 from . import variable
 from .node import Node
 
-__all__ = [
-    "abs_backward", "as_strided_backward", "cat", "cat_backward", "conj", "copy_backward",
-    "diagonal_backward", "div_other_backward", "div_self_backward", "extremum_backward", "geometry",
-    "log_softmax_backward", "mean_backward", "nll_loss_backward", "nll_loss_double_backward",
-    "permute_backward", "repeat_backward", "scaled", "select_backward", "shapes", "slice_backward",
-    "softmax_backward", "softmax_double_backward", "stack", "sum_backward", "sum_to_size",
-    "threshold_backward", "unfold_backward", "view_as_complex", "view_as_real", "where",
-    "zeros_like",
-]  # fmt: skip
-
 Sizes = tuple[int, ...]
 
-# Operators that are derivatives of others, under the names that the formulas give them.
-threshold_backward = calls.threshold_backward
-softmax_backward = calls._softmax_backward_data
-log_softmax_backward = calls._log_softmax_backward_data
-nll_loss_backward = calls.nll_loss_backward
+# Operators under the names that formulas give them. They are looked up when a family's derivatives
+# are imported, and nothing here names an operator sooner: see Note [Loads take one lock first].
+_CALLS: dict[str, Callable[[], Any]] = {
+    "threshold_backward": lambda: calls.threshold_backward,
+    "softmax_backward": lambda: calls._softmax_backward_data,
+    "log_softmax_backward": lambda: calls._log_softmax_backward_data,
+    "nll_loss_backward": lambda: calls.nll_loss_backward,
+}
+
+
+def __getattr__(name: str) -> Any:
+    return _CALLS[name]() if name in _CALLS else getattr(functions, name)
 
 
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
@@ -104,7 +99,7 @@ def scaled(grad: Tensor, factor: Any) -> Tensor:
 
 def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
     if self._geometry.dtype.is_complex:
-        return grad * where(self == 0, 0, self / self.abs())
+        return grad * functions.where(self == 0, 0, self / self.abs())
     return grad * _sign(self)
 
 
@@ -114,24 +109,24 @@ class SgnBackward0(Node):
     __slots__ = ()
 
     def backward(node, grad: Tensor) -> tuple[Tensor]:
-        return (zeros_like(grad),)
+        return (functions.zeros_like(grad),)
 
 
 def _sign(x: Tensor) -> Tensor:
     """-1, 0 or 1 in x's dtype; a function of x, so that its results require grad as in PyTorch."""
-    signs = where(x > 0, 1, where(x < 0, -1, 0))
+    signs = functions.where(x > 0, 1, functions.where(x < 0, -1, 0))
     found = calls.to_dtype(signs, x._geometry.dtype, False, False, None)
     node = variable.record(SgnBackward0, x)
     return found if node is None else variable.set_history(found, node)
 
 
 def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
-    return grad / conj(other) if rounding_mode is None else zeros_like(grad)
+    return grad / conj(other) if rounding_mode is None else functions.zeros_like(grad)
 
 
 def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: str | None) -> Tensor:
     if rounding_mode is not None:
-        return zeros_like(grad)
+        return functions.zeros_like(grad)
     slope: Tensor = conj(self / other / other)
     return -grad * slope
 
@@ -273,12 +268,12 @@ def as_strided_backward(
     memory = _zeros_around(grad, (end,))
     _scatter(memory, grad, sizes, strides, begin - first)
     if _may_overlap(shape.sizes, shape.strides):
-        numbers = arange(end, device=grad.device)
+        numbers = functions.arange(end, device=grad.device)
         places = calls.as_strided(numbers, shape.sizes, shape.strides, start - first)
         count = _zeros_around(grad, (end,)).detach()
         ones = calls.ones_like(calls.to_dtype(places, grad.dtype))
         _scatter(count, ones, shape.sizes, shape.strides, start - first)
-        memory = memory / where(count == 0, 1, count)
+        memory = memory / functions.where(count == 0, 1, count)
     return calls.as_strided(memory, shape.sizes, shape.strides, start - first)
 
 

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 from weakref import ref
 
-from .._generated.functions import zeros
+from .._generated import functions
 from ..core import errors
 from ..core.device import CPU
 from ..core.geometry import Geometry
@@ -244,4 +244,4 @@ FREED = _Freed()
 
 
 def zeros_of(shape: Geometry, device: Any) -> Tensor:
-    return zeros(shape.sizes, dtype=shape.dtype, device=device)
+    return functions.zeros(shape.sizes, dtype=shape.dtype, device=device)

@@ -12,6 +12,11 @@ the real thing in its place, so that a later one costs what it would cost withou
 `_generated/kernels/<family>.py` registers the kernels when one of the operators is first called, or
 before anything else is registered for it or looks it up: our kernels are always the oldest. A step
 that fails is taken back whole and is tried again when next asked for.
+
+Note [Loads take one lock first]
+A load takes `lock` and then, importing, Python's locks of modules. So no module that a load may
+import names an operator while it is imported itself (`calls.add_Tensor` at its top level): another
+thread that imports it would hold the module and wait for `lock`. A test walks the modules.
 """
 
 from __future__ import annotations
@@ -25,8 +30,7 @@ from typing import Any
 
 from .._generated import index
 
-# Guards every change of what is defined and registered, and every load: it is taken before Python's
-# own locks of modules, so that two threads cannot hold one and wait for the other.
+# Guards every change of what is defined and registered, and every load.
 lock = threading.RLock()
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from .._generated import calls, operators
@@ -50,15 +51,15 @@ def conj_physical(key_set: int, self: Tensor) -> Tensor:
 def _conj_physical(key_set: int, self: Tensor) -> Tensor:
     if self._keys & CONJUGATE:
         return calls.clone(calls._conj(self))
-    return (_conjugated if _has_loop(self) else _copied)(key_set, self)
+    return _functional(_has_loop(self))(key_set, self)
 
 
 def conj_physical_(key_set: int, self: Tensor) -> Tensor:
-    return _conjugate_into(self, (self,)) if self._geometry.dtype.is_complex else self
+    return _write(True)(self, (self,)) if self._geometry.dtype.is_complex else self
 
 
 def conj_physical_out(key_set: int, self: Tensor, out: Tensor) -> Tensor:
-    return (_conjugate_into if _has_loop(self) else _copy_into)(out, (self,))
+    return _write(_has_loop(self))(out, (self,))
 
 
 def _has_loop(self: Tensor) -> bool:
@@ -66,9 +67,15 @@ def _has_loop(self: Tensor) -> bool:
     return self._geometry.dtype.is_complex or self._device is CPU
 
 
-_COPY = Rule("copy", "copy", UNARY)
-_CONJUGATE = Rule("unary", "conj_physical", UNARY)
-_conjugated = pointwise.functional(operators._conj_physical, _CONJUGATE)
-_copied = pointwise.functional(operators._conj_physical, _COPY)
-_conjugate_into = pointwise.write(operators.conj_physical_out, _CONJUGATE)
-_copy_into = pointwise.write(operators.conj_physical_out, _COPY)
+_RULES = Rule("copy", "copy", UNARY), Rule("unary", "conj_physical", UNARY)
+
+
+# Made when first called: this module names no operator while it loads.
+@cache
+def _functional(is_turned: bool) -> Kernel:
+    return pointwise.functional(operators._conj_physical, _RULES[is_turned])
+
+
+@cache
+def _write(is_turned: bool) -> Kernel:
+    return pointwise.write(operators.conj_physical_out, _RULES[is_turned])

@@ -7,7 +7,7 @@ Imports inside functions count. Imports under `if TYPE_CHECKING:` are free: they
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -190,3 +190,55 @@ def test_only_tests_know_pytorch() -> None:
 @pytest.mark.parametrize("name", sorted(ROW_OF))
 def test_floors_hold_nothing_that_is_gone(name: str) -> None:
     assert file_of(name).exists(), f"{name} is gone; take it off FLOORS"
+
+
+FACES = ("_generated.calls", "_generated.functions", "_generated.operators")
+
+
+def _run_by_import(nodes: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """What runs when a module is imported: not bodies of functions, nor what type checkers see."""
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for child in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
+                yield from ast.walk(child) if child is not None else ()
+        elif isinstance(node, (ast.ClassDef, ast.Try, ast.With)):
+            yield from _run_by_import(node.body)
+        elif isinstance(node, ast.If):
+            if "TYPE_CHECKING" not in ast.unparse(node.test):
+                yield from _run_by_import([*node.body, *node.orelse])
+        else:
+            rest: list[ast.AST] = [node]
+            while rest:
+                child = rest.pop()
+                if not isinstance(child, ast.Lambda):
+                    yield child
+                    rest += ast.iter_child_nodes(child)
+
+
+def _operators_named(module: str) -> list[str]:
+    """`line: name` of each operator that a module names while it is imported."""
+    path = file_of(module)
+    body = ast.parse(path.read_text(encoding="utf-8"), str(path)).body
+    faces: set[str] = set()
+    found = []
+    for node in _run_by_import(body):
+        if isinstance(node, ast.ImportFrom):
+            source = (node.module or "").removeprefix("gputensor.")
+            names = [alias.name for alias in node.names]
+            if source.endswith("_generated"):
+                faces |= {a.asname or a.name for a in node.names if f"_generated.{a.name}" in FACES}
+            if source.endswith(FACES):
+                found.append(f"{node.lineno}: {', '.join(names)}")
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in faces:
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_what_a_load_of_a_family_imports_names_no_operator_by_its_own_import() -> None:
+    """See Note [Loads take one lock first] in gputensor/dispatch/families.py."""
+    assert _operators_named("optim"), "this test sees what a module names"
+    highest, _ = ROW_OF["_generated.kernels"]
+    below = [m for m in modules() if ROW_OF[str(listed_prefix(m))][0] < highest]
+    named = {m: _operators_named(m) for m in below if not m.startswith("_generated")}
+    assert not {m: names for m, names in named.items() if names}
