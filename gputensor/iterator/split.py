@@ -59,17 +59,9 @@ class Piece:
             None if o is None or s is None else o + first * s[dim]
             for o, s in zip(self.offset_bytes, stride_bytes)
         ])  # fmt: skip
-        return (
-            Piece(
-                (*before, first, *after),
-                self.offset_bytes,
-                self.accumulate,
-                self.is_final and not is_reduced,
-            ),
-            Piece(
-                (*before, size - first, *after), moved, self.accumulate or is_reduced, self.is_final
-            ),
-        )
+        is_final, accumulate = self.is_final and not is_reduced, self.accumulate or is_reduced
+        head = Piece((*before, first, *after), self.offset_bytes, self.accumulate, is_final)
+        return head, Piece((*before, size - first, *after), moved, accumulate, self.is_final)
 
 
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:

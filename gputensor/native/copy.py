@@ -47,11 +47,9 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
         run = table.remember(key, _runner(plan, self, src))
     mine, other = self._storage, src._storage
     if (
-        mine is not None
-        and (mine is other or mine.is_shared)
-        or other is not None
-        and other.is_shared
-    ):
+        mine is not None and (mine is other or mine.is_shared)
+        or other is not None and other.is_shared
+    ):  # fmt: skip
         if mine is other and to is source and self._offset == src._offset:
             return self
         is_host = self._device is CPU and src._device is CPU and mine is not other

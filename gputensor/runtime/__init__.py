@@ -164,10 +164,8 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 os.register_at_fork(after_in_child=reset_after_fork)
 
-if (
-    os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") == "1"
-    and os.environ.get("GPUTENSOR_CUDA") == "emulator"
-):
+_asked = (os.environ.get("GPUTENSOR_CUDA"), os.environ.get("GPUTENSOR_EMULATOR_SANITIZE"))
+if _asked == ("emulator", "1"):
     # libasan must be in the process from its start, so this is the one thing done at import
     from .emulator import sanitizer
 

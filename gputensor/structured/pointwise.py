@@ -414,11 +414,9 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = No
         if not is_number:
             mine, theirs = self._storage, other._storage
             if (
-                mine is not None
-                and (mine is theirs or mine.is_shared)
-                or theirs is not None
-                and theirs.is_shared
-            ):
+                mine is not None and (mine is theirs or mine.is_shared)
+                or theirs is not None and theirs.is_shared
+            ):  # fmt: skip
                 # NumPy's look at the bounds is a tenth of ours.
                 if mine is theirs or may_share_memory(array, other._get_array()):
                     check_overlap(operator.short_name, rule, self, (self, other))

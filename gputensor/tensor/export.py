@@ -38,9 +38,8 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
 
 
 def _check_readable(op: str, tensor: Tensor) -> None:
-    if (
-        tensor.requires_grad and not differentiable.variable.grad_mode.get()
-    ):  # and operations are recorded
+    # The mode is False where operations are recorded.
+    if tensor.requires_grad and not differentiable.variable.grad_mode.get():
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
         raise errors.wrong_type(

@@ -38,12 +38,9 @@ def get(tensor: Tensor, index: Any) -> Tensor:
         view: Tensor = _operators.select_int.table[key_set](key_set, tensor, 0, index)
         return view
     if (
-        kind is slice
-        and index.step is None
-        and type(index.start) in _BOUND
-        and type(index.stop) in _BOUND
-        and tensor._geometry.ndim
-    ):
+        kind is slice and index.step is None and type(index.start) in _BOUND
+        and type(index.stop) in _BOUND and tensor._geometry.ndim
+    ):  # fmt: skip
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
         return _operators.slice_Tensor.table[key_set](
@@ -94,11 +91,8 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     if turned:
         value = calls.flip(value, turned)
     storage = view._storage
-    if (
-        value._geometry.numel < view._geometry.numel
-        and storage is not None
-        and storage.is_twin(value._storage)
-    ):
+    is_repeated = value._geometry.numel < view._geometry.numel
+    if is_repeated and storage is not None and storage.is_twin(value._storage):
         value = calls.clone(value)  # what is repeated is read after some of it was written
     calls.copy_(view, value, False)
 

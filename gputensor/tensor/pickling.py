@@ -68,11 +68,8 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
 
 def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
     """(storage, offset, geometry) of the elements as they lie in memory."""
-    if (
-        type(tensor) is not TensorBase._kind
-        and tensor._storage is not None
-        and _has_no_memory(tensor)
-    ):
+    is_of_subclass = type(tensor) is not TensorBase._kind
+    if is_of_subclass and tensor._storage is not None and _has_no_memory(tensor):
         remedy = "define __reduce_ex__ and __deepcopy__ in its class"
         raise errors.must(op, "self", "have memory", tensor, remedy=remedy)
     tensor = materialised(tensor)

@@ -36,12 +36,9 @@ def _takes(values: Sequence[Input], common: dtype) -> bool:
     """True if NumPy's promotion gives the common dtype: arrays of it, and one number at most."""
     if values[0] is common and values[1] is common:
         return True
-    is_wide_float = common.category >= FLOATING and common.itemsize >= 4
-    return (
-        is_wide_float
-        and (values[0] is common or values[1] is common)
-        and any(isinstance(value, type) for value in values)
-    )
+    if common.category < FLOATING or common.itemsize < 4 or common not in values:
+        return False
+    return any(isinstance(value, type) for value in values)
 
 
 def _operand(value: Any, to: np.dtype) -> Any:

@@ -290,11 +290,8 @@ def _tile_threads(walk: Walk, of: Tile) -> int:
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)
-    if (
-        of.rows * size_to < 128
-        or of.columns < 8 * wide
-        or (tall * size_to < 16 and of.columns > 128)
-    ):
+    is_narrow = of.rows * size_to < 128 or of.columns < 8 * wide
+    if is_narrow or (tall * size_to < 16 and of.columns > 128):
         return 0
     squares = (of.rows // tall) * (of.columns // wide)
     threads = of.rows * of.columns * walk.item // score.TILE_THREAD_BYTES[walk.item]

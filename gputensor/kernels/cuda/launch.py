@@ -8,7 +8,7 @@ touches the runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from struct import Struct
 from typing import Any
@@ -168,6 +168,16 @@ def pieces(shape: Sizes, limit: int) -> Iterator[tuple[Sizes, Sizes]]:
 def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
     """Byte offset of the element at `start`; None for a number."""
     return None if strides is None else sum(at * by for at, by in zip(start, strides))
+
+
+def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
+    """What launches over a layout: `one(a part's sizes, elements before it)`, or one for each."""
+    parts, before = [], 0
+    for start, sizes in pieces(shape, MAX_NUMEL):
+        offsets = tuple([offset_of(start, s) for s in strides])
+        parts.append((offsets, one(sizes, before)))
+        before += product(sizes)
+    return parts[0][1] if len(parts) == 1 else SplitLaunch(parts)
 
 
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:

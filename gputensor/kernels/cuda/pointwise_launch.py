@@ -64,12 +64,12 @@ def _bind(family: str, op: str, layout: Any) -> Any:
     strides = [None if s is None else s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:
         return launch.EmptyLaunch()
-    parts = []
-    for start, sizes in launch.pieces(shape, launch.MAX_NUMEL):
-        offsets = tuple([launch.offset_of(start, s) for s in strides])
-        one = _one(family, op, layout, sizes, strides)
-        parts.append((offsets, _by_address(one, family, op, layout, sizes, strides)))
-    return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
+
+    def one(sizes: Sizes, before: int) -> Any:
+        plain = _one(family, op, layout, sizes, strides)
+        return _by_address(plain, family, op, layout, sizes, strides)
+
+    return launch.split(shape, strides, one)
 
 
 class ByAddress:

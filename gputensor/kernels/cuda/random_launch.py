@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import errors
 from . import launch, numbers, variants
-from .range_launch import split, walked
+from .range_launch import walked
 from .launch import Operands
 
 _CODES = Struct("<IiiI4i").pack
@@ -46,7 +46,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
             tail,
         )  # fmt: skip
 
-    return split(shape, strides, one)
+    return launch.split(shape, [strides], one)
 
 
 class Uniform(launch.Launch):

@@ -28,16 +28,6 @@ def walked(layout: Any) -> tuple[Sizes, Sizes]:
     return layout.shape or (1,), layout.stride_bytes[0] or (0,)
 
 
-def split(shape: Sizes, strides: Sizes, one: Any) -> Any:
-    """`one(part's sizes, elements before it)`, for each part of the layout."""
-    parts: list[tuple[tuple[int | None, ...], Any]] = []
-    before = 0
-    for start, sizes in launch.pieces(shape, launch.MAX_NUMEL):
-        parts.append(((launch.offset_of(start, strides),), one(sizes, before)))
-        before += launch.product(sizes)
-    return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
-
-
 class Range:
     """arange, linspace or eye; integers count in f64 where a call's scalars are floats."""
 
@@ -77,4 +67,4 @@ class Range:
                 tail + launch.pack_dims(sizes, [self.strides], dims),
             )  # fmt: skip
 
-        return split(self.shape, self.strides, one)
+        return launch.split(self.shape, [self.strides], one)

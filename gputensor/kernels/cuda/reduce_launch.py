@@ -37,11 +37,11 @@ def bind(family: str, op: str, layout: Any) -> Any:
     if product(kept) == 0:
         return launch.EmptyLaunch()
     walks = (out_strides[n:], in_strides[n:])
-    parts: list[tuple[tuple[int | None, ...], Any]] = []
-    for start, sizes in pieces(kept, launch.MAX_NUMEL):
-        offsets = tuple([launch.offset_of(start, s) for s in walks])
-        parts.append((offsets, Reduce(op, layout, sizes, walks, reduced, in_strides[:n])))
-    return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
+
+    def one(sizes: Sizes, before: int) -> Reduce:
+        return Reduce(op, layout, sizes, walks, reduced, in_strides[:n])
+
+    return launch.split(kept, walks, one)
 
 
 class Stage:

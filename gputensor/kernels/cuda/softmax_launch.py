@@ -6,6 +6,7 @@ A function of the sizes alone, so that the order of sums does not depend on the 
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from typing import Any
 
@@ -34,15 +35,12 @@ def bind(family: str, op: str, layout: Any) -> Any:
         raise errors.must(op, "self", rule, errors.Got(str(count)))
     along = [s[0] for s in layout.stride_bytes]
     strides = [s[1:] for s in layout.stride_bytes]
-    parts = []
-    for start, sizes in launch.pieces(rows, launch.MAX_NUMEL):
-        offsets = tuple([launch.offset_of(start, s) for s in strides])
-        parts.append((offsets, _one(op, layout.dtypes[0], count, along, sizes, strides)))
-    return parts[0][1] if len(parts) == 1 else launch.SplitLaunch(parts)
+    bind_one = partial(_one, op, layout.dtypes[0], count, along, strides)
+    return launch.split(rows, strides, bind_one)
 
 
 def _one(
-    op: str, of: Any, count: int, along: list[int], rows: Sizes, strides: list[Sizes]
+    op: str, of: Any, count: int, along: list[int], strides: list[Sizes], rows: Sizes, before: int
 ) -> launch.Launch:
     is_dense = all(by == of.itemsize for by in along)
     n_rows = launch.product(rows)
