@@ -315,8 +315,8 @@ def _index_of(op: str, arg: str, x: Any, address: int) -> int:
     try:
         return operator.index(index)
     except TypeError:
-        rule, kind = "have a device with an int for its id", errors.ArgumentTypeError
-        raise errors.must(op, arg, rule, index, kind=kind) from None
+        rule = "have a device with an int for its id"
+        raise errors.wrong_type(op, arg, rule, index) from None
 
 
 def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:

@@ -21,10 +21,8 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     ArgumentValueError for negative strides and for strides between elements.
     """
     if not isinstance(array, np.ndarray):
-        raise errors.wrong_type(
-            "from_numpy", "array", "be a numpy.ndarray", array,
-            remedy="use gputensor.tensor(...) or gputensor.asarray(...)",
-        )  # fmt: skip
+        remedy = "use gputensor.tensor(...) or gputensor.asarray(...)"
+        raise errors.wrong_type("from_numpy", "array", "be a numpy.ndarray", array, remedy=remedy)
     element = element_of("from_numpy", array.dtype)
     strides = element_strides("from_numpy", "array", array.shape, array.strides, element.itemsize)
     shape = geometry(array.shape, strides, element)

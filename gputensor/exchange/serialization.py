@@ -83,9 +83,8 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 def _path(op: str, f: Any) -> Any:
     if isinstance(f, (str, bytes, os.PathLike)):
         return os.fspath(f)
-    kind = errors.ArgumentTypeError
     rule = "be a path or an open binary file"
-    raise errors.must(op, "f", rule, errors.Got(type(f).__name__), kind=kind)
+    raise errors.wrong_type(op, "f", rule, errors.Got(type(f).__name__))
 
 
 def _write(file: IO[bytes], header: dict[str, Any], storages: list[Storage]) -> None:

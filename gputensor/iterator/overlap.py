@@ -79,10 +79,8 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     begin = a._offset * a._geometry.dtype.itemsize
     if begin + shape.extent * shape.dtype.itemsize > a._get_storage().nbytes:
         return None
-    return (
-        a._get_storage().ptr + begin,
-        b._get_storage().ptr + b._offset * b._geometry.dtype.itemsize,
-    )
+    other = b._offset * b._geometry.dtype.itemsize
+    return a._get_storage().ptr + begin, b._get_storage().ptr + other
 
 
 def check(op: str, out: Any, x: Any, arg: str = "other", shape: Any = None) -> None:

@@ -159,10 +159,8 @@ def _addmm_into(
         added = array if out is self or shares else self._get_array()
         if shares and out is not self:
             added = self._get_array().copy()
-        run(
-            stub.cpu("matmul").addmm, added, mat1._get_array(), mat2._get_array(), beta, alpha,
-            array,
-        )  # fmt: skip
+        matrices = added, mat1._get_array(), mat2._get_array()
+        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
         return out
     if out._device.type != "cuda":  # a device that brings mm and pointwise operators brings this
         product = calls.mm(mat1, mat2)

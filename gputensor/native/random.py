@@ -162,10 +162,8 @@ def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
 
 
 def _launch(out: Tensor, seed: int, first: int) -> Tensor:
-    plan = build(
-        "rand", NULLARY.replace(enforce_linear_iteration=True), ((out._geometry, out._device),), (),
-        default_dtype=None,
-    )  # fmt: skip
+    config = NULLARY.replace(enforce_linear_iteration=True)
+    plan = build("rand", config, ((out._geometry, out._device),), (), default_dtype=None)
     launch = stub.bind("random", "uniform", out._device.type, plan)
     launch(out._device.index, (out._address(),), (seed, first))
     return out

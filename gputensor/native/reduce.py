@@ -49,10 +49,9 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     if word == "floating_only" and wanted is not None:
         found = wanted
     if not said.takes(found) and word == "floating_only":
-        raise errors.wrong_dtype(
-            op, "dtype" if found is not given else "self", "be floating or complex",
-            errors.Got(found.short), remedy="use .float() or dtype=",
-        )  # fmt: skip
+        arg, remedy = "dtype" if found is not given else "self", "use .float() or dtype="
+        rule, got = "be floating or complex", errors.Got(found.short)
+        raise errors.wrong_dtype(op, arg, rule, got, remedy=remedy)
     said.check(op, "self", found)
     return found, found
 

@@ -53,10 +53,8 @@ def _entry(
     operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, out: Tensor | None = None
 ) -> _Entry:
     first = inputs[0]
-    key = (
-        op, *[x._geometry for x in inputs], first._device, dim,
-        None if out is None else out._geometry,
-    )  # fmt: skip
+    into = None if out is None else out._geometry
+    key = (op, *[x._geometry for x in inputs], first._device, dim, into)
     found: _Entry | None = operator.table.plans.get(key)
     if found is None:
         geometry = first._geometry

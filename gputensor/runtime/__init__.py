@@ -30,10 +30,8 @@ INTERFACE = (
 
 CHOICES = ("auto", "emulator", "off", "required")
 
-FORKED = (
-    "this process was forked after its parent used CUDA; "
-    "start it with multiprocessing.get_context('spawn')"
-)
+_SPAWN = "start it with multiprocessing.get_context('spawn')"
+FORKED = f"this process was forked after its parent used CUDA; {_SPAWN}"
 
 # What every device needs of that interface, and what is used where it is there. A further device
 # registers an object with these (backend.py); `copy_async` takes -1 for the host.

@@ -16,7 +16,6 @@ import atexit
 import ctypes
 import itertools
 import os
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from weakref import WeakValueDictionary
 
 from gputensor.core import errors
 
-from . import kernel_cache
+from . import kernel_cache, nvrtc
 from .allocator import Allocator, Allocators, Memory
 from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
@@ -433,8 +432,7 @@ def compile(
     entries, headers: for a text of a user, the kernels wanted and what it may include. options are
     NVRTC's, of which some mean something here (emulator/nvrtc_options.py).
     """
-    given = re.search(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', text, re.MULTILINE)
-    title = given[1] if given else "kernel.cu"
+    title = nvrtc.title_of(text)
     asked = nvrtc_options.parse(options)
     nvrtc_options.check(asked, entries[0] if entries else title)
     defines = [nvrtc_options.with_macros(dict(one), asked) for one in variants]

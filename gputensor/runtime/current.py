@@ -63,8 +63,7 @@ class CurrentStream(Guard):
         index = getattr(stream, "device_index", None)
         if type(index) is not int:
             got = errors.Got(type(stream).__name__)
-            kind = errors.ArgumentTypeError
-            raise errors.must("stream", "stream", "have a device_index", got, kind=kind)
+            raise errors.wrong_type("stream", "stream", "have a device_index", got)
         self._device = CurrentDevice(runtime, index)
         self._before: list[Any] = []
 

@@ -94,10 +94,9 @@ def device_of(tensor: Tensor) -> tuple[int, int]:
     if place.type == "cuda" and not runtime.cuda().is_emulated:
         return CUDA_DEVICE, place.index or 0
     what = "emulated CUDA" if place.type == "cuda" else place.type
-    raise errors.not_exchangeable(
-        "__dlpack__", "self", "be on the CPU or a real CUDA device", errors.Got(f"{what} tensor"),
-        remedy="" if place.type == "meta" else "use .cpu() to copy it there",
-    )  # fmt: skip
+    rule, got = "be on the CPU or a real CUDA device", errors.Got(f"{what} tensor")
+    remedy = "" if place.type == "meta" else "use .cpu() to copy it there"
+    raise errors.not_exchangeable("__dlpack__", "self", rule, got, remedy=remedy)
 
 
 def export(
@@ -121,10 +120,8 @@ def export(
     flags = 0
     if dl_device is not None and tuple(dl_device) == (CPU_DEVICE, 0) and tensor._device is not CPU:
         if copy is False:
-            raise errors.not_exchangeable(
-                "__dlpack__", "copy", "not be False where the device changes",
-                errors.Got("dl_device=kDLCPU"),
-            )  # fmt: skip
+            rule, got = "not be False where the device changes", errors.Got("dl_device=kDLCPU")
+            raise errors.not_exchangeable("__dlpack__", "copy", rule, got)
         tensor, stream, flags = tensor.cpu(), None, IS_COPIED
     where = device_of(tensor)
     if dl_device is not None and tuple(dl_device) != where:
@@ -198,10 +195,11 @@ def _capsule(tensor: Tensor, where: tuple[int, int], flags: int, is_versioned: b
     if isinstance(memory, np.ndarray) and not memory.flags.writeable:
         flags |= READ_ONLY
         if not is_versioned:
+            rule, got = "be writable for a consumer of DLPack before 1.0", "a read-only tensor"
+            remedy = "use .clone()"
             raise errors.not_exchangeable(
-                "__dlpack__", "self", "be writable for a consumer of DLPack before 1.0",
-                errors.Got("a read-only tensor"), remedy="use .clone()",
-            )  # fmt: skip
+                "__dlpack__", "self", rule, errors.Got(got), remedy=remedy
+            )
     keeper = np.asarray(_Keeper(shape.ndim, memory))
     capsule = keeper.__dlpack__(max_version=VERSION) if is_versioned else keeper.__dlpack__()
     name = get_name(capsule)

@@ -42,10 +42,8 @@ def _check_readable(op: str, tensor: Tensor) -> None:
     if tensor.requires_grad and not differentiable.variable.grad_mode.get():
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
-        raise errors.wrong_type(
-            op, "self", "be on the CPU", tensor,
-            remedy="" if tensor.is_meta else "use .cpu() to copy it there",
-        )  # fmt: skip
+        remedy = "" if tensor.is_meta else "use .cpu() to copy it there"
+        raise errors.wrong_type(op, "self", "be on the CPU", tensor, remedy=remedy)
     if tensor._keys & LAZY:
         raise errors.not_in_memory(op, tensor)
 

@@ -40,8 +40,8 @@ class finfo:
     def __repr__(self) -> str:
         return (
             f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
-            f"eps={self.eps:g}, "
-            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, "
+            f"dtype={self.dtype})"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -58,10 +58,8 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or type.category != INTEGER:
-            raise errors.wrong_type(
-                "iinfo", "type", "be an integer dtype", type,
-                remedy="use finfo for floating-point dtypes",
-            )  # fmt: skip
+            remedy = "use finfo for floating-point dtypes"
+            raise errors.wrong_type("iinfo", "type", "be an integer dtype", type, remedy=remedy)
         self.bits = type.itemsize * 8
         self.max = (1 << (self.bits - type.is_signed)) - 1
         self.min = -self.max - 1 if type.is_signed else 0

@@ -93,10 +93,8 @@ class Explanation:
         if plan.kernel == "skinny":
             return f"{walk.sizes[plan.c]} channels beside {walk.sizes[plan.pixel]} pixels"
         if plan.kernel == "pack":
-            return (
-                f"one dimension alone gives runs of {min(to, of)} B, several give "
-                f"{plan.min_run_bytes} B"
-            )
+            most = f"several give {plan.min_run_bytes} B"
+            return f"one dimension alone gives runs of {min(to, of)} B, {most}"
         return f"dst runs {to} B along one dimension, src {of} B along another"
 
     def how(self) -> str:

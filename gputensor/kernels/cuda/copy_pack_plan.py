@@ -66,10 +66,8 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
     """PACK in the tile that scores best, or None where no tile fits."""
     if walk.channel is not None or len(walk.sizes) < 2:
         return None
-    runs = (
-        _dense(walk.dst, walk.dst_bytes, walk.sizes),
-        _dense(walk.src, walk.src_bytes, walk.sizes),
-    )
+    out = _dense(walk.dst, walk.dst_bytes, walk.sizes)
+    runs = (out, _dense(walk.src, walk.src_bytes, walk.sizes))
     if not all(runs):
         return None
     useful, found = min(1.0, _useful(walk)), None
@@ -218,10 +216,8 @@ def _fits(walk: Walk, of: Pack) -> bool:
         return False
     if len(outer(walk, of)) + 2 > OUTER_DIMS[1]:
         return False
-    spans = (
-        sum((t - 1) * abs(s) for t, s in zip(of.chunks, strides))
-        for strides in (walk.dst, walk.src)
-    )
+    sides = (walk.dst, walk.src)
+    spans = (sum((t - 1) * abs(s) for t, s in zip(of.chunks, side)) for side in sides)
     return max(spans) < 1 << 31
 
 

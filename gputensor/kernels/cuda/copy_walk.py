@@ -57,10 +57,8 @@ class Walk:
         return self.numel * (self.dst_bytes + self.src_bytes)
 
     def __repr__(self) -> str:
-        return (
-            f"Walk({self.sizes}, dst={self.dst} of {self.dst_bytes} B, "
-            f"src={self.src} of {self.src_bytes} B)"
-        )
+        dst, src = f"{self.dst} of {self.dst_bytes} B", f"{self.src} of {self.src_bytes} B"
+        return f"Walk({self.sizes}, dst={dst}, src={src})"
 
 
 def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool = True) -> Walk:

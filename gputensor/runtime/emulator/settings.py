@@ -79,10 +79,8 @@ def from_environment() -> Settings:
     schedule = os.environ.get("GPUTENSOR_EMULATOR_SCHEDULE") or "forward"
     seed = os.environ.get("GPUTENSOR_EMULATOR_SEED") or "0"
     limit = os.environ.get("GPUTENSOR_EMULATOR_LIMIT") or ""
-    return _made(
-        parse_checks(os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""), schedule,
-        parse_seed(seed), parse_limit(limit),
-    )  # fmt: skip
+    checks = os.environ.get("GPUTENSOR_EMULATOR_SANITIZE") or ""
+    return _made(parse_checks(checks), schedule, parse_seed(seed), parse_limit(limit))
 
 
 def parse_limit(text: str) -> float | None:
