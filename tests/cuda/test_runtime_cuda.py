@@ -15,7 +15,7 @@ import pytest
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import allocator, kernel_cache, limits
+from gputensor.runtime import allocator, device_limits, kernel_cache
 
 from ..conftest import stop_where_a_device_is_lost
 from .fake_cupy import ATTRIBUTES, NAMED, REAL, DriverFailure, FakeCupy, RuntimeFailure
@@ -556,8 +556,9 @@ def test_limits_are_the_devices_attributes_and_asked_once(cuda, fake, monkeypatc
         fake.module.cuda.runtime, "deviceGetAttribute",
         lambda attribute, device: asked.append((attribute, device)) or ATTRIBUTES[attribute],
     )  # fmt: skip
-    assert cuda.limits(1) == limits.H100 == cuda.limits(1)
-    assert len(asked) == len(limits.Limits._fields) and {device for _, device in asked} == {1}
+    assert cuda.limits(1) == device_limits.H100 == cuda.limits(1)
+    assert len(asked) == len(device_limits.Limits._fields)
+    assert {device for _, device in asked} == {1}
     with pytest.raises(errors.DeviceError, match="limits: 'device' must be in"):
         cuda.limits(2)
 
