@@ -284,7 +284,7 @@ def register_kernel(
     """Register a kernel of an operator, or of its name, for device types; a decorator without func.
 
     Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of
-    the devices, at CompositeExplicitAutograd for None. The handle undoes it, or `lib`.
+    the devices, at CompositeExplicitAutograd for None. The handle or `lib` undoes it.
     """
     site = caller_site()
 

@@ -34,7 +34,7 @@ def dump(name: str) -> str:
         for number, kernel in enumerate(operator.kernels.get(key, ())):
             alias = "[alias]" if isinstance(key, AliasKey) else ""
             active = "" if number == 0 else " (inactive)"
-            at = f"registered at {kernel.site} [{kernel.convention}]"
+            at = f"registered at {kernel.site} [ {kernel.convention} ]"
             lines.append(f"{key.name}{alias}{active}: {at}")
     return "\n".join(lines) + "\n"
 

@@ -172,7 +172,8 @@ def test_18_kernels_of_one_key_are_a_stack() -> None:
         with pytest.warns(errors.OverrideWarning):
             second.impl("f", kernel("second"))
         assert owner(first, "CPU") == "second"
-        assert "CompositeImplicitAutograd[alias] (inactive)" in dispatch.dump(f"{first.ns}::f")
+        text = dispatch.dump(f"{first.ns}::f")
+        assert "CompositeImplicitAutograd[alias] (inactive)" in text and text.count("[ user ]") == 2
         second._destroy()
         assert owner(first, "CPU") == "first"
         assert "(inactive)" not in dispatch.dump(f"{first.ns}::f")
