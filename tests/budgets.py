@@ -1,6 +1,6 @@
 """What each folder of tests may cost: `python -m tests.budgets TIMES [--write]`.
 
-TIMES is what `pytest --times TIMES` wrote. Budgets are in tests/budgets.toml, in loops of
+TIMES is what `pytest --times=TIMES` wrote. Budgets are in tests/budgets.toml, in loops of
 harness/times.py, so that they hold on any machine. A folder that takes half as much again fails
 the check, and no test: nothing in a test depends on a clock. --write takes what was measured for
 the new budgets of that tier.

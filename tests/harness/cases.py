@@ -277,13 +277,12 @@ def cases(row: Row, *, crossed: bool) -> Iterator[Case]:
 
 def long_cases(row: Row) -> list[Case]:
     """Cases whose operands have some thousand elements: what vectors, blocks, rests and
-    accumulators of a loop need. Of rows that compute; ranks and broadcasts are the samples' own."""
+    accumulators of a loop need. Of rows that compute; ranks and broadcasts are the samples' own.
+    Each overload meets each dtype and each layout, in the full tier too: kernels planned for a
+    layout are built one by one."""
     if not any(op.dtypes for op in OPS_OF[row.name]):
         return []
-    samples = _lengthened(row)
-    if not tier.is_full():
-        return _spread(row, samples)
-    return [case for k, sample in enumerate(samples) for case in _cross(row, sample, k)]
+    return _spread(row, _lengthened(row))
 
 
 @cache
