@@ -32,28 +32,27 @@ class ForeignArray:
     """An array of some library: where its elements are.
 
     device_index: -1 for host memory. dtype: None for what tensors do not have, as a NumPy
-    structure. stride_bytes: negative ones too. address: of the first element. array: the ndarray of
-    CPU memory, which `seen` gives. stream: the address of the stream that its library works on,
-    None where it is ours; stream_owner: what keeps that one alive, where it is known. keeper: what
-    keeps the memory alive and readable. is_readonly: its library says so; of memory in `array`, the
-    array does.
+    structure. stride_bytes: negative ones too. array: the ndarray of CPU memory, which `seen`
+    gives. stream: the address of the stream that its library works on, None where it is ours;
+    stream_owner: what keeps that one alive, where it is known. keeper: what keeps the memory alive
+    and readable. is_readonly: its library says so; of memory in `array`, the array does.
     """
 
     __slots__ = (
         "library", "owner", "keeper", "place", "device_index", "dtype", "itemsize", "sizes",
-        "stride_bytes", "address", "array", "is_readonly", "stream", "stream_owner", "_dense",
+        "stride_bytes", "_address", "array", "is_readonly", "stream", "stream_owner", "_dense",
     )  # fmt: skip
 
     def __init__(
         self, library: str, owner: Any, place: device, element: dtype | None, itemsize: int,
-        sizes: Sizes, stride_bytes: Sizes, address: int,
+        sizes: Sizes, stride_bytes: Sizes, address: int | None,
     ) -> None:  # fmt: skip
         self.library, self.place = library, place
         self.device_index = -1 if place is CPU else place.index or 0
         self.owner = self.keeper = owner
         self.dtype: Any = element
         self.itemsize, self.sizes, self.stride_bytes = itemsize, sizes, stride_bytes
-        self.address, self.is_readonly = address, False
+        self._address, self.is_readonly = address, False
         self.stream: int | None = None
         self.stream_owner: Any = None
         self.array: Any = None
@@ -73,6 +72,13 @@ class ForeignArray:
         """For plans and flags; strides may be negative."""
         size = self.itemsize
         return geometry(self.sizes, tuple([s // size for s in self.stride_bytes]), self.dtype)
+
+    @property
+    def address(self) -> int:
+        """Of the first element. A tensor is asked when needed: half of a small copy's time."""
+        if self._address is None:
+            self._address = self.keeper.data_ptr()
+        return self._address
 
     @property
     def numel(self) -> int:
@@ -170,9 +176,11 @@ def seen(op: str, arg: str, x: Any) -> ForeignArray:
         found = _of_strided_torch(x)
     elif library == "numpy":
         found = _of_numpy(x)
+    elif library == "gputensor":
+        found = _of_tensor(op, arg, x, x)
     else:
         speaks = hasattr(x, "__dlpack__")
-        if library in ("gputensor", "cupy") or not speaks:
+        if library == "cupy" or not speaks:
             found = described(op, arg, x, library)
     if found is None:
         if speaks is False:
@@ -204,9 +212,10 @@ def _check(op: str, arg: str, found: ForeignArray) -> None:
     elif found.place.type == "cuda" and not _is_our_cuda():
         rule, got = "be on a device of this process", errors.Got("CUDA memory")
         raise errors.must(op, arg, rule, got, kind=errors.DeviceError)
+    if found.place is CPU or 0 in found.sizes:
+        return
     moved = [s for s, n in zip(found.stride_bytes, found.sizes) if n > 1]
-    odd = found.place is not CPU and 0 not in found.sizes
-    if odd and any([by % element.itemsize for by in (found.address, *moved)]):
+    if any([by % element.itemsize for by in (found.address, *moved)]):
         raise errors.must(
             op, arg, f"have every element at a multiple of {element.itemsize} bytes",
             errors.Got(f"address {found.address:#x}, strides of {found.stride_bytes} bytes"),
@@ -221,7 +230,7 @@ def _of_tensor(op: str, arg: str, tensor: Tensor, owner: Any) -> ForeignArray:
     library = "gputensor" if owner is tensor else library_of(owner)
     found = ForeignArray(
         library, owner, tensor._device, shape.dtype, shape.dtype.itemsize, shape.sizes,
-        shape.stride_bytes, tensor.data_ptr(),
+        shape.stride_bytes, None,
     )  # fmt: skip
     found.keeper, found._dense = tensor, shape.is_contiguous
     found.array = tensor._get_array() if found.place is CPU else None
