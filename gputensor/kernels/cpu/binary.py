@@ -164,9 +164,15 @@ def _entered(x: Any, common: dtype, compute: dtype) -> Any:
 
 
 LOOPS = {
-    "add": (arithmetic, np.add), "add_alpha": (_scaled, np.add), "div": (_true, np.true_divide),
-    "div_floor": (_floor, np.floor_divide), "div_trunc": (_trunc, np.floor_divide),
-    "maximum": (_extremum, np.maximum), "minimum": (_extremum, np.minimum),
-    "mul": (arithmetic, np.multiply), "sub": (arithmetic, np.subtract),
-    "sub_alpha": (_scaled, np.subtract), "threshold_backward": (_threshold, np.less_equal),
-}  # fmt: skip
+    "add": (arithmetic, np.add),
+    "add_alpha": (_scaled, np.add),
+    "div": (_true, np.true_divide),
+    "div_floor": (_floor, np.floor_divide),
+    "div_trunc": (_trunc, np.floor_divide),
+    "maximum": (_extremum, np.maximum),
+    "minimum": (_extremum, np.minimum),
+    "mul": (arithmetic, np.multiply),
+    "sub": (arithmetic, np.subtract),
+    "sub_alpha": (_scaled, np.subtract),
+    "threshold_backward": (_threshold, np.less_equal),
+}

@@ -14,9 +14,13 @@ from ...core.dtype import bool_, dtype
 from .pointwise import Input, Loop, number_position, typed, with_number
 
 LOOPS = {
-    "eq": np.equal, "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less,
+    "eq": np.equal,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "le": np.less_equal,
+    "lt": np.less,
     "ne": np.not_equal,
-}  # fmt: skip
+}
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:

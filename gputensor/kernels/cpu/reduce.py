@@ -28,9 +28,11 @@ _BUFFER = 8192
 _add: Callable[..., Any] = np.add.reduce
 
 LOOPS = {
-    "all": np.logical_and.reduce, "amax": np.maximum.reduce, "amin": np.minimum.reduce,
+    "all": np.logical_and.reduce,
+    "amax": np.maximum.reduce,
+    "amin": np.minimum.reduce,
     "any": np.logical_or.reduce,
-}  # fmt: skip
+}
 
 OPS = (*LOOPS, "mean", "sum")
 

@@ -14,9 +14,12 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, typed
 
 LOOPS = {
-    "abs": np.absolute, "conj_physical": np.conjugate, "exp": np.exp, "neg": np.negative,
+    "abs": np.absolute,
+    "conj_physical": np.conjugate,
+    "exp": np.exp,
+    "neg": np.negative,
     "sqrt": np.sqrt,
-}  # fmt: skip
+}
 OPS = (*LOOPS, "relu")
 
 
