@@ -59,9 +59,12 @@ def called(family: str) -> ModuleType:
 def registered(family: str) -> None:
     """See to it that the family's kernels are there."""
     module = f"{_GENERATED}.kernels.{family}"
-    if module not in _done and f"{_GENERATED}.families.{family}" not in _under_way:
-        called(family)
-        _step(module, lambda found: _install(found, family))
+    if module in _done:
+        return
+    with lock:  # behind another thread's load; within its own, there is nothing to register yet
+        if f"{_GENERATED}.families.{family}" not in _under_way:
+            called(family)
+            _step(module, lambda found: _install(found, family))
 
 
 def begin() -> None:

@@ -221,3 +221,28 @@ for thread in threads: thread.join(60)
 assert not failed and not any(thread.is_alive() for thread in threads), failed
 gt.dispatch.check_invariants()
 """)
+
+
+def test_who_looks_up_an_operator_waits_for_the_thread_that_loads_its_family() -> None:
+    run("""
+import importlib, threading
+from gputensor.dispatch import dispatcher, families
+halted, go_on = threading.Event(), threading.Event()
+def slow(module):
+    if module.endswith("families.binary"):
+        halted.set()
+        go_on.wait(60)
+    return importlib.import_module(module)
+families.import_module = slow
+loader = threading.Thread(target=lambda: gt.add)
+loader.start()
+halted.wait(60)
+seen = []
+asks = threading.Thread(target=lambda: seen.append(dispatcher.get("aten::sub.Tensor")))
+asks.start()
+asks.join(0.2)
+assert asks.is_alive() and not seen
+go_on.set()
+loader.join(60), asks.join(60)
+assert seen[0].kernels and "gputensor._generated.kernels.binary" in sys.modules
+""")
