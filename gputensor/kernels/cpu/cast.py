@@ -90,7 +90,7 @@ def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
     if array.size == 0:
         return np.empty_like(array, to)
     # NaN if there is one.
-    low, high = np.minimum.reduce(array, None), np.maximum.reduce(array, None)
+    low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
         return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD
     whole = array.astype(_int64)

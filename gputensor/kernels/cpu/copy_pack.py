@@ -171,7 +171,7 @@ def _through_scratch(compute: np.dtype) -> Step:
 
 def _round_between(x: np.ndarray, low: int, high: int) -> None:
     np.rint(x, out=x)
-    if low < 0 and np.isnan(np.minimum.reduce(x, None)):
+    if low < 0 and np.isnan(x.min()):
         x[np.isnan(x)] = 0
     np.fmax(x, low, out=x)  # the number where the other one is NaN
     np.fmin(x, high, out=x)

@@ -36,8 +36,8 @@ def nll_loss(
         out[...] = each.reshape(out.shape)
         total[...] = 0
         return
-    weighed = compute.type(target.size) if weights is None else np.add.reduce(weights)
-    added = np.add.reduce(each)
+    weighed = compute.type(target.size) if weights is None else weights.sum()
+    added = each.sum()
     out[...] = np.true_divide(added, weighed) if reduction == MEAN else added
     total[...] = weighed
 
@@ -79,5 +79,5 @@ def _classes(
     kept = target != ignore_index
     outside &= kept
     if outside.any():
-        raise errors.target_out_of_range(op, int(target[outside.argmax()]), classes)
+        raise errors.target_out_of_range(op, int(target[outside.argmax(0)]), classes)
     return np.where(kept, target, 0), kept
