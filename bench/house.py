@@ -9,26 +9,29 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from codegen import generate, load, paths, stats
 
-from . import autograd, dispatch, overhead, timing
+from . import record, timing
 
 ROOT = paths.ROOT
 RESULTS = ROOT / "bench" / "results"
 # Of gputensor at 4af9944, before families were loaded when named: the text as at 4aa97c9 (41,463
 # lines), broken at 100 columns as it is now.
 HANDWRITTEN = 43_139
-# Noise of a shared machine: a ratio of two medians may be this much above its record.
+# Benchmarks of what a call costs before its kernel runs, in how many processes of each commit, and
+# how much slower than the record's commit they may be: noise of a shared machine.
+HOST = ("overhead", "dispatch", "autograd")
+TURNS = 3
 TOLERANCE = 1.05
 
 
@@ -100,8 +103,8 @@ def _counts() -> Iterator[Row]:
 
 def _imports() -> Iterator[Row]:
     module = importlib.import_module("bench.import")
-    record = module.run()
-    times = {case["name"]: case["ns"]["import"] for case in record["cases"]}
+    cases = module.run()["cases"]
+    times = {case["name"]: case["ns"]["import"] for case in cases}
     grown = next(name for name in times if "times the names" in name)
     for name in ("gputensor", grown):
         yield Row(
@@ -110,20 +113,36 @@ def _imports() -> Iterator[Row]:
 
 
 def _host() -> Iterator[Row]:
-    """Ratios to PyTorch beside the records'; nothing where PyTorch is not installed."""
-    for module in (overhead, dispatch, autograd):
-        kept = json.loads((RESULTS / f"{module.NAME}-cpu.json").read_text(encoding="utf-8"))
-        now, before = _mean(module.run("cpu")), _mean(kept["gputensor"])
-        if now is not None and before is not None:
-            note = f"record {before:.2f}"
-            yield Row(f"{module.NAME}, against PyTorch", now, before * TOLERANCE, 2, note)
+    """Our times over those of the commit that a record was made of, both in turns on this machine:
+    a record's own ratios to PyTorch hold for its machine alone."""
+    for name in HOST:
+        kept = record.read(RESULTS / f"{name}-cpu.json")
+        commit = kept["environment"]["commit"]["hash"]
+        with tempfile.TemporaryDirectory() as folder:
+            before = Path(folder) / "before"
+            subprocess.run(["git", "worktree", "add", "-q", before, commit], cwd=ROOT, check=True)
+            try:
+                rounds = [[_run(tree, name) for tree in (before, ROOT)] for _ in range(TURNS)]
+            finally:
+                subprocess.run(["git", "worktree", "remove", "--force", before], cwd=ROOT)
+        then, now = (_least(side) for side in zip(*rounds))
+        ratio = timing.geomean([now[case] / then[case] for case in now if case in then])
+        yield Row(f"{name}, against {commit[:7]}", ratio, TOLERANCE, 2, f"{len(now)} cases")
 
 
-def _mean(record: dict[str, Any]) -> float | None:
-    """Geometric mean of our times over PyTorch's."""
-    times = [case.get("ns") or case["us"] for case in record["cases"]]
-    ratios = [each["gputensor"] / each["torch"] for each in times if "torch" in each]
-    return timing.geomean(ratios) if ratios else None
+def _run(tree: Path, name: str) -> dict[str, float]:
+    """Times of our cases in a process of a checkout, by the name of the case."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "bench", "run", name, "--out", folder]
+        environment = os.environ | {"PYTHONPATH": str(tree)}
+        subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=True)
+        found = record.read(Path(folder) / f"{name}-cpu.json")
+    return {case["name"]: (case.get("ns") or case["us"])["gputensor"] for case in found["cases"]}
+
+
+def _least(rounds: Iterable[dict[str, float]]) -> dict[str, float]:
+    rounds = list(rounds)
+    return {case: min(times[case] for times in rounds) for case in rounds[0]}
 
 
 def _fresh_clone() -> Iterator[Row]:
@@ -131,8 +150,13 @@ def _fresh_clone() -> Iterator[Row]:
         clone = Path(folder) / "gputensor"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
         started = time.monotonic()
-        done = subprocess.run(["make", "test"], cwd=clone, capture_output=True, text=True)
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}  # its own package
+        done = subprocess.run(
+            ["make", "test"], cwd=clone, env=environment, capture_output=True, text=True
+        )
         seconds = time.monotonic() - started
+    if done.returncode:
+        print(done.stdout[-8000:], done.stderr[-2000:], file=sys.stderr)
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr.strip()[-200:]]
     yield Row("`make test`, fresh clone, s", seconds, 180, note=last[0].strip("= "))
     yield Row("`make test`, exit status", done.returncode, 0)

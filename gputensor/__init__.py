@@ -13,6 +13,10 @@ from __future__ import annotations
 import typing as _typing
 from os import environ as _environ
 
+# First, and from here: under a deep stack of imports its frames may sit where Python maps a chunk
+# of its stack anew in every call (CPython's data stack, 16 KiB each), which doubled this import.
+import numpy as _numpy
+
 from ._generated import index as _index
 from .core.device import device as device
 from .core.device import unknown_type_hooks as _unknown_type_hooks

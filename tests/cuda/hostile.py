@@ -28,7 +28,8 @@ CHECKED = ("writes", "memory", "all")
 READS = ("memory", "all")
 _PAST = r"wrote( 4 B)? past 'x' \(.*index {} of 1000\)"
 _FAR = r"wrote( 4 B)? (past 'x'|far from 'x'|outside of its arguments|before 'x'|at 0x)"
-_FAR += "|illegal address"
+# A wild write may also end in memory that others freed, told where that memory is looked at.
+_FAR += "|illegal address|was written to after it was freed"
 
 KERNELS = {
     **{
