@@ -165,19 +165,44 @@ def _single(it: Public) -> list[str]:
     if op.takes_requires_grad:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
     if it.outs:
-        given = _out(it.outs[op.name], {}, lead)
-        lines += ["if out is not None:", *indent([_out_keys(it), *given, *end])]
-    return [*lines, *gather.call(op, {}, lead), *end]
+        form = it.outs[op.name]
+        given = [_out_keys(form), *_out(form, {}, lead), *end]
+        lines += ["if out is not None:", *indent(given)]
+    return [*lines, *_call(op, {}, lead), *end]
 
 
-def _out_keys(it: Public) -> str:
+def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+    """The call, whose results get their names where it has several."""
+    if not op.named_results or not op.is_public:
+        return gather.call(op, arguments, lead)
+    return gather.call(op, arguments, f"{lead}Results_{op.base.rstrip('_')}(", ")")
+
+
+def results(model: Model, base: str) -> list[str]:
+    """The line that makes the type of a name's results, where there are several with names.
+
+    Raises: LookupError where overloads name them differently.
+    """
+    ops = [op for op in model.ops if op.base == base and op.kind == "functional" and op.is_public]
+    found = {op.named_results for op in ops} - {""}
+    if len(found) > 1:
+        raise LookupError(f"results of '{base}' must have the same names in all overloads")
+    return [f'Results_{base} = _named("{base}", "{names}")' for names in found]
+
+
+def _out_keys(form: Op) -> str:
     """The keys of `out` count too."""
-    return f'key_set |= _checked_out("{it.name}", out)._keys & keep'
+    name, count = form.base, len(form.schema.out_arguments)
+    if count == 1:
+        return f'key_set |= _checked_out("{name}", out)._keys & keep'
+    return f'key_set |= _checked_outs("{name}", out, {count}) & keep'
 
 
-def _out(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call of an out form. Its own operand is last; what only it has is left to its default."""
-    return gather.call(op, {**arguments, op.arguments[-1].name: "out"}, lead)
+def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+    """The call of an out form. What only it has beside its outs is left to its default."""
+    outs = [a.name for a in form.schema.out_arguments]
+    given = {name: f"out[{n}]" for n, name in enumerate(outs)} if outs[1:] else {outs[0]: "out"}
+    return _call(form, {**arguments, **given}, lead)
 
 
 def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) -> list[str]:
@@ -223,7 +248,7 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     lines = _merged_out(it, merge, ops, shared)
     for case, op in zip(merge.cases, ops):
         body = [] if shared else gather.gathered(op)
-        body += gather.call(op, case.arguments)
+        body += _call(op, case.arguments)
         lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
     if merge.cases[-1].condition:
         lines += wrap(
@@ -237,17 +262,20 @@ def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> li
     lines = gather.gathered(ops[-1]) if shared else []
     if not it.outs:
         return lines
-    keys, branch = [_out_keys(it)], []
+    keys = {_out_keys(form) for form in it.outs.values()}
+    first = list(keys) if shared and len(keys) == 1 else []
+    branch = []
     for case, op in zip(merge.cases, ops):
         form = it.outs.get(op.name)
         body = [f'raise _errors.no_out("{it.name}")']
         if form is not None:
-            filled = {a.name: default(a) for a in form.arguments[:-1] if a.has_default}
-            filled = {n: value for n, value in filled.items() if n not in op.parameters}
-            body = [] if shared else [*gather.gathered(op), *keys]
+            kept = [a for a in form.arguments if a.has_default and not a.is_write]
+            filled = {a.name: default(a) for a in kept if a.name not in op.parameters}
+            body = [] if shared else gather.gathered(op)
+            body += [] if first else [_out_keys(form)]
             body += _out(form, filled | case.arguments)
         branch += [f"if {case.condition}:", *indent(body)] if case.condition else body
-    return [*lines, "if out is not None:", *indent(keys if shared else []), *indent(branch)]
+    return [*lines, "if out is not None:", *indent([*first, *branch])]
 
 
 # --- Python's operators -------------------------------------------------------------------------
@@ -281,7 +309,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
         foreign = ["return NotImplemented"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
     lines = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
-    return [*lines, *gather.call(op, given)]
+    return [*lines, *_call(op, given)]
 
 
 def _given(op: Op, written: str) -> dict[str, str]:

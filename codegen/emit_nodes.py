@@ -107,7 +107,7 @@ class _Formula:
     """The derivative of one operand: its text, and what it takes from the call.
 
     asked: name of a value -> expression over the arguments. tensors: operands whose elements it
-    needs. values: other arguments. others: results but the first, by name, with their number.
+    needs. values: other arguments. others: results of several, by name, with their number.
     """
 
     def __init__(self, op: Op, text: str) -> None:
@@ -120,11 +120,11 @@ class _Formula:
         self.tensors = [a.name for a in known if a.type.has_tensor]
         self.values = [a for a in known if not a.type.has_tensor]
         self.has_result = "result" in names
-        self.others = {
-            made.name: number
-            for number, made in enumerate(op.schema.returns)
-            if number and made.name in names
-        }
+        self.has_grads = "grads" in names
+        made = op.schema.returns
+        if self.has_result and len(made) > 1:
+            raise LookupError(f"{op.name}: a derivative names the results, of which it has several")
+        self.others = {x.name: n for n, x in enumerate(made) if x.name in names and len(made) > 1}
 
     @property
     def saved(self) -> list[str]:
@@ -208,23 +208,31 @@ def _head(op: Op) -> list[str]:
         lines.append(f"inputs = {_quoted(formulas)}")
     others = [pair for formula in formulas.values() for pair in formula.others.items()]
     if others:
-        pairs = [f'("saved_{name}", {number})' for name, number in others]
+        pairs = [f'("saved_{name}", {number})' for name, number in dict.fromkeys(others)]
         lines.append(f"others = {_listed(pairs)}")
+    if _takes_all(op):
+        lines.append("takes_all = True")
     return lines
 
 
 def _body(op: Op) -> list[str]:
     """`backward` and `release`."""
     formulas, saved = _formulas(op), _slots(op)
-    grads = "*grads" if op.schema.returns[0].type.required.is_list else "grad"
-    lines = ["", f"def backward(node, {grads}):"]
-    lines += indent(["grads = node.zeros_for(grads)"] if grads == "*grads" else [])
+    is_list = op.schema.returns[0].type.required.is_list
+    lines = ["", f"def backward(node, {'*grads' if is_list or _takes_all(op) else 'grad'}):"]
+    lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
         # written out: every backward calls it, and a loop over names costs 200 ns
         freed = "".join(f"node.{slot} = " for slot in saved)
         lines += ["", "def release(node):", f"    {freed}_FREED"]
     return lines
+
+
+def _takes_all(op: Op) -> bool:
+    """True where several results are differentiated: a formula looks at `grads`."""
+    of_several = len(op.schema.returns) > 1
+    return of_several and any(formula.has_grads for formula in _formulas(op).values())
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:

@@ -54,10 +54,11 @@ def is_conditional(keys: str) -> bool:
     return re.match(r"\w+\._keys if ", keys) is not None
 
 
-def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str = "") -> list[str]:
     """The call through the table, once `key_set` is there."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
-    return wrap(f"{lead}op_{op.identifier}.table[key_set](", ["key_set", *given], ")", WIDTH - 12)
+    head = f"{lead}op_{op.identifier}.table[key_set]("
+    return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 12)
 
 
 def gathered(op: Op) -> list[str]:

@@ -156,7 +156,7 @@ class _Entry:
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
-            python_module=self.choice("python_module", ("nn",))
+            python_module=self.choice("python_module", ("nn", *model.MODULES))
             if "python_module" in self.nodes
             else "",
             node=self.word("node") if "node" in self.nodes else "",

@@ -20,6 +20,10 @@ DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
+# Names of alias sets, in the order of what is written.
+NAMES_OF_SETS = "abcdefgh"
+# Modules beside gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
+MODULES = ("linalg", "fft", "special")
 COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",
@@ -161,6 +165,19 @@ class Op:
         return [*([first] if takes_first and first not in self.numbers else []), *self.numbers]
 
     @property
+    def public_name(self) -> str:
+        """Behind `gt.`: `linalg.inv` of linalg_inv."""
+        if self.python_module not in MODULES:
+            return self.base
+        return f"{self.python_module}.{self.base.removeprefix(f'{self.python_module}_')}"
+
+    @property
+    def named_results(self) -> str:
+        """Names of its results, where it has several and gives them names."""
+        names = [value.name for value in self.schema.returns]
+        return " ".join(names) if len(names) > 1 and all(names) else ""
+
+    @property
     def has_options(self) -> bool:
         names = [argument.name for argument in self.schema.keyword_only]
         return all(option in names for option in OPTIONS)
@@ -185,7 +202,7 @@ class Op:
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
-        if self.python_module or self.base.endswith("_backward"):
+        if self.python_module == "nn" or self.base.endswith("_backward"):
             return False
         return not self.base.startswith("_") or self.base.startswith("__")
 
@@ -229,11 +246,10 @@ class Model:
             op for op in self.ops if op.base == base and variant in op.variants and op.kind != "out"
         ]
 
-    def bases(self, variant: str) -> list[str]:
-        """Public names in a to z."""
-        return sorted(
-            {op.base for op in self.ops if op.is_public and self.overloads(op.base, variant)}
-        )
+    def bases(self, variant: str, module: str | None = None) -> list[str]:
+        """Public names in a to z. module: of this python_module alone, "" for gt's own."""
+        ops = [op for op in self.ops if op.is_public and module in (None, op.python_module)]
+        return sorted({op.base for op in ops if self.overloads(op.base, variant)})
 
     def out_of(self, op: Op) -> Op | None:
         """The out form of a functional operator: of its autogen, or an entry with its arguments."""
@@ -293,9 +309,11 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
     """
     base, _, overload = name.partition(".")
     arguments, returns = entry.arguments, entry.schema.returns
-    if entry.kind != "functional" or len(returns) != 1 or str(returns[0].type) != "Tensor":
+    if entry.kind != "functional" or {str(value.type) for value in returns} != {"Tensor"}:
         return None
     written = schema.parse("x(Tensor(a!) out) -> Tensor(a!)")
+    if len(returns) > 1:
+        return _derive_outs(entry, name)
     if base == f"{entry.base}_" and arguments[0].name == "self":
         first = schema.Argument(written.arguments[0].type, "self")
         arguments = (first, *arguments[1:])
@@ -307,4 +325,20 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
         return None
     operator_name = schema.OperatorName("", base, overload)
     found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, written.returns)
+    return found
+
+
+def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
+    """The out form of several results, under whatever overload PyTorch has it."""
+    base, _, overload = name.partition(".")
+    if base != entry.base or not overload:
+        return None
+    outs, returns = [], []
+    for number, value in enumerate(entry.schema.returns):
+        written = schema.parse(f"x(Tensor({NAMES_OF_SETS[number]}!) x) -> Tensor").arguments[0].type
+        outs.append(schema.Argument(written, value.name or f"out{number}", None, None, True))
+        returns.append(schema.Return(written, value.name))
+    operator_name = schema.OperatorName("", base, overload)
+    arguments = (*entry.arguments, *outs)
+    found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, tuple(returns))
     return found

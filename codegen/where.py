@@ -60,7 +60,7 @@ def public_names(op: Op) -> list[str]:
     """`gt.add`, `Tensor.add`, and what Python's operators call."""
     found = []
     if op.is_public and op.kind != "out":
-        found += [f"gt.{op.base}"] if "function" in op.variants else []
+        found += [f"gt.{op.public_name}"] if "function" in op.variants else []
         found += (
             [f"Tensor.{op.base}"]
             if "function" not in op.variants or "method" in op.variants

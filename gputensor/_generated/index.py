@@ -77,17 +77,29 @@ _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int loss: c
 mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
-amp: amp autograd: autograd cuda: cuda dispatch: dispatch layout: layout library: library nn: nn
-ops: ops optim: optim testing: testing amp.autocast_mode: autocast clear_autocast_cache
-get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
-set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
-is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
-devices.backend: backend devices.fallback: fallback dispatch.backend_select: set_default_device
-dispatch.defaults: get_default_dtype set_default_dtype exchange.construct: as_tensor asarray tensor
-exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy exchange.serialization: load save
-interpose.modes: DispatchMode no_dispatch native.random: Generator initial_seed manual_seed
-runtime.cpu: get_num_threads set_num_threads structured.tensor_iterator: TensorIterator
-TensorIteratorConfig tensor.printing: get_printoptions printoptions set_printoptions tensor.storage:
-Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit: audit_copies
+amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library
+linalg: linalg nn: nn ops: ops optim: optim special: special testing: testing amp.autocast_mode:
+autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled
+set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad
+inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled core.promotion:
+can_cast promote_types devices.backend: backend devices.fallback: fallback dispatch.backend_select:
+set_default_device dispatch.defaults: get_default_dtype set_default_dtype exchange.construct:
+as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy
+exchange.serialization: load save interpose.modes: DispatchMode no_dispatch native.random: Generator
+initial_seed manual_seed runtime.cpu: get_num_threads set_num_threads structured.tensor_iterator:
+TensorIterator TensorIteratorConfig tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
+audit_copies
 """)
+MODULES: dict[str, dict[str, str]] = {
+    "linalg": _read("""
+
+    """),
+    "fft": _read("""
+
+    """),
+    "special": _read("""
+
+    """),
+}
 PROPERTIES = frozenset("imag mT real".split())

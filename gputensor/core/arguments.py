@@ -47,6 +47,16 @@ def checked_out(op: str, out: Any) -> Any:
     return out
 
 
+def checked_outs(op: str, out: Any, count: int) -> int:
+    """OR of the keys of `out`, when it is a tuple or list of that many Tensors."""
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
+    bits = 0
+    for one in out:
+        bits |= checked_out(op, one)._keys
+    return bits
+
+
 def keys_of_list(tensors: Any) -> int:
     """OR of the keys of all tensors in a list or tuple; None contributes nothing.
 

@@ -161,7 +161,16 @@ def _name(module: ModuleType) -> None:
 
 def lazy_functions(module: dict[str, Any]) -> Any:
     """What `gputensor._generated.functions` is: every public function as an attribute."""
-    return _face(module, "", index.FUNCTIONS)
+    names = dict(index.FUNCTIONS)
+    for name, of_module in index.MODULES.items():
+        names |= {f"{name}_{short}": family for short, family in of_module.items()}
+    return _face(module, "", names)
+
+
+def lazy_module(module: dict[str, Any]) -> Any:
+    """What `gputensor.linalg` is: the functions `linalg_...` under their short names."""
+    name = module["__name__"].rpartition(".")[2]
+    return _face(module, f"{name}_", index.MODULES[name], ModuleType)
 
 
 def lazy_calls(module: dict[str, Any]) -> Any:
@@ -175,12 +184,17 @@ def lazy_operators(module: dict[str, Any]) -> Any:
     return _face(module, _OPERATOR, names)
 
 
-def _face(module: dict[str, Any], prefix: str, families: Mapping[str, str]) -> Any:
-    """An object in the place of a module. module: its globals, of which it keeps what it is."""
+def _face(
+    module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
+) -> Any:
+    """An object in the place of a module. module: its globals, of which it keeps what it is. base:
+    ModuleType for what users see; what is read in every call must be a plain object."""
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
-    kind = type(module["__name__"].rpartition(".")[2], (), {name: _Stand() for name in families})
-    face = kind()
+    kept |= {"__package__": module["__package__"]}
+    short = module["__name__"].rpartition(".")[2]
+    kind = type(short, (base,), {name: _Stand() for name in families})
+    face = kind(module["__name__"]) if base is ModuleType else kind()
     vars(face).update(kept)
     return face
 

@@ -74,7 +74,7 @@ def _finish(table: Table, kind: type[Node]) -> Function:
         is_view = "inplace_view" in table.operator.tags
         finish = reshape_history if is_view else rebase_history
     elif len(schema.returns) > 1:
-        finish = _first_of_several(kind)
+        finish = _all_of_several(kind) if kind.takes_all else _first_of_several(kind)
     elif schema.returns[0].type.required.is_list:
         finish = set_histories
     return _with_result(finish) if "saved_result" in kind.saved else finish
@@ -95,9 +95,20 @@ def _first_of_several(kind: type[Node]) -> Function:
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
-            setattr(node, slot, save(result[number]))
+            setattr(node, slot, save(result[number]) if number else save_result(result[0]))
         set_history(result[0], node)
         return result
+
+    return finish
+
+
+def _all_of_several(kind: type[Node]) -> Function:
+    """Every result that is floating or complex is differentiated."""
+
+    def finish(result: Any, node: Node) -> Any:
+        for slot, number in kind.others:
+            setattr(node, slot, save_result(result[number], number))
+        return set_histories(result, node)
 
     return finish
 

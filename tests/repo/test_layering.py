@@ -43,6 +43,7 @@ FLOORS = [
     (13, "watch"),
     (13, "nn"),
     (13, "optim"),
+    (13, "fft linalg special"),
     (14, "layout"),
     (14, "library"),
     (15, "__init__ __main__ cli pytest_plugin"),
