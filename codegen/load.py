@@ -60,33 +60,57 @@ def loads(text: str) -> Model:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """The operators that the entry's `autogen` names."""
+    """The operators that `autogen` names; what is named after a copy is a form of it."""
+    copy = None
     for name in entry.autogen:
-        schema = model.derive(entry, name)
+        of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
+        schema = model.derive(of, name)
         if schema is None:
             forms = f"'{entry.base}_' or '{entry.base}.out'"
             raise EntryError(
                 entry.line, entry.base, f"'autogen' must name its forms like {forms} (got '{name}')"
             )
-        in_place = schema.kind == "inplace"
-        yield Op(
+        kind = "copy" if schema.name.base == f"{entry.base}_copy" and of is entry else schema.kind
+        summary = entry.doc.partition("\n")[0]
+        docs = {"inplace": f"In place: {summary}", "copy": f"{summary} A copy, row-major."}
+        tags = tuple(tag for tag in of.tags if tag not in model.OF_THE_ENTRY)
+        follows = kind == "copy" or of.follows or of.is_composite and not (of.loops or of.dtypes)
+        made = Op(
             schema=schema,
             line=entry.line,
             family=entry.family,
-            doc=f"In place: {entry.doc.partition(chr(10))[0]}" if in_place else entry.doc,
-            variants=("method",) if in_place else ("function",),
+            doc=docs.get(kind, of.doc),
+            variants=("method",) if kind == "inplace" else ("function",),
+            dispatch={_key(of, kind): kind} if follows else None,
             factory=entry.factory,
             loops=entry.loops,
             dtypes=entry.dtypes,
-            derivatives=(entry.derivatives or _zeros(entry)) if in_place else {},
+            derivatives=_derivatives(of, kind),
             numbers=entry.numbers,
-            python=entry.python if in_place else {},
-            tags=tuple(tag for tag in entry.tags if tag not in model.OF_THE_ENTRY),
+            python=entry.python if kind == "inplace" else {},
+            tags=(*tags, "view_copy") if kind == "copy" else tags,
             device_check=entry.device_check,
             device_guard=entry.device_guard,
             python_module=entry.python_module,
-            source=entry,
+            source=of,
+            follows=of.identifier if follows else "",
         )
+        copy = made if kind == "copy" else copy
+        yield made
+
+
+def _key(of: Op, kind: str) -> str:
+    """Where a form is registered that follows from another operator: what is written in place is
+    differentiated as what it calls."""
+    return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
+
+
+def _derivatives(of: Op, kind: str) -> dict[str, str]:
+    if kind == "copy":
+        return of.derivatives
+    if kind != "inplace" or of.is_implicit and not of.derivatives:
+        return {}
+    return of.derivatives or _zeros(of)
 
 
 def _zeros(entry: Op) -> dict[str, str]:

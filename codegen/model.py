@@ -6,6 +6,7 @@ No I/O here; `load.py` makes Ops from the YAML and the emitters read them.
 from __future__ import annotations
 
 import keyword
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ class Op:
     node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
     source: the entry that named this one in `autogen`.
+    follows: identifier of the operator whose results this one copies, by structured/forms.py.
     """
 
     schema: FunctionSchema
@@ -95,6 +97,7 @@ class Op:
     node: str = ""
     replay: bool = False
     source: Op | None = None
+    follows: str = ""
 
     @property
     def name(self) -> str:
@@ -226,8 +229,18 @@ class Op:
         return self.loops or ((self.loop,) if self.dispatch is None else ())
 
     @property
+    def is_composite(self) -> bool:
+        return self.dispatch is not None and any(key in self.dispatch for key in COMPOSITE)
+
+    @property
+    def gives_view(self) -> bool:
+        return self.kind == "functional" and any(r.type.aliases for r in self.schema.returns)
+
+    @property
     def natives(self) -> list[str]:
         """Names that native/<family>.py must define for an explicit dispatch."""
+        if self.follows:
+            return []
         return list(dict.fromkeys(self.dispatch.values())) if self.dispatch else []
 
 
@@ -302,6 +315,13 @@ def default(argument: Any) -> str:
     return repr(value)
 
 
+def _copying(entry: Op, name: Any) -> FunctionSchema:
+    """The schema of a view whose result is a copy: without aliases."""
+    plain = schema.parse(re.sub(r"\(a( -> \*)?\)", "", str(entry.schema)))
+    found: FunctionSchema = schema.FunctionSchema(name, plain.arguments, plain.returns)
+    return found
+
+
 def derive(entry: Op, name: str) -> FunctionSchema | None:
     """The schema of an autogen name of `entry`, or None where the name is no form of it.
 
@@ -309,6 +329,8 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
     """
     base, _, overload = name.partition(".")
     arguments, returns = entry.arguments, entry.schema.returns
+    if entry.gives_view and (base, overload) == (f"{entry.base}_copy", entry.schema.name.overload):
+        return _copying(entry, schema.OperatorName("", base, overload))
     if entry.kind != "functional" or {str(value.type) for value in returns} != {"Tensor"}:
         return None
     written = schema.parse("x(Tensor(a!) out) -> Tensor(a!)")

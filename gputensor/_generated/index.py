@@ -14,13 +14,16 @@ def _read(text: str) -> dict[str, str]:
 
 FUNCTIONS = _read("""
 unary: abs conj_physical exp neg relu sqrt binary: add div maximum minimum mul rsub sub matmul:
-addmm matmul mm view: alias detach flatten movedim permute reshape squeeze swapaxes t transpose
-unflatten unsqueeze reduce: all amax amin any mean sum range: arange eye linspace argreduce: argmax
-argmin slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes
-unbind join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj
-is_neg real view_as_complex view_as_real factory: empty empty_like empty_permuted empty_strided full
-full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le lt ne fill: fill_
-zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
+addmm matmul mm view: alias alias_copy detach detach_copy expand_copy flatten movedim permute
+permute_copy reshape squeeze squeeze_copy swapaxes t t_copy transpose transpose_copy unflatten
+unsqueeze unsqueeze_copy view_copy reduce: all amax amin any mean sum range: arange eye linspace
+argreduce: argmax argmin slicing: as_strided as_strided_ as_strided_copy chunk diagonal
+diagonal_copy narrow select select_copy slice slice_copy split split_copy split_with_sizes
+split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack copy: clone flip resolve_conj
+resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex view_as_complex_copy
+view_as_real view_as_real_copy factory: empty empty_like empty_permuted empty_strided full full_like
+ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le lt ne fill: fill_ zero_
+softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
 """)
 METHODS = _read("""
 unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
@@ -49,32 +52,41 @@ _softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss mse_
 nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 OPERATORS = _read("""
-view: _reshape_alias alias detach expand expand_as flatten.using_ints mT movedim.int movedim.intlist
-permute reshape squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims swapaxes t t_
-transpose.int transpose_ unflatten.int unsqueeze unsqueeze_ view view.dtype view_as slicing:
-as_strided as_strided_ chunk diagonal narrow select.int slice.Tensor split.Tensor split.sizes
-split_with_sizes unbind.int unfold complex_view: _conj _is_zerotensor _neg_view conj imag is_conj
-is_neg real view_as_complex view_as_real factory: _efficientzerotensor empty.memory_format
-empty_like empty_permuted empty_strided full full_like new_empty new_empty_strided new_full new_ones
-new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange arange.out arange.start
-arange.start_out arange.start_step eye eye.m eye.m_out eye.out linspace linspace.out random: rand
-rand_like uniform_ copy: _copy_from _copy_from_and_resize _local_scalar_dense _to_copy clone
-contiguous copy_ flip item resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other
-resize: resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset
-set_.source_Tensor fill: fill_.Scalar fill_.Tensor zero_ join: cat cat.out repeat stack stack.out
-binary: add.Tensor add.out add_.Tensor div.Tensor div.Tensor_mode div.out div.out_mode div_.Tensor
-div_.Tensor_mode maximum maximum.out minimum minimum.out mul.Tensor mul.out mul_.Tensor rsub.Tensor
-sub.Tensor sub.out sub_.Tensor threshold_backward unary: _conj_physical abs abs.out abs_
-conj_physical conj_physical.out conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_
-sqrt sqrt.out sqrt_ comparison: eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out
-ge_.Tensor gt.Tensor gt.Tensor_out gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor
-lt.Tensor_out lt_.Tensor ne.Tensor ne.Tensor_out ne_.Tensor where: where.self where.self_out reduce:
-all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
-any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out
-sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax
-argmax.out argmin argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data
-_softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss
-mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
+detach detach_copy detach_copy.out expand expand_as expand_copy expand_copy.out flatten.using_ints
+mT movedim.int movedim.intlist permute permute_copy permute_copy.out reshape squeeze squeeze.dim
+squeeze.dims squeeze_ squeeze_.dim squeeze_.dims squeeze_copy squeeze_copy.dim squeeze_copy.dim_out
+squeeze_copy.dims squeeze_copy.dims_out squeeze_copy.out swapaxes t t_ t_copy t_copy.out
+transpose.int transpose_ transpose_copy.int transpose_copy.int_out unflatten.int unsqueeze
+unsqueeze_ unsqueeze_copy unsqueeze_copy.out view view.dtype view_as view_copy view_copy.dtype
+view_copy.dtype_out view_copy.out slicing: as_strided as_strided_ as_strided_copy
+as_strided_copy.out chunk diagonal diagonal_copy diagonal_copy.out narrow select.int select_copy.int
+select_copy.int_out slice.Tensor slice_copy.Tensor slice_copy.Tensor_out split.Tensor split.sizes
+split_copy.Tensor split_with_sizes split_with_sizes_copy unbind.int unbind_copy.int unfold
+unfold_copy unfold_copy.out complex_view: _conj _conj_copy _conj_copy.out _is_zerotensor _neg_view
+_neg_view_copy _neg_view_copy.out conj imag is_conj is_neg real view_as_complex view_as_complex_copy
+view_as_complex_copy.out view_as_real view_as_real_copy view_as_real_copy.out factory:
+_efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full full_like
+new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
+zeros_like range: arange arange.out arange.start arange.start_out arange.start_step eye eye.m
+eye.m_out eye.out linspace linspace.out random: rand rand_like uniform_ copy: _copy_from
+_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj
+resolve_neg to.device to.dtype to.dtype_layout to.other resize: resize_ resize_as_ set_
+set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor fill: fill_.Scalar
+fill_.Tensor zero_ join: cat cat.out repeat stack stack.out binary: add.Tensor add.out add_.Tensor
+div.Tensor div.Tensor_mode div.out div.out_mode div_.Tensor div_.Tensor_mode maximum maximum.out
+minimum minimum.out mul.Tensor mul.out mul_.Tensor rsub.Tensor sub.Tensor sub.out sub_.Tensor
+threshold_backward unary: _conj_physical abs abs.out abs_ conj_physical conj_physical.out
+conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_ sqrt sqrt.out sqrt_ comparison:
+eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out ge_.Tensor gt.Tensor gt.Tensor_out
+gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor lt.Tensor_out lt_.Tensor ne.Tensor
+ne.Tensor_out ne_.Tensor where: where.self where.self_out reduce: all all.all_out all.dim all.dims
+all.dims_out all.out amax amax.out amin amin.out any any.all_out any.dim any.dims any.dims_out
+any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out sum.dim_IntList sum.out matmul:
+addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax argmax.out argmin argmin.out
+softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
+_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
+nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

@@ -373,6 +373,14 @@ def refuses_TVVVV(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
+def refuses_TVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and f._autograd is None):
+            check(operator.short_name, a, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
 def refuses_VT(operator, check):
     def kernel(key_set, a, b):
         if not (b._autograd is None):

@@ -85,6 +85,12 @@ def _view_rule(shape: Geometry, size: Any) -> Geometry:
 view = view_kernel("view", _view_rule)
 
 
+def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
+    """Where no view is possible, too. Source: torchgen/gen_functionalization_type.py."""
+    sizes = infer_size("view", size, self._geometry.numel)
+    return _unsafe_view(calls.clone(self, formats.contiguous_format), sizes)
+
+
 def _reshape_alias_rule(shape: Geometry, size: Any, stride: Any) -> Geometry:
     sizes = arguments.sizes("_reshape_alias", size)
     strides = arguments.ints("_reshape_alias", "stride", stride)

@@ -135,6 +135,19 @@ def grid(values: str = "any") -> list[S]:
     return [S(T(*sizes, values=values)) for sizes in SHAPES]
 
 
+def with_copies(rows: list[Row], names: str) -> list[Row]:
+    """The rows, and one for the copy of each of these views; its refusals are the view's."""
+    of = {row.name: row for row in rows}
+    made = [
+        Row(
+            f"{row.name}_copy", row.samples, row.ref, out="same", result=row.result,
+            dtypes=row.dtypes,
+        )
+        for row in map(of.__getitem__, names.split())
+    ]  # fmt: skip
+    return sorted([*rows, *made], key=lambda row: row.name.strip("_"))
+
+
 def pairs(values: str = "any", second: str | None = None) -> list[S]:
     """Two operands: of one size, broadcast, beside 0-d ones, numbers, other dtypes and layouts."""
     from gputensor.core import dtype as d

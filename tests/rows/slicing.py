@@ -8,7 +8,7 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import Fails, Row, S, T
+from . import Fails, Row, S, T, with_copies
 
 _MATRIX = T(2, 3)
 _CUBE = T(2, 3, 4)
@@ -169,6 +169,7 @@ ROWS = [
             Fails(S(T(5), (1, 1)), errors.ArgumentError, "split.*must add up to size"),
         ),
     ),
+    Row("split_copy", [S(T(5, 2), 2), S(T(0, 2), 3), S(_CUBE, 2, -1)], _pieces),
     Row(
         "split_with_sizes",
         [S(T(5, 2), (1, 4)), S(_CUBE, (1, 1, 1), 1), S(T(5), (0, 5))],
@@ -197,3 +198,5 @@ ROWS = [
         ),
     ),
 ]
+
+ROWS = with_copies(ROWS, "as_strided diagonal select slice split_with_sizes unbind unfold")

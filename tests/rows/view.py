@@ -9,7 +9,7 @@ import numpy as np
 import gputensor as gt
 from gputensor.core import errors
 
-from . import DTYPE, Fails, Row, S, T, grid
+from . import DTYPE, Fails, Row, S, T, grid, with_copies
 
 _MATRIX = T(2, 3)
 _CUBE = T(2, 3, 4)
@@ -255,3 +255,7 @@ ROWS = [
         "view_as", [S(_DENSE, T(6, 4)), S(T(), T(1))], lambda self, other: self.reshape(other.shape)
     ),
 ]
+
+ROWS = with_copies(
+    ROWS, "alias detach expand permute _reshape_alias squeeze t transpose unsqueeze view"
+)

@@ -2,6 +2,7 @@
 """What is called of family view; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import sequence as _sequence
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
@@ -49,6 +50,47 @@ def call_view(self, size):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_view.table[key_set](key_set, self, size)
+
+op_view_copy = _define("aten::view_copy(Tensor self, SymInt[] size) -> Tensor", ("view_copy",))
+op_view_copy_out = _define(
+    "aten::view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+op_view_copy_dtype = _define(
+    "aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
+    ("view_copy",))
+op_view_copy_dtype_out = _define(
+    "aten::view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def view_copy(input, size=None, *, dtype=None, out=None):
+    """The same elements with another shape; never copies, so the strides must allow it. A
+    copy, row-major.
+
+    Args:
+        input: (*).
+        size: ints, optional.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.reshape(input.shape)
+    Native: native/view.py. Matches torch.view_copy."""
+    try:
+        if type(size) is _dtype:
+            size, dtype = None, size
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("view_copy", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("view_copy", out)._keys & keep
+            if dtype is None:
+                return op_view_copy_out.table[key_set](key_set, input, size, out)
+            if size is None:
+                return op_view_copy_dtype_out.table[key_set](key_set, input, dtype, out)
+        if dtype is None:
+            return op_view_copy.table[key_set](key_set, input, size)
+        if size is None:
+            return op_view_copy_dtype.table[key_set](key_set, input, dtype)
+        raise _errors.no_form("view_copy", "input, size", "input, dtype")
+    except Exception as error: _refuse(error, "view_copy", locals()); raise
 
 op_reshape = _define("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")
 def reshape(input, shape):
@@ -98,6 +140,13 @@ def call__reshape_alias(self, size, stride):
     key_set = (self._keys | include) & keep
     return op__reshape_alias.table[key_set](key_set, self, size, stride)
 
+op__reshape_alias_copy = _define(
+    "aten::_reshape_alias_copy(Tensor self, SymInt[] size, SymInt[] stride) -> Tensor",
+    ("view_copy",))
+op__reshape_alias_copy_out = _define(
+    "aten::_reshape_alias_copy.out(Tensor self, SymInt[] size, SymInt[] stride, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+
 op_permute = _define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", ("core",))
 def permute(input, dims):
     """The dimensions in another order.
@@ -140,6 +189,28 @@ def call_permute(self, dims):
     key_set = (self._keys | include) & keep
     return op_permute.table[key_set](key_set, self, dims)
 
+op_permute_copy = _define("aten::permute_copy(Tensor self, int[] dims) -> Tensor", ("view_copy",))
+op_permute_copy_out = _define(
+    "aten::permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def permute_copy(input, dims, *, out=None):
+    """The dimensions in another order. A copy, row-major.
+
+    Args:
+        input: (*).
+        dims: ints.
+        out: Tensor that takes the result, optional.
+    Gradient: permute_backward(grad, dims)
+    Native: native/view.py. Matches torch.permute_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("permute_copy", out)._keys & keep
+            return op_permute_copy_out.table[key_set](key_set, input, dims, out)
+        return op_permute_copy.table[key_set](key_set, input, dims)
+    except Exception as error: _refuse(error, "permute_copy", locals()); raise
+
 op_transpose_int = _define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 def transpose(input, dim0, dim1):
     """Two dimensions swapped.
@@ -162,6 +233,31 @@ def call_transpose_int(self, dim0, dim1):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_transpose_int.table[key_set](key_set, self, dim0, dim1)
+
+op_transpose_copy_int = _define(
+    "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
+    ("view_copy",))
+op_transpose_copy_int_out = _define(
+    "aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def transpose_copy(input, dim0, dim1, *, out=None):
+    """Two dimensions swapped. A copy, row-major.
+
+    Args:
+        input: (*).
+        dim0: int.
+        dim1: int.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.transpose(dim0, dim1)
+    Native: native/view.py. Matches torch.transpose_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("transpose_copy", out)._keys & keep
+            return op_transpose_copy_int_out.table[key_set](key_set, input, dim0, dim1, out)
+        return op_transpose_copy_int.table[key_set](key_set, input, dim0, dim1)
+    except Exception as error: _refuse(error, "transpose_copy", locals()); raise
 
 op_transpose_ = _define(
     "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
@@ -218,6 +314,27 @@ def call_t(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_t.table[key_set](key_set, self)
+
+op_t_copy = _define("aten::t_copy(Tensor self) -> Tensor", ("view_copy",))
+op_t_copy_out = _define(
+    "aten::t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def t_copy(input, *, out=None):
+    """The transpose of a tensor of at most two dimensions. A copy, row-major.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: grad.t()
+    Native: native/view.py. Matches torch.t_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("t_copy", out)._keys & keep
+            return op_t_copy_out.table[key_set](key_set, input, out)
+        return op_t_copy.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "t_copy", locals()); raise
 
 op_t_ = _define("aten::t_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 def Tensor_t_(self):
@@ -282,6 +399,31 @@ def call_expand(self, size, implicit=False):
     key_set = (self._keys | include) & keep
     return op_expand.table[key_set](key_set, self, size, implicit)
 
+op_expand_copy = _define(
+    "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
+    ("view_copy",))
+op_expand_copy_out = _define(
+    "aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def expand_copy(input, size, *, implicit=False, out=None):
+    """Dimensions of size 1 repeated without a copy; -1 keeps a size. A copy, row-major.
+
+    Args:
+        input: (*).
+        size: ints.
+        implicit: bool, default False.
+        out: Tensor that takes the result, optional.
+    Gradient: sum_to_size(grad, input.shape)
+    Native: native/view.py. Matches torch.expand_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("expand_copy", out)._keys & keep
+            return op_expand_copy_out.table[key_set](key_set, input, size, implicit, out)
+        return op_expand_copy.table[key_set](key_set, input, size, implicit)
+    except Exception as error: _refuse(error, "expand_copy", locals()); raise
+
 op_expand_as = _define("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_expand_as(self, other):
     """expand to the shape of other.
@@ -338,6 +480,49 @@ def call_squeeze_dim(self, dim):
     key_set = (self._keys | include) & keep
     return op_squeeze_dim.table[key_set](key_set, self, dim)
 
+op_squeeze_copy = _define("aten::squeeze_copy(Tensor self) -> Tensor", ("view_copy",))
+op_squeeze_copy_out = _define(
+    "aten::squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+op_squeeze_copy_dim = _define(
+    "aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor",
+    ("view_copy",))
+op_squeeze_copy_dim_out = _define(
+    "aten::squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+op_squeeze_copy_dims = _define(
+    "aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
+    ("view_copy",))
+op_squeeze_copy_dims_out = _define(
+    "aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def squeeze_copy(input, dim=None, *, out=None):
+    """Without the dimensions of size 1, or without those of them that dim names. A copy,
+    row-major.
+
+    Args:
+        input: (*).
+        dim: int or ints, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.reshape(input.shape)
+    Native: native/view.py. Matches torch.squeeze_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("squeeze_copy", out)._keys & keep
+            if dim is None:
+                return op_squeeze_copy_out.table[key_set](key_set, input, out)
+            if isinstance(dim, (tuple, list)):
+                return op_squeeze_copy_dims_out.table[key_set](key_set, input, dim, out)
+            return op_squeeze_copy_dim_out.table[key_set](key_set, input, dim, out)
+        if dim is None:
+            return op_squeeze_copy.table[key_set](key_set, input)
+        if isinstance(dim, (tuple, list)):
+            return op_squeeze_copy_dims.table[key_set](key_set, input, dim)
+        return op_squeeze_copy_dim.table[key_set](key_set, input, dim)
+    except Exception as error: _refuse(error, "squeeze_copy", locals()); raise
+
 op_squeeze_ = _define("aten::squeeze_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 op_squeeze__dim = _define(
     "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
@@ -385,6 +570,28 @@ def call_unsqueeze(self, dim):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_unsqueeze.table[key_set](key_set, self, dim)
+
+op_unsqueeze_copy = _define("aten::unsqueeze_copy(Tensor self, int dim) -> Tensor", ("view_copy",))
+op_unsqueeze_copy_out = _define(
+    "aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def unsqueeze_copy(input, dim, *, out=None):
+    """With a dimension of size 1 inserted at dim. A copy, row-major.
+
+    Args:
+        input: (*).
+        dim: int.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.squeeze(dim)
+    Native: native/view.py. Matches torch.unsqueeze_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("unsqueeze_copy", out)._keys & keep
+            return op_unsqueeze_copy_out.table[key_set](key_set, input, dim, out)
+        return op_unsqueeze_copy.table[key_set](key_set, input, dim)
+    except Exception as error: _refuse(error, "unsqueeze_copy", locals()); raise
 
 op_unsqueeze_ = _define(
     "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
@@ -485,6 +692,27 @@ def call_alias(self):
     key_set = (self._keys | include) & keep
     return op_alias.table[key_set](key_set, self)
 
+op_alias_copy = _define("aten::alias_copy(Tensor self) -> Tensor", ("view_copy",))
+op_alias_copy_out = _define(
+    "aten::alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def alias_copy(input, *, out=None):
+    """A view of all of input. A copy, row-major.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: grad
+    Native: native/view.py. Matches torch.alias_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("alias_copy", out)._keys & keep
+            return op_alias_copy_out.table[key_set](key_set, input, out)
+        return op_alias_copy.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "alias_copy", locals()); raise
+
 op_detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
 def detach(input):
     """A view of all of input that is not differentiated.
@@ -504,3 +732,23 @@ def call_detach(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_detach.table[key_set](key_set, self)
+
+op_detach_copy = _define("aten::detach_copy(Tensor self) -> Tensor", ("view_copy",))
+op_detach_copy_out = _define(
+    "aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def detach_copy(input, *, out=None):
+    """A view of all of input that is not differentiated. A copy, row-major.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Native: native/view.py. Matches torch.detach_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("detach_copy", out)._keys & keep
+            return op_detach_copy_out.table[key_set](key_set, input, out)
+        return op_detach_copy.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "detach_copy", locals()); raise

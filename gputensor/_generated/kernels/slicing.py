@@ -7,7 +7,8 @@ from ...autograd.formulas import (
 )
 from ...autograd.node import Node as _Node
 from ...autograd.formulas import geometry as _geometry
-from ...makers.rows import counts, impl, tracks
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, refuses_out, tracks
 from ...native import slicing as native
 from .. import operators as _operators
 
@@ -15,8 +16,32 @@ from .. import operators as _operators
 def install() -> None:
     impl(_operators.narrow, "CompositeImplicitAutograd", native.narrow)
     impl(_operators.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
+    impl(
+        _operators.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_operators.select_int),
+        SelectBackward0,
+    )
+    impl(
+        _operators.select_copy_int_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.select_copy_int), counts, refuses_out,
+    )
     impl(_operators.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
+    impl(
+        _operators.slice_copy_Tensor, "CompositeExplicitAutograd",
+        _forms.copy(_operators.slice_Tensor), SliceBackward0,
+    )
+    impl(
+        _operators.slice_copy_Tensor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.slice_copy_Tensor), counts, refuses_out,
+    )
     impl(_operators.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
+    impl(
+        _operators.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_operators.as_strided),
+        AsStridedBackward0,
+    )
+    impl(
+        _operators.as_strided_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.as_strided_copy), counts, refuses_out,
+    )
     impl(
         _operators.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_,
         counts, AsStridedBackward1,
@@ -25,13 +50,41 @@ def install() -> None:
         _operators.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks,
         DiagonalBackward0,
     )
+    impl(
+        _operators.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_operators.diagonal),
+        DiagonalBackward0,
+    )
+    impl(
+        _operators.diagonal_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.diagonal_copy), counts, refuses_out,
+    )
     impl(_operators.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
+    impl(
+        _operators.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_operators.unfold),
+        UnfoldBackward0,
+    )
+    impl(
+        _operators.unfold_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.unfold_copy),
+        counts, refuses_out,
+    )
     impl(_operators.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
+    impl(
+        _operators.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_operators.unbind_int),
+        UnbindBackward0,
+    )
     impl(_operators.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
+    impl(
+        _operators.split_copy_Tensor, "CompositeExplicitAutograd",
+        _forms.copy(_operators.split_Tensor), SplitBackward0,
+    )
     impl(_operators.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
     impl(
         _operators.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
         SplitWithSizesBackward0,
+    )
+    impl(
+        _operators.split_with_sizes_copy, "CompositeExplicitAutograd",
+        _forms.copy(_operators.split_with_sizes), SplitWithSizesBackward0,
     )
     impl(_operators.chunk, "CompositeImplicitAutograd", native.chunk)
 
