@@ -1,0 +1,120 @@
+"""structured/library.py: operators that are one function over arrays, on the CPU and the emulator,
+in every order of its queues."""
+
+from __future__ import annotations
+
+import pytest
+
+import gputensor as gt
+from gputensor import runtime
+from gputensor.core import errors
+from gputensor.structured import library
+
+from .support import fresh_emulator, requires_emulator
+
+DEVICES = ["cpu", pytest.param("cuda", marks=[requires_emulator, pytest.mark.emulator])]
+
+
+@pytest.fixture(params=DEVICES)
+def place(request):
+    return request.param
+
+
+def _sorted(namespace, x, dim):
+    return namespace.np.sort(x, dim)
+
+
+sort = library.kernel("sort", lambda self, dim: self._geometry, _sorted)
+
+
+def test_a_kernel_is_one_function(place):
+    x = gt.tensor([[3.0, 1.0, 2.0], [9.0, 8.0, 7.0]]).to(place)
+    made = sort(0, x, 1)
+    assert made.device == x.device and made.tolist() == [[1.0, 2.0, 3.0], [7.0, 8.0, 9.0]]
+    assert sort(0, x.t(), 0).stride() == (1, 3), "strides as promised, whatever the library makes"
+    assert sort(0, x.to("meta"), 0).shape == (2, 3)
+
+
+def test_a_result_is_not_copied_where_it_lies_as_promised():
+    made = []
+
+    def twice(namespace, x):
+        made.append(x * 2)
+        return made[0]
+
+    x = gt.ones(3)
+    (result,) = library.call("twice", twice, (x._geometry,), x)
+    assert result.data_ptr() == made[0].ctypes.data
+    (same,) = library.call("same", lambda namespace, x: x, (x._geometry,), x)
+    assert same.data_ptr() != x.data_ptr(), "an operand is not taken for a result"
+    parts = lambda namespace, x: (made[0], made[0])  # noqa: E731
+    first, second = library.call("parts", parts, (x._geometry,) * 2, x)
+    assert first.data_ptr() != second.data_ptr()
+
+
+def test_outputs_and_operands_are_strided_views(place):
+    x, out = gt.arange(12.0).view(3, 4).to(place), gt.zeros(4, 3).to(place)
+    library.write("sort", lambda n, out, x: n.np.multiply(x, 2, out), (out.t()[:, 1:],), x[:, 1:])
+    assert out.tolist() == [[0, 0, 0], [2, 10, 18], [4, 12, 20], [6, 14, 22]]
+    library.write_results("sort", _sorted, (out[1:3],), out[1:3], 1)
+    assert out[2].tolist() == [4, 12, 20]
+
+
+def test_sizes_by_values_wait(place):
+    x = gt.tensor([4, 1, 4, 4]).to(place)
+    values, counts = library.waiting("unique", lambda n, x: n.np.unique(x, return_counts=True), x)
+    assert (values.tolist(), counts.tolist()) == ([1, 4], [1, 3]) and values.device == x.device
+    with pytest.raises(errors.GpuTensorError, match="unique: 'self' must have values"):
+        library.waiting("unique", lambda n, x: n.np.unique(x), x.to("meta"))
+
+
+@requires_emulator
+@pytest.mark.emulator
+@pytest.mark.parametrize("order", ["eager", "lazy", "random"])
+def test_it_runs_in_the_order_of_the_stream(monkeypatch, order):
+    emulator = fresh_emulator(monkeypatch, order=order, devices=2)
+    monkeypatch.setattr(runtime, "_chosen", emulator)
+    side, log = gt.cuda.Stream("cuda:1"), []
+
+    def add(namespace, out, x):
+        log.append(1)
+        namespace.np.add(out, x, out)
+
+    with gt.cuda.stream(side):
+        x, total = gt.ones(5, device="cuda:1"), gt.zeros(5, device="cuda:1")
+        for _ in range(3):
+            library.write("add", add, (total,), x)
+            x = x * 2
+        (dropped,) = library.call("drop", lambda n, x: x + 1, (x._geometry,), x)
+        del dropped, x
+    assert len(log) == 3 if order == "eager" else len(log) <= 3
+    side.synchronize()
+    assert total.tolist() == [7.0] * 5 and len(log) == 3
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_a_failure_is_told_when_the_queue_comes_to_it(monkeypatch):
+    emulator = fresh_emulator(monkeypatch, order="lazy")
+    monkeypatch.setattr(runtime, "_chosen", emulator)
+    x = gt.ones(3, device="cuda")
+
+    def writes_what_it_reads(namespace, x):
+        x += 1
+        return x
+
+    library.call("bad", writes_what_it_reads, (x._geometry,), x)
+    with pytest.raises(
+        errors.KernelError, match="bad: a library failed: output array is read-only"
+    ):
+        gt.cuda.synchronize()
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_a_further_device_says_what_it_lacks(monkeypatch):
+    class Place:
+        type, index = "npu", 0
+
+    monkeypatch.setattr(runtime, "of", lambda of: object())
+    with pytest.raises(errors.DispatchError, match="sort: no kernel of family 'sort'"):
+        library._on_device("sort", _sorted, (), (), (), Place)
