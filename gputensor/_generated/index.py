@@ -13,31 +13,32 @@ def _read(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _read("""
-unary: abs conj_physical exp neg relu sqrt binary: add div maximum minimum mul rsub sub matmul:
-addmm matmul mm view: alias alias_copy detach detach_copy expand_copy flatten movedim permute
-permute_copy reshape squeeze squeeze_copy swapaxes t t_copy transpose transpose_copy unflatten
-unsqueeze unsqueeze_copy view_copy reduce: all amax amin any mean sum range: arange eye linspace
-argreduce: argmax argmin slicing: as_strided as_strided_ as_strided_copy chunk diagonal
-diagonal_copy narrow select select_copy slice slice_copy split split_copy split_with_sizes
-split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack copy: clone flip resolve_conj
-resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex view_as_complex_copy
-view_as_real view_as_real_copy factory: empty empty_like empty_permuted empty_strided full full_like
-ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le lt ne fill: fill_ zero_
-softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
+unary: abs conj_physical exp neg relu sqrt binary: add div maximum minimum mul rsub sub ternary:
+addcdiv addcmul lerp matmul: addmm matmul mm view: alias alias_copy detach detach_copy expand_copy
+flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t t_copy transpose
+transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin any mean sum
+range: arange eye linspace argreduce: argmax argmin slicing: as_strided as_strided_ as_strided_copy
+chunk diagonal diagonal_copy narrow select select_copy slice slice_copy split split_copy
+split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack copy: clone
+flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy factory: empty empty_like empty_permuted
+empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le
+lt ne fill: fill_ zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_
+where: where
 """)
 METHODS = _read("""
 unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
 binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
 __rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ maximum minimum
-mul mul_ sub sub_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm view: alias detach expand
-expand_as flatten mT movedim permute reshape squeeze squeeze_ swapaxes t t_ transpose transpose_
-unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin any mean sum argreduce: argmax
-argmin slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes
-unbind unfold copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj
-imag is_conj is_neg real comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_
-le le_ lt lt_ ne ne_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty
-new_empty_strided new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ random:
-uniform_ where: where
+mul mul_ sub sub_ ternary: addcdiv addcdiv_ addcmul addcmul_ lerp lerp_ matmul: __matmul__
+__rmatmul__ addmm addmm_ matmul mm view: alias detach expand expand_as flatten mT movedim permute
+reshape squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view
+view_as reduce: all amax amin any mean sum argreduce: argmax argmin slicing: as_strided as_strided_
+chunk diagonal narrow select slice split split_with_sizes unbind unfold copy: clone contiguous copy_
+flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg real comparison: __eq__
+__ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_ le le_ lt lt_ ne ne_ fill: fill_ zero_
+softmax: log_softmax softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join:
+repeat resize: resize_ resize_as_ set_ random: uniform_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias detach expand movedim_int permute reshape squeeze_dim t transpose_int
@@ -80,11 +81,12 @@ threshold_backward unary: _conj_physical abs abs.out abs_ conj_physical conj_phy
 conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_ sqrt sqrt.out sqrt_ comparison:
 eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out ge_.Tensor gt.Tensor gt.Tensor_out
 gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor lt.Tensor_out lt_.Tensor ne.Tensor
-ne.Tensor_out ne_.Tensor where: where.self where.self_out reduce: all all.all_out all.dim all.dims
-all.dims_out all.out amax amax.out amin amin.out any any.all_out any.dim any.dims any.dims_out
-any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out sum.dim_IntList sum.out matmul:
-addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax argmax.out argmin argmin.out
-softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
+ne.Tensor_out ne_.Tensor where: where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_
+addcmul addcmul.out addcmul_ lerp.Tensor lerp.Tensor_out lerp_.Tensor reduce: all all.all_out
+all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out any.dim any.dims
+any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out sum.dim_IntList
+sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax argmax.out argmin
+argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
 _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
 nll_loss_backward nll_loss_forward nll_loss_nd
 """)

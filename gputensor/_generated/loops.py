@@ -23,6 +23,9 @@ LOOPS = {
         "gt": "promoted_real", "ge": "promoted_real",
     },
     "where": {"where": "promoted"},
+    "ternary": {
+        "addcmul": "promoted_numeric", "addcdiv": "promoted_floating", "lerp": "floating_only",
+    },
     "reduce": {
         "sum": "sums", "mean": "floating_only", "amax": "real", "amin": "real", "any": "any",
         "all": "any",

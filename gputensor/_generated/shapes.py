@@ -267,6 +267,19 @@ def refuses_NNVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_NTNT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (
+            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+            and b._autograd is None
+            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
+            and d._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_T(operator, check):
     def kernel(key_set, a):
         if not (a._autograd is None):
@@ -302,6 +315,19 @@ def refuses_TTT(operator, check):
             check(operator.short_name, a, b, c)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_TTTVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, b, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
 def refuses_TTTVVT(operator, check):
@@ -597,6 +623,48 @@ def records_TTCOVVC(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTN(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if (
@@ -823,6 +891,23 @@ def casts_TTPVVV(operator, fixed, is_widest):
             c = cast_any(c, to, device)
             key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTTV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            key_set = (a._keys | b._keys | c._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel

@@ -86,7 +86,9 @@ RULES = {
         "promoted to a common dtype; none may be bool", "ifc", each=True,
         remedy="use != or logical_xor",
     ),
+    "promoted_numeric": DtypeRule("promoted to a common dtype, which is not bool", "ifc"),
     "promoted_real": DtypeRule("promoted to a common dtype, which is not complex", "bif"),
+    "promoted_floating": DtypeRule("promoted to a common dtype, floating or complex", "fc"),
     "promoted_numeric_real": DtypeRule(
         "promoted to a common dtype, which is neither bool nor complex", "if"
     ),

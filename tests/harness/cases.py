@@ -94,18 +94,14 @@ class Case:
         op = self.op()
         if not op.dtypes:
             return self._own_dtype()
-        meeting = []
+        meeting, promotes = [], op.dtypes.startswith("promoted")
         for x in _leaves(self.sample.args):
             if type(x) is T:
                 if op.family != "where" or meeting or x is not self.sample.args[0]:
                     meeting.append((x.sizes, x.dtype or self.dtype))
-            elif type(x) in (bool, int, float, complex) and op.family in (
-                "binary",
-                "comparison",
-                "where",
-            ):
+            elif type(x) in (bool, int, float, complex) and op.numbers and promotes:
                 meeting.append(x)
-        if op.dtypes == "same" and len({of for _, of in meeting}) > 1:
+        if not promotes and len({of for _, of in meeting}) > 1:
             return None
         wanted = self.sample.kwargs.get("dtype")
         rule = self.row.rule(self.sample.kwargs) if self.row.rule else None

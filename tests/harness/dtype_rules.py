@@ -103,6 +103,8 @@ _RULES = {
     "promoted": _itself,
     "promoted_float": _floating,
     "promoted_no_bool": _unless(BOOL),
+    "promoted_numeric": _unless(BOOL),
+    "promoted_floating": _floating_only,
     "promoted_real": _unless(COMPLEX),
     "promoted_numeric_real": _numeric_real,
     "promoted_float_real": lambda common, wanted: _real_floating(_floating(common, wanted), wanted),

@@ -24,7 +24,8 @@ FEW_DIMS, MANY_DIMS = 8, 64
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in ALL}
-_SIGNLESS = re.compile(r"struct (\w+) \{  // signless")
+_SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
+_TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
 
@@ -75,6 +76,13 @@ def signless(family: str) -> frozenset[str]:
     """Operators whose functor is marked: signed and unsigned integers give the same bits."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
+
+
+@cache
+def takes(family: str) -> dict[str, tuple[int, int]]:
+    """Inputs and scalars of the functors that say so themselves, for include/computed.cuh."""
+    text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
+    return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
