@@ -65,17 +65,6 @@ def verdicts(
     return found
 
 
-def counts(found: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
-    """(agreeing, all) of Core ATen and of everything."""
-    every = list(found)
-    core = [v for v in every if v.is_core]
-    return {
-        kind: (sum(v.kind == AGREES for v in of), len(of))
-        for kind, of in (("core", core), ("all", every))
-        if of
-    }
-
-
 # --- one case -------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ A recording is made once per dtype (minutes) and kept in the user's cache, outsi
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -27,8 +26,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.timing import progress
-from tests.op_db import gradients, replay
-from tests.op_db.cases import Case, Named, Recorded, read, tensors_of, write
+from tests.op_db import report
+from tests.op_db.cases import NUMPY, Case, Named, Recorded, read, tensors_of, write
 
 DTYPES = (
     "float32",
@@ -101,7 +100,7 @@ def _tensor(x: torch.Tensor) -> Recorded:
         raise NotRecordable(str(x.layout))
     x, is_conj = x.detach(), x.is_conj()
     name = str(x.dtype).removeprefix("torch.")
-    if name not in replay.NUMPY:
+    if name not in NUMPY:
         raise NotRecordable(name)
     if x.is_neg():
         x = x.resolve_neg()
@@ -364,46 +363,17 @@ def recording(kind: str, dtype: str, again: bool = False) -> list[Case]:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser("python -m tests.oracle.op_db")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="overloads or op_db's operators")
-    parser.add_argument("--core", action="store_true", help="Core ATen alone")
-    parser.add_argument("--dtype", nargs="+", default=None, choices=(*DTYPES, "complex128"))
-    parser.add_argument("--device", default="cpu", help="such as cuda, which may be emulated")
-    parser.add_argument("--gradients", action="store_true", help="public functions, float64")
-    parser.add_argument("--all", action="store_true", help="also the overloads that agree")
-    parser.add_argument("--details", action="store_true", help="every case that does not agree")
+    parser = report.options("python -m tests.oracle.op_db")
+    parser.add_argument("--dtype", nargs="+", choices=(*DTYPES, "complex128"))
     parser.add_argument("--record", action="store_true", help="record again")
     arguments = parser.parse_args(argv)
     kind = "gradients" if arguments.gradients else "leaves"
-    check = gradients.check if arguments.gradients else replay.leaf
     for dtype in arguments.dtype or ["float64" if arguments.gradients else "float32"]:
         cases = recording(kind, dtype, arguments.record)
-        chosen = [case for case in cases if _is_chosen(case, arguments)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = replay.verdicts(progress(chosen, lambda c: c.op), check, arguments.device)
-        _print(dtype, found, arguments)
+            report.run(cases, arguments, f"recorded_{kind}", dtype, progress)
     return 0
-
-
-def _is_chosen(case: Case, arguments: Any) -> bool:
-    if arguments.core and not case.is_core:
-        return False
-    names = {case.op, case.op.partition(".")[0], case.of, case.of.rpartition(".")[2]}
-    return not arguments.only or bool(names & set(arguments.only))
-
-
-def _print(dtype: str, found: dict[str, replay.Verdict], arguments: Any) -> None:
-    print(f"--- {dtype}")
-    for name in sorted(found):
-        verdict = found[name]
-        if verdict.kind != replay.AGREES or arguments.all or arguments.only:
-            print(verdict.line())
-        if arguments.details and verdict.kind != replay.MISSING:
-            for _, why, case in verdict.others:
-                print(f"    {why}\n        {case.key()[:400]}")
-    counts = replay.counts(found.values())
-    print(", ".join(f"{kind}: {agreed} of {all_} agree" for kind, (agreed, all_) in counts.items()))
 
 
 if __name__ == "__main__":
