@@ -23,6 +23,8 @@ from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
 from ...core.arguments import coerced as _coerced
+from ...core.arguments import coerced_either as _coerced_either
+from ...core.arguments import coerced_swapped as _coerced_swapped
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import number as _number
 from ...core.arguments import sequence as _sequence
@@ -119,8 +121,10 @@ def _spaced(blocks: list[list[str]]) -> list[str]:
 def _index(model: Model, used: set[str]) -> str:
     properties = model.bases("property")
     dunders = [(op.family, name) for op in model.ops for name in op.operators]
-    methods = [(_family_of(model, name), name) for name in [*model.bases("method"), *properties]]
-    functions = [(_family_of(model, name), name) for name in model.bases("function", "")]
+    names = [*model.bases("method"), *properties, *model.aliases("method")]
+    methods = [(_family_of(model, name), name) for name in names]
+    names = [*model.bases("function", ""), *model.aliases("function", "")]
+    functions = [(_family_of(model, name), name) for name in names]
     named = {
         "FUNCTIONS": functions,
         "METHODS": methods + dunders,
@@ -138,7 +142,7 @@ def _modules(model: Model) -> list[str]:
     """Functions of the modules beside gt, under their names there."""
     lines = []
     for name in MODULES:
-        bases = model.bases("function", name)
+        bases = [*model.bases("function", name), *model.aliases("function", name)]
         listed = [(_family_of(model, base), base.removeprefix(f"{name}_")) for base in bases]
         lines += [f'"{name}": _read("""', *_listed(listed).split("\n"), '"""),']
     return lines

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 def functions(model: Model, base: str) -> list[list[str]]:
     """The function of a public name, as a block of lines; none where `gt` has no such name."""
+    if base in (aliases := model.aliases("function")):
+        return [[f"{base} = {aliases[base]}"]]
     return [public(model, base, "function")] if base in model.bases("function") else []
 
 
 def methods(model: Model, base: str) -> list[list[str]]:
     """The method or property of a public name, then what Python's operators call of it."""
-    blocks = []
+    aliases = model.aliases("method")
+    blocks = [[f"Tensor_{base} = Tensor_{aliases[base]}"]] if base in aliases else []
     for variant in ("method", "property"):
         if base in model.bases(variant):
             blocks.append(_alias(model, base) if variant == "method" else [])

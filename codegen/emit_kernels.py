@@ -48,13 +48,15 @@ def kernels(model: Model, family: str) -> str:
 
 # What makers/rows.py offers.
 ROWS = {
-    "impl", "bind", "selects", "counts", "tracks", "replays",
+    "impl", "bind", "forwards", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
 }  # fmt: skip
 
 
 def _row(op: Op, names: dict[str, str]) -> list[str]:
     operator = f"_operators.{op.identifier}"
+    if op.is_forward:
+        return _call("forwards", operator, f"_operators.{op.follows}")
     rules = _rules(op, names)
     if op.dispatch is None and not check_kernels.defines(op.family, op.identifier):
         return _call("bind", operator, f"native.{op.kernel_factory}", f'"{op.loop}"', *rules)

@@ -62,6 +62,8 @@ def functions(model: Model, module: str = "") -> str:
     for name in model.bases("function", module):
         of_name = gathered(model, name, "function")
         lines += _public(replace(of_name, name=name.removeprefix(f"{module}_")))
+    for name, target in model.aliases("function", module).items():
+        lines.append(f"{name.removeprefix(f'{module}_')} = {target}")
     return _stub(model, lines)
 
 
@@ -70,6 +72,8 @@ def methods(model: Model) -> str:
     for name in sorted({*model.bases("method"), *model.bases("property")}):
         variant = "method" if model.overloads(name, "method") else "property"
         lines += indent(_public(gathered(model, name, variant)))
+    aliases = model.aliases("method").items()
+    lines += indent([f"{name} = {target}" for name, target in aliases])
     for op, dunder, given in ((o, d, g) for o in model.ops for d, g in o.operators.items()):
         other = f", other: {'Tensor | _Number' if op.numbers else 'Tensor'}"
         taken = other if "other" in given else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .model import Op, parameter
+from .model import Op, default, parameter
 from .text import WIDTH, indent, wrap
 
 
@@ -61,6 +61,19 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
     return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 12)
 
 
+def _coerced(op: Op, listed: str) -> str:
+    """What reads operands that are no tensors: for some operators the first one may be a number."""
+    if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
+        return f"_coerced_either({listed})"
+    swaps = any(n.startswith("__r") and given == "self, other" for n, given in op.python.items())
+    if not swaps or op.kind != "functional":
+        return f"_coerced({listed})"
+    tests = [f"{a.name} == {default(a)}" for a in op.arguments[2:]]
+    if not tests:
+        return f"_coerced_swapped({listed})"
+    return f"(_coerced_swapped if {' and '.join(tests)} else _coerced)({listed})"
+
+
 def gathered(op: Op) -> list[str]:
     """Lines that leave the call's key set in `key_set`."""
     keys = expression(op)
@@ -73,7 +86,7 @@ def gathered(op: Op) -> list[str]:
             "try:",
             *indent(assigned(keys)),
             "except AttributeError:",
-            f"    key_set, {listed} = _coerced({listed})",
+            f"    key_set, {listed} = {_coerced(op, listed)}",
             state,
             "key_set = (key_set | include) & keep",
         ]

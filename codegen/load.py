@@ -6,6 +6,7 @@ import ast
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .model import Model, Op
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
-    "reads", "shortcut", "signature", "doc", "python_module",
+    "reads", "shortcut", "signature", "doc", "python_module", "scalars", "aliases",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -45,7 +46,8 @@ def loads(text: str) -> Model:
     known: dict[str, Op] = {}
     for node in root.value:
         entry = _Entry(node).op()
-        for op in (entry, *_derived(entry)):
+        forms = [entry, *_derived(entry)]
+        for op in (*forms, *_forwarded(entry, forms)):
             other = known.setdefault(op.name, op)
             if other is not op:
                 raise EntryError(op.line, op.name, f"is defined already, at line {other.line}")
@@ -97,6 +99,49 @@ def _derived(entry: Op) -> Iterable[Op]:
         )
         copy = made if kind == "copy" else copy
         yield made
+
+
+def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
+    """The overloads of `scalars`, which call the form of their kind, and all under second names."""
+    made = []
+    for found in entry.scalars:
+        of = next((op for op in forms if op.kind == found.kind), None)
+        if of is None or len(of.arguments) != len(found.arguments):
+            complaint = f"'scalars' must name overloads of its forms (got '{found.name}')"
+            raise EntryError(entry.line, entry.base, complaint)
+        made.append(_forward(of, found))
+    yield from made
+    for alias in entry.aliases:
+        of_module = next((m for m in model.MODULES if alias.startswith(f"{m}_")), "")
+        for op in (*forms, *made):
+            if op.kind == "inplace" and of_module:
+                continue
+            base = f"{alias}_" if op.kind == "inplace" else alias
+            name = model.schema.OperatorName("", base, op.schema.name.overload)
+            renamed = model.schema.FunctionSchema(name, op.arguments, op.schema.returns)
+            yield replace(
+                _forward(op, renamed), numbers=op.numbers, alias_of=op.base,
+                tags=tuple(tag for tag in op.tags if tag not in model.OF_THE_ENTRY),
+                python_module=of_module or entry.python_module,
+            )  # fmt: skip
+
+
+def _forward(of: Op, found: Any) -> Op:
+    """An overload that calls another one, with arguments in the same places."""
+    return Op(
+        schema=found,
+        line=of.line,
+        family=of.family,
+        doc=of.doc,
+        variants=(),
+        dispatch={model.IMPLICIT: model.FORWARD},
+        tags=of.tags,
+        device_check=of.device_check,
+        device_guard=of.device_guard,
+        python_module=of.python_module,
+        source=of,
+        follows=of.follows if of.is_forward else of.identifier,
+    )
 
 
 def _key(of: Op, kind: str) -> str:
@@ -184,6 +229,10 @@ class _Entry:
             if "python_module" in self.nodes
             else "",
             node=self.word("node") if "node" in self.nodes else "",
+            scalars=tuple(map(self.parsed, self.nodes["scalars"].value))
+            if "scalars" in self.nodes
+            else (),
+            aliases=self.words("aliases"),
             replay=not self.flag("replay", {"False": True, "True": False}),
         )
         for field in ("node", "replay"):
@@ -198,7 +247,10 @@ class _Entry:
         return op
 
     def schema(self) -> Any:
-        node, text = self.nodes["func"], self.text("func")
+        return self.parsed(self.nodes["func"])
+
+    def parsed(self, node: yaml.Node) -> Any:
+        text = self.scalar(node, "func")
         try:
             schema = model.schema.parse(text)
         except model.schema.errors.SchemaError as error:

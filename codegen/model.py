@@ -32,6 +32,8 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
+# In the place of a kernel's name: the operator that is followed is called as it is.
+FORWARD = "forward"
 
 # What autocast does to an operator's floating operands, and the device types it is said for.
 # Source: aten/src/ATen/autocast_mode.h, CastPolicy.
@@ -71,7 +73,10 @@ class Op:
     node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
     source: the entry that named this one in `autogen`.
-    follows: identifier of the operator whose results this one copies, by structured/forms.py.
+    follows: identifier of the operator whose results this one copies or gives, by
+    structured/forms.py.
+    scalars: schemas of overloads that take numbers where this one's `numbers` are; each calls the
+    form of its kind. aliases: further names of all forms. alias_of: the name that this one is of.
     """
 
     schema: FunctionSchema
@@ -98,6 +103,9 @@ class Op:
     replay: bool = False
     source: Op | None = None
     follows: str = ""
+    scalars: tuple[FunctionSchema, ...] = ()
+    aliases: tuple[str, ...] = ()
+    alias_of: str = ""
 
     @property
     def name(self) -> str:
@@ -237,6 +245,11 @@ class Op:
         return self.kind == "functional" and any(r.type.aliases for r in self.schema.returns)
 
     @property
+    def is_forward(self) -> bool:
+        """Whether it calls another overload, or is one under a second name."""
+        return (self.dispatch or {}).get(IMPLICIT) == FORWARD
+
+    @property
     def natives(self) -> list[str]:
         """Names that native/<family>.py must define for an explicit dispatch."""
         if self.follows:
@@ -263,6 +276,16 @@ class Model:
         """Public names in a to z. module: of this python_module alone, "" for gt's own."""
         ops = [op for op in self.ops if op.is_public and module in (None, op.python_module)]
         return sorted({op.base for op in ops if self.overloads(op.base, variant)})
+
+    def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
+        """Second names -> the public name that each is of."""
+        is_method = variant != "function"
+        ops = [op for op in self.ops if not (is_method and op.python_module)]
+        found = {op.base: op for op in ops if op.alias_of and op.is_public}
+        return {
+            name: op.alias_of for name, op in sorted(found.items())
+            if module in (None, op.python_module) and self.overloads(op.alias_of, variant)
+        }  # fmt: skip
 
     def out_of(self, op: Op) -> Op | None:
         """The out form of a functional operator: of its autogen, or an entry with its arguments."""

@@ -264,7 +264,9 @@ def resize_as_(
 ) -> Tensor: ...
 def resolve_conj(input: Tensor) -> Tensor: ...
 def resolve_neg(input: Tensor) -> Tensor: ...
-def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor: ...
+def rsub(
+    input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None,
+) -> Tensor: ...
 def scalar_tensor(
     s: _Number, *, dtype: dtype | None = None, layout: layout | None = None,
     device: device | str | int | None = None, pin_memory: bool | None = None,
@@ -371,3 +373,12 @@ def zeros_like(
     device: device | str | int | None = None, pin_memory: bool | None = None,
     memory_format: memory_format | None = None, requires_grad: bool = False,
 ) -> Tensor: ...
+divide = div
+greater = gt
+greater_equal = ge
+less = lt
+less_equal = le
+multiply = mul
+not_equal = ne
+subtract = sub
+true_divide = div

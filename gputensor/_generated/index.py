@@ -13,32 +13,34 @@ def _read(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _read("""
-unary: abs conj_physical exp neg relu sqrt binary: add div maximum minimum mul rsub sub ternary:
-addcdiv addcmul lerp matmul: addmm matmul mm view: alias alias_copy detach detach_copy expand_copy
-flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t t_copy transpose
-transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin any mean sum
-range: arange eye linspace argreduce: argmax argmin slicing: as_strided as_strided_ as_strided_copy
-chunk diagonal diagonal_copy narrow select select_copy slice slice_copy split split_copy
-split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack copy: clone
-flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex
-view_as_complex_copy view_as_real view_as_real_copy factory: empty empty_like empty_permuted
-empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le
-lt ne fill: fill_ zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_
-where: where
+unary: abs conj_physical exp neg relu sqrt binary: add div divide maximum minimum mul multiply rsub
+sub subtract true_divide ternary: addcdiv addcmul lerp matmul: addmm matmul mm view: alias
+alias_copy detach detach_copy expand_copy flatten movedim permute permute_copy reshape squeeze
+squeeze_copy swapaxes t t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy
+reduce: all amax amin any mean sum range: arange eye linspace argreduce: argmax argmin slicing:
+as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice
+slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy
+join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg
+real view_as_complex view_as_complex_copy view_as_real view_as_real_copy factory: empty empty_like
+empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
+comparison: eq ge greater greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_
+softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
 """)
 METHODS = _read("""
 unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
 binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
-__rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ maximum minimum
-mul mul_ sub sub_ ternary: addcdiv addcdiv_ addcmul addcmul_ lerp lerp_ matmul: __matmul__
-__rmatmul__ addmm addmm_ matmul mm view: alias detach expand expand_as flatten mT movedim permute
-reshape squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view
-view_as reduce: all amax amin any mean sum argreduce: argmax argmin slicing: as_strided as_strided_
-chunk diagonal narrow select slice split split_with_sizes unbind unfold copy: clone contiguous copy_
-flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg real comparison: __eq__
-__ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_ le le_ lt lt_ ne ne_ fill: fill_ zero_
-softmax: log_softmax softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join:
-repeat resize: resize_ resize_as_ set_ random: uniform_ where: where
+__rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ divide divide_
+maximum minimum mul mul_ multiply multiply_ sub sub_ subtract subtract_ true_divide true_divide_
+ternary: addcdiv addcdiv_ addcmul addcmul_ lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_
+matmul mm view: alias detach expand expand_as flatten mT movedim permute reshape squeeze squeeze_
+swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin
+any mean sum argreduce: argmax argmin slicing: as_strided as_strided_ chunk diagonal narrow select
+slice split split_with_sizes unbind unfold copy: clone contiguous copy_ flip item resolve_conj
+resolve_neg to complex_view: conj imag is_conj is_neg real comparison: __eq__ __ge__ __gt__ __le__
+__lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ le le_ less less_
+less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_ softmax: log_softmax
+softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat resize:
+resize_ resize_as_ set_ random: uniform_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias detach expand movedim_int permute reshape squeeze_dim t transpose_int
@@ -74,21 +76,38 @@ eye.m_out eye.out linspace linspace.out random: rand rand_like uniform_ copy: _c
 _copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj
 resolve_neg to.device to.dtype to.dtype_layout to.other resize: resize_ resize_as_ set_
 set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor fill: fill_.Scalar
-fill_.Tensor zero_ join: cat cat.out repeat stack stack.out binary: add.Tensor add.out add_.Tensor
-div.Tensor div.Tensor_mode div.out div.out_mode div_.Tensor div_.Tensor_mode maximum maximum.out
-minimum minimum.out mul.Tensor mul.out mul_.Tensor rsub.Tensor sub.Tensor sub.out sub_.Tensor
-threshold_backward unary: _conj_physical abs abs.out abs_ conj_physical conj_physical.out
-conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_ sqrt sqrt.out sqrt_ comparison:
-eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out ge_.Tensor gt.Tensor gt.Tensor_out
-gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor lt.Tensor_out lt_.Tensor ne.Tensor
-ne.Tensor_out ne_.Tensor where: where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_
-addcmul addcmul.out addcmul_ lerp.Tensor lerp.Tensor_out lerp_.Tensor reduce: all all.all_out
-all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out any.dim any.dims
-any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out sum.dim_IntList
-sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax argmax.out argmin
-argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
-_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd
+fill_.Tensor zero_ join: cat cat.out repeat stack stack.out binary: add.Scalar add.Scalar_out
+add.Tensor add.out add_.Scalar add_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
+div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
+div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
+divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
+divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode maximum maximum.out minimum minimum.out
+mul.Scalar mul.Scalar_out mul.Tensor mul.out mul_.Scalar mul_.Tensor multiply.Scalar
+multiply.Scalar_out multiply.Tensor multiply.out multiply_.Scalar multiply_.Tensor rsub.Scalar
+rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out sub.Tensor sub.out sub_.Scalar
+sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor subtract.out subtract_.Scalar
+subtract_.Tensor threshold_backward true_divide.Scalar true_divide.Scalar_out true_divide.Tensor
+true_divide.out true_divide_.Scalar true_divide_.Tensor unary: _conj_physical abs abs.out abs_
+conj_physical conj_physical.out conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_
+sqrt sqrt.out sqrt_ comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar
+eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar
+greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
+greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
+greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
+gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
+less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
+less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
+lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out
+ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
+not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where.Scalar where.ScalarOther
+where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
+addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce:
+all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
+any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out
+sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax
+argmax.out argmin argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data
+_softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss
+mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

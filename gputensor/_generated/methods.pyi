@@ -281,6 +281,24 @@ class GeneratedMethods:
     def view_as(self, other: Tensor) -> Tensor: ...
     def where(self, condition: Tensor, other: Tensor | _Number) -> Tensor: ...
     def zero_(self) -> Tensor: ...
+    divide = div
+    divide_ = div_
+    greater = gt
+    greater_ = gt_
+    greater_equal = ge
+    greater_equal_ = ge_
+    less = lt
+    less_ = lt_
+    less_equal = le
+    less_equal_ = le_
+    multiply = mul
+    multiply_ = mul_
+    not_equal = ne
+    not_equal_ = ne_
+    subtract = sub
+    subtract_ = sub_
+    true_divide = div
+    true_divide_ = div_
     def __add__(self, other: Tensor | _Number) -> Tensor: ...
     def __radd__(self, other: Tensor | _Number) -> Tensor: ...
     def __iadd__(self, other: Tensor | _Number) -> Tensor: ...

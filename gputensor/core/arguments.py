@@ -40,6 +40,24 @@ def coerced(first: Any, *others: Any) -> list[Any]:
     return found
 
 
+def coerced_either(first: Any, *others: Any) -> list[Any]:
+    """As `coerced`, where the first operand may be a number too."""
+    if hasattr(first, "_keys"):
+        return coerced(first, *others)
+    plain = number(first)
+    if plain is None:
+        raise AttributeError
+    found = coerced(*others)
+    return [found[0], plain, *found[1:]]
+
+
+def coerced_swapped(first: Any, other: Any) -> list[Any]:
+    """As `coerced` of operands that commute, where the first one may be a number too."""
+    if hasattr(first, "_keys"):
+        return coerced(first, other)
+    return coerced(other, first)
+
+
 def checked_out(op: str, out: Any) -> Any:
     """`out`, when it is a Tensor."""
     if not hasattr(out, "_keys"):

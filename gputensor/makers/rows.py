@@ -17,6 +17,7 @@ from ..dispatch.operator import Operator, caller_site
 from . import autocast, autograd, backend_select, further, inplace_or_view
 
 AUTOGRAD = key("Autograd")
+IMPLICIT = key("CompositeImplicitAutograd")
 
 # Registers a kernel of a row, given the operator and the row's site; or what Autograd records.
 Rule = Callable[[Operator, str], None] | type[Node]
@@ -42,6 +43,15 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     register_kernel(operator, key("Meta"), others, "native", site)
     further.offer(factory.__module__, (operator, loop, others, site))
     _apply(rules, operator, site)
+
+
+def forwards(operator: Operator, of: Operator) -> None:
+    """Register what `of` gives for the very same arguments: other overloads and names of it."""
+
+    def forward(key_set: int, *args: Any) -> Any:
+        return of.table[key_set](key_set, *args)
+
+    register_kernel(operator, IMPLICIT, forward, "native", caller_site())
 
 
 def _apply(rules: tuple[Rule, ...], operator: Operator, site: str) -> None:

@@ -117,7 +117,7 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 try:
                     key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
                 except AttributeError:
-                    key_set, input, other = _coerced(input, other)
+                    key_set, input, other = _coerced_either(input, other)
                 include, keep = _state.get()
                 key_set = (key_set | include) & keep
                 if out is not None:

@@ -4,6 +4,8 @@
 from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import coerced as _coerced
+from ...core.arguments import coerced_either as _coerced_either
+from ...core.arguments import coerced_swapped as _coerced_swapped
 from ...core.arguments import number as _number
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -16,6 +18,12 @@ op_add_Tensor = _define(
 op_add_out = _define(
     "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_add_Scalar = _define(
+    "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    ("core", "pointwise",))
+op_add_Scalar_out = _define(
+    "aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def add(input, other, *, alpha=1, out=None):
     """input + alpha * other of each pair of elements.
 
@@ -33,7 +41,7 @@ def add(input, other, *, alpha=1, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = (_coerced_swapped if alpha == 1 else _coerced)(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -48,7 +56,7 @@ def Tensor_add(self, other, *, alpha=1):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = (_coerced_swapped if alpha == 1 else _coerced)(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add_Tensor.table[key_set](key_set, self, other, alpha)
@@ -77,6 +85,9 @@ def call_add_Tensor(self, other, alpha=1):
 op_add__Tensor = _define(
     "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_add__Scalar = _define(
+    "aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_add_(self, other, *, alpha=1):
     """In place: self + alpha * other of each pair of elements. See gt.add."""
     try:
@@ -114,6 +125,12 @@ op_sub_Tensor = _define(
 op_sub_out = _define(
     "aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_sub_Scalar = _define(
+    "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    ("core", "pointwise",))
+op_sub_Scalar_out = _define(
+    "aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def sub(input, other, *, alpha=1, out=None):
     """input - alpha * other of each pair of elements.
 
@@ -128,7 +145,7 @@ def sub(input, other, *, alpha=1, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_either(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -143,7 +160,7 @@ def Tensor_sub(self, other, *, alpha=1):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = _coerced_either(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, self, other, alpha)
@@ -184,6 +201,9 @@ def call_sub_Tensor(self, other, alpha=1):
 op_sub__Tensor = _define(
     "aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_sub__Scalar = _define(
+    "aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_sub_(self, other, *, alpha=1):
     """In place: self - alpha * other of each pair of elements. See gt.sub."""
     try:
@@ -209,16 +229,46 @@ def Tensor___isub__(self, other):
         return op_sub__Tensor.table[key_set](key_set, self, other, 1)
     except Exception as error: _refuse(error, "sub_", locals()); raise
 
+op_subtract_Tensor = _define(
+    "aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_subtract_out = _define(
+    "aten::subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_subtract_Scalar = _define(
+    "aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    ("pointwise",))
+op_subtract_Scalar_out = _define(
+    "aten::subtract.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+subtract = sub
+Tensor_subtract = Tensor_sub
+
+op_subtract__Tensor = _define(
+    "aten::subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_subtract__Scalar = _define(
+    "aten::subtract_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_subtract_ = Tensor_sub_
+
 op_rsub_Tensor = _define(
     "aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     numbers=("other",))
-def rsub(input, other, *, alpha=1):
+op_rsub_Tensor_out = _define(
+    "aten::rsub.Tensor_out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+    numbers=("self", "other",))
+op_rsub_Scalar = _define("aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor")
+op_rsub_Scalar_out = _define(
+    "aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)")
+def rsub(input, other, *, alpha=1, out=None):
     """other - alpha * input of each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype; none may be bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.rsub."""
     try:
         try:
@@ -227,6 +277,9 @@ def rsub(input, other, *, alpha=1):
             key_set, input, other = _coerced(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("rsub", out)._keys & keep
+            return op_rsub_Tensor_out.table[key_set](key_set, input, other, alpha, out)
         return op_rsub_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: _refuse(error, "rsub", locals()); raise
 
@@ -236,6 +289,12 @@ op_mul_Tensor = _define(
 op_mul_out = _define(
     "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_mul_Scalar = _define(
+    "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_mul_Scalar_out = _define(
+    "aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def mul(input, other, *, out=None):
     """Product of each pair of elements.
 
@@ -249,7 +308,7 @@ def mul(input, other, *, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_swapped(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -264,7 +323,7 @@ def Tensor_mul(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = _coerced_swapped(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul_Tensor.table[key_set](key_set, self, other)
@@ -293,6 +352,9 @@ def call_mul_Tensor(self, other):
 op_mul__Tensor = _define(
     "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_mul__Scalar = _define(
+    "aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_mul_(self, other):
     """In place: Product of each pair of elements. See gt.mul."""
     try:
@@ -318,18 +380,53 @@ def Tensor___imul__(self, other):
         return op_mul__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "mul_", locals()); raise
 
+op_multiply_Tensor = _define(
+    "aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_multiply_out = _define(
+    "aten::multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_multiply_Scalar = _define(
+    "aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_multiply_Scalar_out = _define(
+    "aten::multiply.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+multiply = mul
+Tensor_multiply = Tensor_mul
+
+op_multiply__Tensor = _define(
+    "aten::multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_multiply__Scalar = _define(
+    "aten::multiply_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_multiply_ = Tensor_mul_
+
 op_div_Tensor = _define(
     "aten::div.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("self", "other",))
 op_div_out = _define(
     "aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_div_Scalar = _define(
+    "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_div_Scalar_out = _define(
+    "aten::div.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 op_div_Tensor_mode = _define(
     "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
     ("core", "pointwise",), numbers=("self", "other",))
 op_div_out_mode = _define(
     "aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_div_Scalar_mode = _define(
+    "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+    ("core", "pointwise",))
+op_div_Scalar_mode_out = _define(
+    "aten::div.Scalar_mode_out(Tensor self, Scalar other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def div(input, other, *, rounding_mode=None, out=None):
     """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
 
@@ -349,7 +446,7 @@ def div(input, other, *, rounding_mode=None, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_either(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -369,7 +466,7 @@ def Tensor_div(self, other, *, rounding_mode=None):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = _coerced_either(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if rounding_mode is None:
@@ -432,9 +529,15 @@ def Tensor___rfloordiv__(self, other):
 op_div__Tensor = _define(
     "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_div__Scalar = _define(
+    "aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 op_div__Tensor_mode = _define(
     "aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_div__Scalar_mode = _define(
+    "aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_div_(self, other, *, rounding_mode=None):
     """In place: Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
     See gt.div."""
@@ -475,6 +578,70 @@ def Tensor___ifloordiv__(self, other):
         key_set = (key_set | include) & keep
         return op_div__Tensor_mode.table[key_set](key_set, self, other, "floor")
     except Exception as error: _refuse(error, "div_", locals()); raise
+
+op_divide_Tensor = _define(
+    "aten::divide.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_divide_out = _define(
+    "aten::divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_divide_Scalar = _define(
+    "aten::divide.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_divide_Scalar_out = _define(
+    "aten::divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_divide_Tensor_mode = _define(
+    "aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_divide_out_mode = _define(
+    "aten::divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_divide_Scalar_mode = _define(
+    "aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+    ("pointwise",))
+op_divide_Scalar_mode_out = _define(
+    "aten::divide.Scalar_mode_out(Tensor self, Scalar other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+divide = div
+Tensor_divide = Tensor_div
+
+op_divide__Tensor = _define(
+    "aten::divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_divide__Scalar = _define(
+    "aten::divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+op_divide__Tensor_mode = _define(
+    "aten::divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_divide__Scalar_mode = _define(
+    "aten::divide_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_divide_ = Tensor_div_
+
+op_true_divide_Tensor = _define(
+    "aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_true_divide_out = _define(
+    "aten::true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_true_divide_Scalar = _define(
+    "aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_true_divide_Scalar_out = _define(
+    "aten::true_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+true_divide = div
+Tensor_true_divide = Tensor_div
+
+op_true_divide__Tensor = _define(
+    "aten::true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_true_divide__Scalar = _define(
+    "aten::true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_true_divide_ = Tensor_div_
 
 op_minimum = _define(
     "aten::minimum(Tensor self, Tensor other) -> Tensor",

@@ -116,6 +116,12 @@ op_lerp_Tensor = _define(
 op_lerp_Tensor_out = _define(
     "aten::lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "weight",))
+op_lerp_Scalar = _define(
+    "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+    ("pointwise",))
+op_lerp_Scalar_out = _define(
+    "aten::lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def lerp(input, end, weight, *, out=None):
     """input + weight * (end - input) of each triple of elements.
 
@@ -160,6 +166,9 @@ def Tensor_lerp(self, end, weight):
 op_lerp__Tensor = _define(
     "aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
     ("pointwise",), numbers=("weight",))
+op_lerp__Scalar = _define(
+    "aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_lerp_(self, end, weight):
     """In place: self + weight * (end - self) of each triple of elements. See gt.lerp."""
     try:

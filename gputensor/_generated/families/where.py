@@ -15,6 +15,15 @@ op_where_self = _define(
 op_where_self_out = _define(
     "aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise", "numbers_as_tensors",), numbers=("self", "other",))
+op_where_ScalarSelf = _define(
+    "aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
+    ("core", "pointwise", "numbers_as_tensors",))
+op_where_ScalarOther = _define(
+    "aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise", "numbers_as_tensors",))
+op_where_Scalar = _define(
+    "aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
+    ("core", "pointwise", "numbers_as_tensors",))
 def where(condition, input, other, *, out=None):
     """input where condition is true, other elsewhere.
 

@@ -6,7 +6,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
-from ...makers.rows import bind, casts, counts, refuses_out
+from ...makers.rows import bind, casts, counts, forwards, refuses_out
 from ...native import ternary as native
 from .. import operators as _operators
 
@@ -21,6 +21,9 @@ def install() -> None:
     bind(_operators.lerp_Tensor, native.functional, "lerp", LerpBackward0)
     bind(_operators.lerp__Tensor, native.inplace, "lerp", counts, LerpBackward0)
     bind(_operators.lerp_Tensor_out, native.out, "lerp", counts, refuses_out)
+    forwards(_operators.lerp_Scalar, _operators.lerp_Tensor)
+    forwards(_operators.lerp__Scalar, _operators.lerp__Tensor)
+    forwards(_operators.lerp_Scalar_out, _operators.lerp_Tensor_out)
 
 
 class AddcmulBackward0(_Node):
