@@ -163,7 +163,7 @@ def lazy_functions(module: dict[str, Any]) -> Any:
     """What `gputensor._generated.functions` is: every public function as an attribute."""
     names = dict(index.FUNCTIONS)
     for name, of_module in index.MODULES.items():
-        names |= {f"{name}_{short}": family for short, family in of_module.items()}
+        names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
     return _face(module, "", names)
 
 
@@ -180,8 +180,8 @@ def lazy_calls(module: dict[str, Any]) -> Any:
 
 def lazy_operators(module: dict[str, Any]) -> Any:
     """What `gputensor._generated.operators` is."""
-    names = {name.replace(".", "_"): family for name, family in index.OPERATORS.items()}
-    return _face(module, _OPERATOR, names)
+    identifiers = " ".join(index.OPERATORS).replace(".", "_").split()
+    return _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
 
 
 def _face(
@@ -193,55 +193,53 @@ def _face(
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
     kept |= {"__package__": module["__package__"]}
     short = module["__name__"].rpartition(".")[2]
-    kind = type(short, (base,), {name: _Stand() for name in families})
+    kind = type(short, (base,), dict(zip(families, map(_Stand, families))))
     face = kind(module["__name__"]) if base is ModuleType else kind()
     vars(face).update(kept)
     return face
 
 
-class _Stand:
-    """Stands for an attribute until it is first asked for, and takes itself away then.
+class _Stand(str):
+    """The name of an attribute, for which it stands until that is first asked for.
 
+    It is a string so that no line of Python runs for each name of an operator in an import.
     A module with a `__getattr__` would do, but Python does not specialise reads of one: 40 to 60 ns
     for each attribute of each call, where this is back at 7.
     """
 
-    __slots__ = ("name",)
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+    __slots__ = ()
 
     def __get__(self, face: Any, owner: type) -> Any:
         if face is None:
             return self
-        found = getattr(called(face._families[self.name]), face._prefix + self.name)
+        name = str(self)
+        found = getattr(called(face._families[name]), face._prefix + name)
         with lock:
-            if self.name in vars(owner):  # the first of two threads
-                setattr(face, self.name, found)
-                delattr(owner, self.name)
+            if name in vars(owner):  # the first of two threads
+                setattr(face, name, found)
+                delattr(owner, name)
         return found
 
 
-class Later:
-    """A method of Tensor whose family is not there yet: a descriptor that replaces itself."""
+class Later(str):
+    """The name of a method of Tensor whose family is not there yet: a descriptor that replaces
+    itself."""
 
-    __slots__ = ("name", "home")
-
-    def __set_name__(self, home: type, name: str) -> None:
-        self.home, self.name = home, name
+    __slots__ = ()
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         # Not `getattr(tensor, name)`, which would find a subclass's override twice under `super()`.
         return self._real().__get__(tensor, owner)
 
     def _real(self) -> Any:
-        module = called(index.METHODS[self.name])
+        module = called(index.METHODS[self])
+        home = import_module(f"{_GENERATED}.methods").GeneratedMethods
         with lock:
             for name, value in vars(module).items():
                 plain = name.removeprefix(_METHOD)
-                if plain != name and isinstance(vars(self.home).get(plain), Later):
-                    setattr(self.home, plain, value)
-        return vars(self.home)[self.name]
+                if plain != name and isinstance(vars(home).get(plain), Later):
+                    setattr(home, plain, value)
+        return vars(home)[str(self)]
 
 
 class LaterProperty(Later):
@@ -255,6 +253,5 @@ class LaterProperty(Later):
 
 def later_methods() -> dict[str, Later]:
     """Every method, property and method of Python's operators, for Tensor's base class."""
-    return {
-        name: LaterProperty() if name in index.PROPERTIES else Later() for name in index.METHODS
-    }
+    found: dict[str, Later] = dict(zip(index.METHODS, map(Later, index.METHODS)))
+    return found | dict(zip(index.PROPERTIES, map(LaterProperty, index.PROPERTIES)))
