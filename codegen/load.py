@@ -76,7 +76,8 @@ def _derived(entry: Op) -> Iterable[Op]:
         summary = entry.doc.partition("\n")[0]
         docs = {"inplace": f"In place: {summary}", "copy": f"{summary} A copy, row-major."}
         tags = tuple(tag for tag in of.tags if tag not in model.OF_THE_ENTRY)
-        follows = kind == "copy" or of.follows or of.is_composite and not (of.loops or of.dtypes)
+        has_kernels = of.dispatch is not None and not of.loops and not of.dtypes
+        follows = kind == "copy" or of.follows or has_kernels
         made = Op(
             schema=schema,
             line=entry.line,
@@ -225,7 +226,7 @@ class _Entry:
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
-            python_module=self.choice("python_module", ("nn", *model.MODULES))
+            python_module=self.choice("python_module", (*model.BY_HAND, *model.MODULES))
             if "python_module" in self.nodes
             else "",
             node=self.word("node") if "node" in self.nodes else "",

@@ -25,6 +25,8 @@ OPTIONS = ("dtype", "layout", "device", "pin_memory")
 NAMES_OF_SETS = "abcdefgh"
 # Modules beside gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
 MODULES = ("linalg", "fft", "special")
+# Modules with functions written by hand, under other arguments than the operators'.
+BY_HAND = ("nn", "functional")
 COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",
@@ -213,7 +215,7 @@ class Op:
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
-        if self.python_module == "nn" or self.base.endswith("_backward"):
+        if self.python_module in BY_HAND or self.base.endswith("_backward"):
             return False
         return not self.base.startswith("_") or self.base.startswith("__")
 

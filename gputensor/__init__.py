@@ -68,6 +68,9 @@ if _typing.TYPE_CHECKING:
     from .exchange.dlpack import from_dlpack as from_dlpack
     from .exchange.numpy_bridge import from_numpy as from_numpy
     from .exchange.serialization import load as load, save as save
+    from .functional import (
+        chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
+    )  # fmt: skip
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .native.random import (
         Generator as Generator, initial_seed as initial_seed, manual_seed as manual_seed,

@@ -38,10 +38,10 @@ def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
         if op.base != row.name or not op.is_public or not forms.takes(op, args, kwargs):
             continue
         if "function" in op.variants:
-            function = getattr(gt, op.base)
+            function = forms.public(op)
             named = _named(op, function, args)
             if named is not None:
-                yield f"gt.{op.base}", lambda f=function, n=named: f(**n, **kwargs)
+                yield f"gt.{op.public_name}", lambda f=function, n=named: f(**n, **kwargs)
         if "method" in op.variants:
             place = [a.name for a in op.arguments].index("self")
             rest = (*args[:place], *args[place + 1 :])

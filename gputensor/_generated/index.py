@@ -14,14 +14,15 @@ def _read(text: str) -> dict[str, str]:
 
 FUNCTIONS = _read("""
 unary: abs conj_physical exp neg relu sqrt binary: add div divide maximum minimum mul multiply rsub
-sub subtract true_divide ternary: addcdiv addcmul lerp matmul: addmm matmul mm view: alias
-alias_copy detach detach_copy expand_copy flatten movedim permute permute_copy reshape squeeze
-squeeze_copy swapaxes t t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy
-reduce: all amax amin any mean sum range: arange eye linspace argreduce: argmax argmin slicing:
-as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice
-slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy
-join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg
-real view_as_complex view_as_complex_copy view_as_real view_as_real_copy factory: empty empty_like
+sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul lerp matmul: addmm
+matmul mm products: addmv addr dot ger inner kron mv outer vdot view: alias alias_copy detach
+detach_copy expand_copy flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t
+t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin
+any mean sum range: arange eye linspace argreduce: argmax argmin slicing: as_strided as_strided_
+as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice slice_copy split
+split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack
+copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real
+view_as_complex view_as_complex_copy view_as_real view_as_real_copy factory: empty empty_like
 empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
 comparison: eq ge greater greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_
 softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
@@ -31,28 +32,31 @@ unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ r
 binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
 __rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ divide divide_
 maximum minimum mul mul_ multiply multiply_ sub sub_ subtract subtract_ true_divide true_divide_
-ternary: addcdiv addcdiv_ addcmul addcmul_ lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_
-matmul mm view: alias detach expand expand_as flatten mT movedim permute reshape squeeze squeeze_
-swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin
-any mean sum argreduce: argmax argmin slicing: as_strided as_strided_ chunk diagonal narrow select
-slice split split_with_sizes unbind unfold copy: clone contiguous copy_ flip item resolve_conj
-resolve_neg to complex_view: conj imag is_conj is_neg real comparison: __eq__ __ge__ __gt__ __le__
-__lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ le le_ less less_
-less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_ softmax: log_softmax
-softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat resize:
-resize_ resize_as_ set_ random: uniform_ where: where
+batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary: addcdiv addcdiv_ addcmul addcmul_ lerp lerp_
+matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_ dot ger
+inner kron mv outer vdot view: alias detach expand expand_as flatten mT movedim permute reshape
+squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
+reduce: all amax amin any mean sum argreduce: argmax argmin slicing: as_strided as_strided_ chunk
+diagonal narrow select slice split split_with_sizes unbind unfold copy: clone contiguous copy_ flip
+item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg real comparison: __eq__
+__ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt
+gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_
+softmax: log_softmax softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join:
+repeat resize: resize_ resize_as_ set_ random: uniform_ where: where
 """)
 CALLS = _read("""
-view: _reshape_alias alias detach expand movedim_int permute reshape squeeze_dim t transpose_int
-unsqueeze view slicing: as_strided diagonal select_int slice_Tensor split_Tensor split_with_sizes
-unbind_int complex_view: _conj _neg_view imag view_as_real factory: empty_like empty_memory_format
-empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like copy: _local_scalar_dense
-_to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
-zero_ join: cat binary: add_Tensor add__Tensor mul_Tensor sub_Tensor threshold_backward unary:
-_conj_physical relu comparison: eq_Tensor ne_Tensor where: where_self reduce: mean sum
-sum_dim_IntList matmul: addmm linear mm softmax: _log_softmax _log_softmax_backward_data _softmax
-_softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd
+view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze_dim squeeze_dims t
+transpose_int unsqueeze view slicing: as_strided diagonal select_int slice_Tensor split_Tensor
+split_with_sizes unbind_int complex_view: _conj _neg_view imag view_as_real factory: empty_like
+empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like copy:
+_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_
+fill: fill__Scalar zero_ join: cat binary: add_Tensor add__Tensor maximum mul_Tensor sub_Tensor
+threshold_backward unary: _conj_physical relu comparison: eq_Tensor ne_Tensor where: where_self
+reduce: mean sum sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul
+chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot
+tensordot_out softmax: _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data
+log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward
+nll_loss_forward nll_loss_nd
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -104,10 +108,15 @@ where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_
 addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce:
 all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
 any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out
-sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax
-argmax.out argmin argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data
-_softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss
-mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm mm.out batched:
+addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_
+addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner inner.out kron
+kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot
+linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear
+einsum tensordot tensordot.out argreduce: argmax argmax.out argmin argmin.out softmax: _log_softmax
+_log_softmax.out _log_softmax_backward_data _softmax _softmax.out _softmax_backward_data
+log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward
+nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library
@@ -118,15 +127,15 @@ inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enable
 can_cast promote_types devices.backend: backend devices.fallback: fallback dispatch.backend_select:
 set_default_device dispatch.defaults: get_default_dtype set_default_dtype exchange.construct:
 as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy
-exchange.serialization: load save interpose.modes: DispatchMode no_dispatch native.random: Generator
-initial_seed manual_seed runtime.cpu: get_num_threads set_num_threads structured.tensor_iterator:
-TensorIterator TensorIteratorConfig tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
-audit_copies
+exchange.serialization: load save functional: chain_matmul einsum tensordot interpose.modes:
+DispatchMode no_dispatch native.random: Generator initial_seed manual_seed runtime.cpu:
+get_num_threads set_num_threads structured.tensor_iterator: TensorIterator TensorIteratorConfig
+tensor.printing: get_printoptions printoptions set_printoptions tensor.storage: Storage
+tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
-
+    products: matmul multi_dot vecdot
     """),
     "fft": _read("""
 

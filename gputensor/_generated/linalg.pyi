@@ -2,7 +2,10 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
+from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
 
-
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor: ...

@@ -171,6 +171,18 @@ def counts_last_6(operator):
         return result
     return kernel
 
+def counts_last_9(operator):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        storage = i._storage
+        if storage is not None and i._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(i)
+        return result
+    return kernel
+
 def tracks_view_1(operator):
     def kernel(key_set, a):
         key_set &= BELOW_ADINPLACEORVIEW
@@ -233,6 +245,14 @@ def tracks_views_3(operator):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c)
         return track_views(a, result)
+    return kernel
+
+def refuses_LT(operator, check):
+    def kernel(key_set, a, b):
+        if not (all([x._autograd is None for x in a]) and b._autograd is None):
+            check(operator.short_name, *a, b)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b)
     return kernel
 
 def refuses_LVT(operator, check):
@@ -343,12 +363,41 @@ def refuses_TTTVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
     return kernel
 
+def refuses_TTTVVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and i._autograd is None
+        ):
+            check(operator.short_name, a, b, c, i)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+    return kernel
+
 def refuses_TTV(operator, check):
     def kernel(key_set, a, b, c):
         if not (a._autograd is None and b._autograd is None):
             check(operator.short_name, a, b)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_TTVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (a._autograd is None and b._autograd is None and d._autograd is None):
+            check(operator.short_name, a, b, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_TTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (a._autograd is None and b._autograd is None and e._autograd is None):
+            check(operator.short_name, a, b, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
 def refuses_TV(operator, check):
@@ -798,6 +847,21 @@ def records_TVVVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def casts_L(operator, fixed, is_widest):
+    def kernel(key_set, a):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, *a) if is_widest else fixed or device.dtype.get()
+            a = cast_list(a, to, device)
+            key_set = (keys_of_list(a) | include) & keep
+            return operator.table[key_set](key_set, a)
+        finally:
+            put(before)
+    return kernel
+
 def casts_LV(operator, fixed, is_widest):
     def kernel(key_set, a, b):
         device = device_of[key_set & AUTOCAST]
@@ -891,6 +955,24 @@ def casts_TTPVVV(operator, fixed, is_widest):
             c = cast_any(c, to, device)
             key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTTP(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | b._keys | c._keys | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel

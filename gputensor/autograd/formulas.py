@@ -97,6 +97,12 @@ def scaled(grad: Tensor, factor: Any) -> Tensor:
     return -grad if factor == -1 else grad * factor.conjugate()
 
 
+def repeated(grad: Tensor, count: int) -> Tensor:
+    """A batch of `count` times the same gradient."""
+    found: Tensor = calls.expand(grad, (count, *grad._geometry.sizes), False)
+    return found
+
+
 def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
     if self._geometry.dtype.is_complex:
         return grad * functions.where(self == 0, 0, self / self.abs())

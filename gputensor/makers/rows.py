@@ -7,6 +7,7 @@ First the operator's own kernels, then what stands above them. The dump of a tab
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..autograd.node import Node
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
+from ..structured import library
 from . import autocast, autograd, backend_select, further, inplace_or_view
 
 AUTOGRAD = key("Autograd")
@@ -28,9 +30,17 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
     site = caller_site()
     for name in filter(None, keys.split(", ")):
         register_kernel(operator, key(name), kernel, "native", site)
-        if name == "CUDA":
+        if name == "CUDA" and not _is_of_a_library(kernel):
             further.offer(kernel.__module__, (operator, "", kernel, site))
     _apply(rules, operator, site)
+
+
+def _is_of_a_library(kernel: Any) -> bool:
+    """Whether further devices lack it: a function over NumPy's arrays or CuPy's. A family of such
+    says so by BY_LIBRARY."""
+    return kernel.__module__ == library.__name__ or hasattr(
+        sys.modules[kernel.__module__], "BY_LIBRARY"
+    )
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:

@@ -17,7 +17,16 @@ from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
-__all__ = ["cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax"]
+__all__ = [
+    "bilinear",
+    "cross_entropy",
+    "linear",
+    "log_softmax",
+    "mse_loss",
+    "nll_loss",
+    "relu",
+    "softmax",
+]
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -31,6 +40,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     _tensors("linear", input=input, weight=weight, bias=bias)
     return calls.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 for each feature k of the result, plus bias."""
+    _tensors("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
+    return calls.bilinear(input1, input2, weight, bias)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

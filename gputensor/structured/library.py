@@ -4,6 +4,9 @@
     def _sort(library, x, dim): return library.np.sort(x, dim)
     sort = library.kernel("sort", _sizes, _sort)      # row: `CPU, CUDA, Meta: sort`
 
+A family whose kernels call `call` or `write` themselves says `BY_LIBRARY = True`: a further device
+does not get them, and its fallback serves.
+
 The function gets arrays in place of tensors: on the CPU NumPy's, over the tensors' memory with
 their strides; on the emulator the same over emulated memory, run in the order of the current
 stream; on a GPU CuPy's, over our memory under the current stream of the device, with temporaries

@@ -8,6 +8,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
+from gputensor.native import matmul
 from gputensor.structured import library
 
 from .support import fresh_emulator, requires_emulator
@@ -118,3 +119,27 @@ def test_a_further_device_says_what_it_lacks(monkeypatch):
     monkeypatch.setattr(runtime, "of", lambda of: object())
     with pytest.raises(errors.DispatchError, match="sort: no kernel of family 'sort'"):
         library._on_device("sort", _sorted, (), (), (), Place)
+
+
+@requires_emulator
+@pytest.mark.emulator
+@pytest.mark.parametrize("of", [gt.float32, gt.complex64, gt.bfloat16, gt.int32])
+def test_large_products_go_to_the_library(monkeypatch, of):
+    """What cuBLAS has not stays with our own kernel."""
+    asked = []
+    write = library.write
+    monkeypatch.setattr(matmul, "LARGE", 0)
+    monkeypatch.setattr(library, "write", lambda op, *rest: asked.append(op) or write(op, *rest))
+    x, y = gt.arange(24).view(2, 3, 4).to(of), gt.arange(40).view(2, 5, 4).to(of).mT
+    on = [t.to("cuda") for t in (x, y)]
+    for name, args in {
+        "mm": lambda a, b: (a[0], b[0]),
+        "bmm": lambda a, b: (a, b),
+        "addmm": lambda a, b: (a[0, 0, :1], a[0], b[0]),
+        "baddbmm": lambda a, b: (a[0, :, :1], a, b),
+    }.items():
+        named = {"beta": 2, "alpha": 3} if name.endswith("addmm") or name == "baddbmm" else {}
+        function = getattr(gt, name)
+        assert function(*args(*on), **named).tolist() == function(*args(x, y), **named).tolist()
+        assert asked == ([name] if of in (gt.float32, gt.complex64) else [])
+        asked.clear()

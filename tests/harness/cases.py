@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -201,10 +202,17 @@ class Call:
 # --- forms ----------------------------------------------------------------------------------------
 
 
+def public(op: Op) -> Callable[..., Any]:
+    """`gt.add`, `gt.linalg.inv`."""
+    found: Callable[..., Any] = attrgetter(op.public_name)(gt)
+    return found
+
+
 def as_function(name: str) -> Callable[..., Any] | None:
-    function = getattr(gt, name, None)
-    if function is None or not any("function" in op.variants for op in OPS_OF[name]):
+    op = next((op for op in OPS_OF[name] if op.is_public and "function" in op.variants), None)
+    if op is None:
         return None
+    function = public(op)
     return lambda args, kwargs: function(*args, **kwargs)
 
 

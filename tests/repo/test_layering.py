@@ -42,6 +42,7 @@ FLOORS = [
     (13, "op_tests"),
     (13, "watch"),
     (13, "nn"),
+    (13, "functional"),
     (13, "optim"),
     (13, "fft linalg special"),
     (14, "layout"),

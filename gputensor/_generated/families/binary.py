@@ -727,6 +727,12 @@ def Tensor_maximum(self, other):
         return op_maximum.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "maximum", locals()); raise
 
+def call_maximum(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_maximum.table[key_set](key_set, self, other)
+
 op_threshold_backward = _define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
     ("pointwise",), numbers=("self",))

@@ -365,6 +365,11 @@ def Tensor_mT(self):
         return op_mT.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "mT", locals()); raise
 
+def call_mT(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_mT.table[key_set](key_set, self)
+
 op_expand = _define(
     "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
     ("core",))
@@ -479,6 +484,11 @@ def call_squeeze_dim(self, dim):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_squeeze_dim.table[key_set](key_set, self, dim)
+
+def call_squeeze_dims(self, dim):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_squeeze_dims.table[key_set](key_set, self, dim)
 
 op_squeeze_copy = _define("aten::squeeze_copy(Tensor self) -> Tensor", ("view_copy",))
 op_squeeze_copy_out = _define(
