@@ -36,6 +36,11 @@ OPS_OF = {name: tuple(op for op in OPS if row_name(op) == name) for name in map(
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
 
 
+def some(rows: list[Row], most: int) -> list[Row]:
+    """See tier.some."""
+    return tier.some(rows, lambda row: OPS_OF[row.name][0].family, most)
+
+
 def packet(base: str) -> Any:
     return getattr(gt.ops.aten, base)
 
