@@ -20,12 +20,24 @@ from .harness.cases import CALLABLE, OPS, OPS_OF, Case, Call, cases, some
 from .harness.compare import assert_same, cast, signs_dropped, to_numpy
 from .rows import Row
 
-CASTS_OUT = [row for row in CALLABLE if any(op.kind == "out" for op in OPS_OF[row.name])]
+
+def _has_outs(row: Row, several: bool) -> bool:
+    forms = [op for op in OPS_OF[row.name] if op.kind == "out"]
+    return any((len(op.schema.out_arguments) > 1) == several for op in forms)
+
+
+CASTS_OUT = [row for row in CALLABLE if _has_outs(row, several=False)]
+SEVERAL_OUTS = [row for row in CALLABLE if _has_outs(row, several=True)]
 
 
 def allowed(row: Row) -> list[Case]:
     """The cases that are not refused, without layouts that may not be written to."""
     return [case for case in cases(row, crossed=False) if case.expected() is not None]
+
+
+def of_one(row: Row) -> list[Case]:
+    """Those of them that give one result, and so take one `out`."""
+    return [case for case in allowed(row) if len(case.op().schema.returns) == 1]
 
 
 def as_list(x: Any) -> list[Any]:
@@ -115,6 +127,7 @@ def test_in_place(row: Row) -> None:
             and can_cast(wanted.dtype, self.dtype)
             and not _overlaps(self)
             and (row.out != "same" or wanted.dtype is self.dtype)
+            and ("dtype" not in case.sample.kwargs or wanted.dtype is self.dtype)
         )
         if not fits:
             with pytest.raises(GpuTensorError):
@@ -184,7 +197,7 @@ def run_into(row: Row, call: Call, out: Any) -> Any:
 @pytest.mark.parametrize("row", some(CASTS_OUT, 8), ids=str)
 def test_out_of_the_right_size(row: Row) -> None:
     """It is what is returned, keeps its strides, counts one write; nothing beside it is touched."""
-    for number, case in enumerate(allowed(row)):
+    for number, case in enumerate(of_one(row)):
         call, wanted = case.build(), case.build().run()
         sizes = tuple(wanted.shape)
         whole = gt.ones([2 * n for n in sizes], dtype=wanted.dtype)
@@ -210,7 +223,7 @@ def test_out_of_the_right_size(row: Row) -> None:
 @pytest.mark.parametrize("row", some(CASTS_OUT, 8), ids=str)
 def test_out_of_another_size(row: Row) -> None:
     """An empty out becomes what the functional form makes; another one too, with a warning."""
-    for case in allowed(row):
+    for case in of_one(row):
         call = case.build()
         wanted = call.run()
         if wanted is call.args[0]:  # nothing to do for it, so its layout says nothing
@@ -238,7 +251,7 @@ def _sizes(x: Any) -> str:
 def test_out_of_another_dtype(row: Row) -> None:
     """Taken or refused as the row says; a refused out keeps its values, sizes and version."""
     taken = refused = 0
-    one_each = {id(case.sample): case for case in allowed(row)}.values()
+    one_each = {id(case.sample): case for case in of_one(row)}.values()
     for case in list(one_each)[:6]:
         wanted = case.build().run()
         for of in ALL:
@@ -266,17 +279,42 @@ def test_out_of_another_dtype(row: Row) -> None:
 
 def _computes_in_out(case: Case) -> bool:
     """Whether `out` decides the dtype to compute in, so that other values may come of it."""
-    return case.row.out in ("any", "inexact") and case.op().family in ("range", "reduce")
+    return case.row.out in ("any", "inexact", "not_bool") and case.op().family in (
+        "range",
+        "reduce",
+        "scan",
+    )
 
 
 def _takes(row: Row, result: dtype, out: dtype) -> bool:
     if row.out == "any":
         return True
+    if row.out == "not_bool":
+        return out is not dtypes.bool_
     if row.out == "inexact":
         return out.category >= FLOATING
     if row.out == "truth":
         return out in (dtypes.bool_, dtypes.uint8)
     return result is out if row.out == "same" else can_cast(result, out)
+
+
+@pytest.mark.parametrize("row", SEVERAL_OUTS, ids=str)
+def test_outs_of_several_results(row: Row) -> None:
+    """They are what is returned, with their layouts where the sizes are right; another dtype is
+    refused, and then none of them was written to."""
+    several = [case for case in allowed(row) if len(case.op().schema.returns) > 1]
+    for case in several:
+        wanted = case.build().run()
+        for sizes in (lambda x: (0,), lambda x: tuple(x.shape)):
+            outs = tuple([gt.empty(sizes(x), dtype=x.dtype) for x in wanted])
+            found = run_into(row, case.build(), outs)
+            assert all(x is out for x, out in zip(found, outs)), f"{case}: does not return out"
+            assert_equal(case, "out", outs, wanted)
+    outs = tuple([gt.zeros(tuple(x.shape), dtype=x.dtype) for x in wanted[:-1]])
+    wrong = gt.zeros(tuple(wanted[-1].shape), dtype=gt.complex64)
+    with pytest.raises(GpuTensorError):
+        run_into(row, case.build(), (*outs, wrong))
+    assert not any(bool(x.any()) for x in (*outs, wrong)), f"{row}: wrote to a refused out"
 
 
 def test_not_empty() -> None:

@@ -27,11 +27,15 @@ LOOPS = {
         "addcmul": "promoted_numeric", "addcdiv": "promoted_floating", "lerp": "floating_only",
     },
     "reduce": {
-        "sum": "sums", "mean": "floating_only", "amax": "real", "amin": "real", "any": "any",
-        "all": "any",
+        "sum": "sums", "nansum": "sums_real", "prod": "products", "mean": "floating_only",
+        "amax": "real", "amin": "real", "any": "any", "all": "any",
     },
     "matmul": {"mm": "same", "addmm": "same"},
-    "argreduce": {"argmax": "places", "argmin": "places"},
+    "argreduce": {"argmax": "places", "argmin": "places", "max": "real", "min": "real"},
+    "scan": {
+        "cumsum": "running", "cumprod": "running", "logcumsumexp": "floating_only",
+        "cummax": "real", "cummin": "real",
+    },
     "softmax": {
         "softmax": "real_floating", "softmax_backward": "real_floating",
         "log_softmax": "real_floating", "log_softmax_backward": "real_floating",

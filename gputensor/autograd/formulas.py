@@ -203,6 +203,98 @@ def extremum_backward(
     return _with_dims(grad, ndim, dim, keepdim) * is_extreme / count
 
 
+def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """grad times the product of all other elements, which is right at zeros too."""
+    x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
+    if x._geometry.ndim == 0:
+        return grad
+    if dim is None:
+        others = _products_of_others(calls.reshape(x, (-1,)), 0)
+        return grad * conj(calls.reshape(others, self.shape))
+    return _with_dims(grad, x._geometry.ndim, dim, keepdim) * conj(_products_of_others(x, dim))
+
+
+def _products_of_others(x: Tensor, dim: int) -> Tensor:
+    """Along dim: the product of the elements before each times that of those behind it."""
+    n = x._geometry.sizes[dim]
+    one = calls.ones_like(calls.slice_Tensor(x, dim, 0, min(n, 1), 1))
+    before = calls.cat([one, calls.slice_Tensor(x, dim, 0, max(n - 1, 0), 1)], dim)
+    turned = calls.flip(x, (dim,))
+    turned = calls.cat([one, calls.slice_Tensor(turned, dim, 0, max(n - 1, 0), 1)], dim)
+    behind = calls.flip(calls.cumprod(turned, dim, None), (dim,))
+    return calls.cumprod(before, dim, None) * behind
+
+
+def value_selecting_backward(
+    grad: Tensor, dim: int, indices: Tensor, shape: Sizes, keepdim: bool
+) -> Tensor:
+    """The gradient at the element of each row that was chosen, zeros elsewhere."""
+    if not shape:
+        return grad
+    if not keepdim:
+        grad, indices = calls.unsqueeze(grad, dim), calls.unsqueeze(indices, dim)
+    return functions.where(_places(indices, shape, dim) == indices, grad, 0)
+
+
+def aminmax_backward(
+    self: Tensor, dim: int | None, keepdim: bool, grad_min: Any, grad_max: Any, min: Tensor,
+    max: Tensor,
+) -> Tensor:  # fmt: skip
+    dims = () if dim is None else (dim,)
+    parts = [
+        extremum_backward(grad, self, found, dims, keepdim)
+        for grad, found in ((grad_min, min), (grad_max, max))
+        if grad is not None
+    ]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+def _places(like: Tensor, shape: Sizes, dim: int) -> Tensor:
+    """0, 1, ... along a dimension of `shape`."""
+    sizes = [1] * len(shape)
+    sizes[dim] = -1
+    return calls.reshape(functions.arange(shape[dim], device=like._device), tuple(sizes))
+
+
+# --- scans ----------------------------------------------------------------------------------------
+
+
+def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
+    if grad._geometry.numel <= 1:
+        return grad
+    return calls.flip(calls.cumsum(calls.flip(grad, (dim,)), dim, None), (dim,))
+
+
+def cumprod_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
+    """Behind the first zero of a row nothing is left, and at it the products without it."""
+    if grad._geometry.numel <= 1:
+        return grad
+    x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
+    is_zero = x == 0
+    is_first = functions.where(is_zero, calls.cumsum(is_zero, dim, None) == 1, False)
+    without = calls.cumprod(functions.where(is_first, 1, x), dim, None)
+    at_zero = cumsum_backward(conj(without) * grad, dim)
+    usual = cumsum_backward(conj(calls.cumprod(x, dim, None)) * grad, dim)
+    return functions.where(is_first, at_zero, usual / conj(functions.where(is_zero, 1, x)))
+
+
+def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
+    """By the logarithms of positive and of negative gradients, which do not overflow."""
+    if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
+        return grad
+
+    def behind(x: Tensor) -> Tensor:
+        return calls.flip(calls.logcumsumexp(calls.flip(x, (dim,)), dim), (dim,))
+
+    if grad._geometry.dtype.is_complex:
+        return conj((behind(conj(grad).log() - result) + self).exp())
+    # finite, for derivatives of this; f16 has none lower
+    logs, least = grad.abs().log(), -65504.0 if grad._geometry.dtype.short == "f16" else -3e38
+    up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
+    down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()
+    return up - down
+
+
 # --- views ----------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, amax, amin, any, all, over some dimensions or over all.
+"""Reductions: sum, nansum, mean, prod, amax, amin, any, all, over some dimensions or over all.
 
 The result is row-major, whatever the input's layout. Sums of bool and integers are int64; any and
 all give bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
@@ -41,7 +41,8 @@ def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dty
 
 def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     word = LOOPS["reduce"][op]
-    if word == "sums":
+    if word in ("sums", "sums_real", "products"):
+        RULES[word].check(op, "self", given)
         return _sum_dtypes(op, given, wanted)
     if word == "any":
         return given, dtypes.uint8 if given is dtypes.uint8 else dtypes.bool_
@@ -56,6 +57,8 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
+# What combines elements as bool.
+_OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions without a value for no elements at all.
 _NO_IDENTITY = ("amax", "amin")
 # An empty tuple of dimensions means none of them here, and all of them in the other reductions.
@@ -91,8 +94,8 @@ def _make_entry(
         _check_not_empty(op, given.sizes, dims, dim)
     compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
-    if op == "sum" and compute is dtypes.bool_:
-        loop_name, compute = "any", given.dtype  # elements are made bool before they are added
+    if compute is dtypes.bool_ and op in _OF_BOOLS:
+        loop_name, compute = _OF_BOOLS[op], given.dtype  # elements are made bool first
     if out is not None and op in _EMPTY_MEANS_NONE:
         if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
             result = out._geometry.dtype

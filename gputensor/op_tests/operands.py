@@ -98,12 +98,24 @@ def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return found * (1 + 1j) if of.category == COMPLEX else found
 
 
+def _powers(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    """Powers of two of either sign, whose products are exact."""
+    if of.category == BOOL:
+        return np.ones(count)
+    signs = np.where(random.integers(0, 2, count) == 1, 1, -1 if of.is_signed else 1)
+    if of.category == INTEGER:
+        return signs * random.integers(1, 3, count)
+    found = signs * 2.0 ** random.integers(-1, 2, count)
+    return found * 1j ** random.integers(0, 4, count) if of.category == COMPLEX else found
+
+
 def _classes(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return random.integers(0, 3, count)
 
 
 _KINDS = {
     "any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive, "classes": _classes,
+    "powers": _powers,
 }  # fmt: skip
 
 

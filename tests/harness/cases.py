@@ -116,6 +116,8 @@ class Case:
         refuses = self.row.refuses
         if found and refuses and refuses(meeting, self.sample.kwargs, found.compute):
             return None
+        if found and self.row.result is not None:
+            found.result = self.row.result(self.sample.args, self.sample.kwargs, found.result)
         return found
 
     def _own_dtype(self) -> dtype_rules.Expected:

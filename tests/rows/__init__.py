@@ -65,10 +65,10 @@ class Row:
     device_ulp: how far the devices may be apart; 0 is equal bits.
     operator: Python's operator, where it calls this one.
     out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact`
-        (floating and complex) or `truth` (bool and uint8).
+        (floating and complex), `not_bool` or `truth` (bool and uint8).
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
-        `dtype=` nor the first tensor's.
+        `dtype=` nor the first tensor's; a tuple of several results'.
     rule: keyword arguments -> what stands in for the YAML's `dtypes`, or None.
     refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
         although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.

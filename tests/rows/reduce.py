@@ -154,6 +154,40 @@ ROWS = [
         ),
     ),
     Row(
+        "nansum",
+        [*_over_dims("exact")[:8], S(T(40, 33, values="positive"), 0), S(T(0, 3), 0)]
+        + [*_over_several("exact"), S(T(3, 70), 1), S(T(2, 3), dtype=float64)],
+        _reference(np.nansum),
+        ulp=_SUMS,
+        why=_WHY,
+        device_ulp=20,
+        out="any",
+        errors=(
+            *_refusals("nansum"),
+            Fails(S(T(2)), errors.DtypeError, "nansum: 'self' must be real", complex64),
+        ),
+    ),
+    Row(
+        "prod",
+        [S(T(*sizes, values="powers")) for sizes in ((2, 3), (), (0, 3), (7,))]
+        + [
+            S(T(2, 3, values="powers"), 0),
+            S(T(2, 3, 4, 5, values="powers"), 1),
+            S(T(2, 3, 4, 5, values="powers"), -1, keepdim=True),
+            S(T(2, 3, values="powers"), 0, dtype=float64),
+            S(T(0, 3), 0),
+        ],
+        _reference(np.prod),
+        ulp=_SUMS,
+        why="NaN, inf and zeros apart, the powers of two are exact",
+        device_ulp=20,
+        out="any",
+        errors=(
+            Fails(_BAD_DIM, errors.IndexRangeError, r"prod: 'dim' must be in \[-2, 1\] \(got 2\)"),
+            Fails(S(T(2), dtype="float"), TypeError, "prod: 'dtype' must be"),
+        ),
+    ),
+    Row(
         "sum",
         _over_dims("exact")
         + _over_several("exact")

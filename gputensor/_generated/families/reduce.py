@@ -71,6 +71,100 @@ def call_sum_dim_IntList(self, dim, keepdim=False, dtype=None):
     key_set = (self._keys | include) & keep
     return op_sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
 
+op_nansum = _define(
+    "aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ("reduction",))
+op_nansum_out = _define(
+    "aten::nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Sum of the elements that are not NaN, of all or along dimensions.
+
+    Args:
+        input: (*), any dtype but complex; integers and bool sum as int64.
+        dim: int or ints, optional.
+        keepdim: bool, default False.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: sum_backward(grad, input.shape, dim, keepdim) * (input == input)
+    Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.nansum.
+
+    >>> gt.nansum(gt.tensor([1.0, float("nan"), 2.0]))
+    tensor(3.)"""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("nansum", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("nansum", out)._keys & keep
+            return op_nansum_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
+        return op_nansum.table[key_set](key_set, input, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "nansum", locals()); raise
+
+def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None):
+    """Sum of the elements that are not NaN, of all or along dimensions. See gt.nansum."""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("nansum", dtype)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "nansum", locals()); raise
+
+op_prod = _define(
+    "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+    ("core", "reduction",))
+op_prod_out = _define(
+    "aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+op_prod_dim_int = _define(
+    "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ("core", "reduction",))
+op_prod_int_out = _define(
+    "aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Product of all elements, or along a dimension.
+
+    Args:
+        input: (*), any dtype; integers and bool multiply as int64.
+        dim: int, optional.
+        keepdim: bool, default False.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: prod_backward(grad, input, dim, keepdim)
+    Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.prod.
+
+    >>> gt.prod(gt.arange(1, 5))
+    tensor(24)"""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("prod", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("prod", out)._keys & keep
+            if dim is None and not keepdim:
+                return op_prod_out.table[key_set](key_set, input, dtype, out)
+            return op_prod_int_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
+        if dim is None and not keepdim:
+            return op_prod.table[key_set](key_set, input, dtype)
+        return op_prod_dim_int.table[key_set](key_set, input, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "prod", locals()); raise
+
+def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None):
+    """Product of all elements, or along a dimension. See gt.prod."""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("prod", dtype)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        if dim is None and not keepdim:
+            return op_prod.table[key_set](key_set, self, dtype)
+        return op_prod_dim_int.table[key_set](key_set, self, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "prod", locals()); raise
+
 op_mean = _define(
     "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     ("core", "reduction",))
@@ -159,6 +253,11 @@ def Tensor_amax(self, dim=(), keepdim=False):
         return op_amax.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "amax", locals()); raise
 
+def call_amax(self, dim=(), keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_amax.table[key_set](key_set, self, dim, keepdim)
+
 op_amin = _define(
     "aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     ("core", "reduction",))
@@ -191,6 +290,11 @@ def Tensor_amin(self, dim=(), keepdim=False):
         key_set = (self._keys | include) & keep
         return op_amin.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "amin", locals()); raise
+
+def call_amin(self, dim=(), keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_amin.table[key_set](key_set, self, dim, keepdim)
 
 op_any = _define("aten::any(Tensor self) -> Tensor", ("core", "reduction",))
 op_any_all_out = _define(

@@ -34,7 +34,7 @@ LOOPS = {
     "any": np.logical_or.reduce,
 }
 
-OPS = (*LOOPS, "mean", "sum")
+OPS = (*LOOPS, "mean", "nansum", "prod", "sum")
 
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
@@ -53,7 +53,11 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
         return _mean(compute.np, out.np)
-    assert op == "sum", op
+    if op == "prod":
+        return _prod(compute.np)
+    if op == "nansum" and given.category == FLOATING:
+        plain = _sum(compute.np)
+        return lambda array, *args: plain(_without_nan(array), *args)
     if numel is not None and numel <= _CHAIN and given is compute is out:
         return np.add.reduce
     return _sum(compute.np)
@@ -64,6 +68,19 @@ def _sum(compute: np.dtype) -> Loop:
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
         return sum_in_blocks(array, axes, compute, out, keepdims)
+
+    return loop
+
+
+def _without_nan(array: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(array), array.dtype.type(0), array)
+
+
+def _prod(compute: np.dtype) -> Loop:
+    def loop(
+        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        return np.multiply.reduce(array, axes, compute, out, keepdims)
 
     return loop
 

@@ -32,6 +32,9 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 FAMILIES = tuple(LOOPS)
 
+# Reductions that convert elements to the dtype they combine them in.
+SUMMING = ("mean", "nansum", "prod", "sum")
+
 # Texts of the copy family whose variants copy_plan.py names as they are needed.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
 
@@ -96,7 +99,7 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
     if not has("reduce", op, of):
         return None
     name = _NAME[of]
-    if op == "sum":
+    if op in SUMMING and op != "mean":
         return "i64" if name == "u64" else name  # sums wrap at 64 bits
     if name == "b8":
         return "u8"
@@ -192,8 +195,10 @@ def _reduce(family: str) -> list[Defines]:
     for op in LOOPS[family]:
         scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
         listed += [define(op, name, layout) for name in scalars for layout in layouts]
-    listed += [define("sum", name, "CAST") for name in ("i64", "f32", "f64", "c64", "c128")]
-    return listed + [define("mean", name, "CAST") for name in ("f32", "f64", "c64", "c128")]
+    for op in SUMMING:
+        listed += [define(op, name, "CAST") for name in ("f32", "f64", "c64", "c128")]
+        listed += [define(op, "i64", "CAST")] if op != "mean" else []
+    return listed
 
 
 def _matmul(family: str) -> list[Defines]:
@@ -218,6 +223,12 @@ def _argreduce(family: str) -> list[Defines]:
     return [define(op, _NAME[d], "STRIDED") for op, d in takes]
 
 
+def _scan(family: str) -> list[Defines]:
+    takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
+    runs = [(op, d) for op, d in takes if not (op in ("cumsum", "cumprod") and d.category == 0)]
+    return [define(op, _NAME[d], "STRIDED") for op, d in runs]
+
+
 def _softmax(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
     return [define(op, d.short, layout) for layout in ("ROWS", "STRIDED") for op, d in takes]
@@ -236,5 +247,6 @@ def _loss(family: str) -> list[Defines]:
 
 _LISTS = {
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
-    "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "loss": _loss,
+    "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
+    "loss": _loss,
 }  # fmt: skip
