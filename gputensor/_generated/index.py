@@ -18,14 +18,16 @@ sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul le
 matmul mm products: addmv addr dot ger inner kron mv outer vdot view: alias alias_copy detach
 detach_copy expand_copy flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t
 t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin
-any mean sum range: arange eye linspace argreduce: argmax argmin slicing: as_strided as_strided_
-as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice slice_copy split
-split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack
-copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real
-view_as_complex view_as_complex_copy view_as_real view_as_real_copy factory: empty empty_like
-empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
-comparison: eq ge greater greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_
-softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
+any mean nansum prod sum argreduce: aminmax argmax argmin max min range: arange eye linspace
+slicing: as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select
+select_copy slice slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind
+unbind_copy unfold_copy join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj
+imag is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy
+moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum
+logcumsumexp factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
+scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt le less less_equal lt ne
+not_equal fill: fill_ zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_
+where: where
 """)
 METHODS = _read("""
 unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
@@ -36,27 +38,30 @@ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary: addcdiv addcdiv_ addcmul a
 matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_ dot ger
 inner kron mv outer vdot view: alias detach expand expand_as flatten mT movedim permute reshape
 squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
-reduce: all amax amin any mean sum argreduce: argmax argmin slicing: as_strided as_strided_ chunk
-diagonal narrow select slice split split_with_sizes unbind unfold copy: clone contiguous copy_ flip
-item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg real comparison: __eq__
-__ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt
-gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_
-softmax: log_softmax softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join:
-repeat resize: resize_ resize_as_ set_ random: uniform_ where: where
+reduce: all amax amin any mean nansum prod sum argreduce: aminmax argmax argmin max min slicing:
+as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind unfold copy:
+clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg
+real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum cumsum_
+logcumsumexp comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_
+greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal
+not_equal_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty new_empty_strided
+new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ random: uniform_ where:
+where
 """)
 CALLS = _read("""
-view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze_dim squeeze_dims t
-transpose_int unsqueeze view slicing: as_strided diagonal select_int slice_Tensor split_Tensor
-split_with_sizes unbind_int complex_view: _conj _neg_view imag view_as_real factory: empty_like
-empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like copy:
-_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_
-fill: fill__Scalar zero_ join: cat binary: add_Tensor add__Tensor maximum mul_Tensor sub_Tensor
-threshold_backward unary: _conj_physical relu comparison: eq_Tensor ne_Tensor where: where_self
-reduce: mean sum sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul
-chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot
-tensordot_out softmax: _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data
-log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward
-nll_loss_forward nll_loss_nd
+view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze squeeze_dim
+squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal select_int slice_Tensor
+split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag view_as_real factory:
+empty_like empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like
+copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype resize:
+resize_ fill: fill__Scalar zero_ join: cat binary: add_Tensor add__Tensor maximum minimum mul_Tensor
+sub_Tensor threshold_backward unary: _conj_physical relu sqrt comparison: eq_Tensor ne_Tensor where:
+where_self reduce: amax amin mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm
+batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear
+bilinear einsum tensordot tensordot_out scan: cumprod cumsum logcumsumexp moments: cov
+std_correction std_mean_correction var_correction var_mean_correction softmax: _log_softmax
+_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
+cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -107,16 +112,22 @@ not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where.Scalar whe
 where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
 addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce:
 all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
-any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out
-sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm mm.out batched:
-addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_
-addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner inner.out kron
-kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot
-linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear
-einsum tensordot tensordot.out argreduce: argmax argmax.out argmin argmin.out softmax: _log_softmax
-_log_softmax.out _log_softmax_backward_data _softmax _softmax.out _softmax_backward_data
-log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward
-nll_loss_forward nll_loss_nd
+any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out nansum nansum.out prod
+prod.dim_int prod.int_out prod.out sum sum.IntList_out sum.dim_IntList sum.out matmul: addmm
+addmm.out addmm_ linear matmul matmul.out mm mm.out batched: addbmm addbmm.out addbmm_ baddbmm
+baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_ addr addr.out addr_ chain_matmul
+chain_matmul.out dot dot.out ger ger.out inner inner.out kron kron.out linalg_matmul
+linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot linalg_vecdot.out mv mv.out
+outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear einsum tensordot
+tensordot.out argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim
+max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out min.unary_out
+scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_
+logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std std.correction
+std.correction_out std.dim std.out std_mean std_mean.correction std_mean.correction_out std_mean.dim
+var var.correction var.correction_out var.dim var.out var_mean var_mean.correction
+var_mean.correction_out var_mean.dim softmax: _log_softmax _log_softmax.out
+_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

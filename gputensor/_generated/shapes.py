@@ -416,6 +416,14 @@ def refuses_TVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c)
     return kernel
 
+def refuses_TVTT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (a._autograd is None and c._autograd is None and d._autograd is None):
+            check(operator.short_name, a, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_TVV(operator, check):
     def kernel(key_set, a, b, c):
         if not (a._autograd is None):
@@ -432,12 +440,28 @@ def refuses_TVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (a._autograd is None and d._autograd is None and e._autograd is None):
+            check(operator.short_name, a, d, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
 def refuses_TVVVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
         if not (a._autograd is None and e._autograd is None):
             check(operator.short_name, a, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and e._autograd is None and f._autograd is None):
+            check(operator.short_name, a, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
     return kernel
 
 def refuses_TVVVV(operator, check):
@@ -1023,6 +1047,36 @@ def casts_TTV(operator, fixed, is_widest):
             b = cast(b, to, device)
             key_set = (a._keys | b._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TV(operator, fixed, is_widest):
+    def kernel(key_set, a, b):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel

@@ -256,6 +256,50 @@ def _places(like: Tensor, shape: Sizes, dim: int) -> Tensor:
     return calls.reshape(functions.arange(shape[dim], device=like._device), tuple(sizes))
 
 
+def _count(shape: Sizes, dim: Any) -> int:
+    count = 1
+    for d in ((dim,) if type(dim) is int else dim or range(len(shape))) if shape else ():
+        count *= shape[d]
+    return count
+
+
+def var_backward(grad: Tensor, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor:
+    shape = self._geometry.sizes
+    over = _count(shape, dim) - (1 if correction is None else correction)
+    grad = _with_dims(grad, len(shape), dim, keepdim)
+    rest = self - calls.mean_dim(self, dim, True)
+    if over <= 0 and (dim is None or not shape):
+        return grad * functions.where(rest == 0, float("nan"), float("inf"))
+    return grad * rest * (2.0 / over if over else float("inf"))
+
+
+def std_backward(
+    grad: Tensor, result: Tensor, self: Tensor, dim: Any, correction: Any, keepdim: bool
+) -> Tensor:
+    grad = functions.where(result == 0, 0.0, grad / (result * 2))
+    return var_backward(grad, self, dim, correction, keepdim)
+
+
+def var_mean_backward(
+    grad_var: Any, grad_mean: Any, self: Tensor, dim: Any, correction: Any, keepdim: bool
+) -> Tensor:
+    parts = []
+    if grad_var is not None:
+        parts.append(var_backward(grad_var, self, dim, correction, keepdim))
+    if grad_mean is not None:
+        parts.append(mean_backward(grad_mean, self._geometry.sizes, dim, keepdim))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+def std_mean_backward(
+    grad_std: Any, grad_mean: Any, self: Tensor, dim: Any, correction: Any, keepdim: bool
+) -> Tensor:
+    if grad_std is not None:
+        spread = calls.std_correction(self, dim, correction, keepdim)
+        grad_std = functions.where(spread == 0, 0.0, grad_std / (spread * 2))
+    return var_mean_backward(grad_std, grad_mean, self, dim, correction, keepdim)
+
+
 # --- scans ----------------------------------------------------------------------------------------
 
 

@@ -685,6 +685,12 @@ def Tensor_minimum(self, other):
         return op_minimum.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "minimum", locals()); raise
 
+def call_minimum(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_minimum.table[key_set](key_set, self, other)
+
 op_maximum = _define(
     "aten::maximum(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("other",))

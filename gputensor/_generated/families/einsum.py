@@ -18,7 +18,9 @@ def call_tensordot(self, other, dims_self, dims_other):
 def call_tensordot_out(self, other, dims_self, dims_other, out):
     include, keep = _state.get()
     key_set = (self._keys | other._keys | out._keys | include) & keep
-    return op_tensordot_out.table[key_set](key_set, self, other, dims_self, dims_other, out)
+    return op_tensordot_out.table[key_set](
+        key_set, self, other, dims_self, dims_other, out,
+    )
 
 op_einsum = _define("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor")
 def call_einsum(equation, tensors, path=None):

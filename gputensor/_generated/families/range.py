@@ -71,7 +71,8 @@ def arange(
                 key_set, start, end, dtype, layout, device, pin_memory,
             )
         return op_arange_start_step.table[key_set](
-            key_set, start, end, 1 if step is None else step, dtype, layout, device, pin_memory,
+            key_set, start, end, 1 if step is None else step, dtype, layout, device,
+            pin_memory,
         )
     except Exception as error: _refuse(error, "arange", locals()); raise
 

@@ -112,6 +112,11 @@ def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None):
         return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "nansum", locals()); raise
 
+def call_nansum(self, dim=None, keepdim=False, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
+
 op_prod = _define(
     "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     ("core", "reduction",))
@@ -219,6 +224,11 @@ def call_mean(self, dtype=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_mean.table[key_set](key_set, self, dtype)
+
+def call_mean_dim(self, dim, keepdim=False, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
 
 op_amax = _define(
     "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",

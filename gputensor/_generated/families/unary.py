@@ -243,6 +243,11 @@ def Tensor_sqrt(self):
         return op_sqrt.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "sqrt", locals()); raise
 
+def call_sqrt(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sqrt.table[key_set](key_set, self)
+
 op_sqrt_ = _define("aten::sqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sqrt_(self):
     """In place: Square root of each element. See gt.sqrt."""

@@ -480,6 +480,11 @@ def squeeze(input, dim=None):
     except Exception as error: _refuse(error, "squeeze", locals()); raise
 Tensor_squeeze = squeeze
 
+def call_squeeze(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_squeeze.table[key_set](key_set, self)
+
 def call_squeeze_dim(self, dim):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep

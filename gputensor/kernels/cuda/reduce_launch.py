@@ -212,7 +212,7 @@ class Reduce:
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
     """(type, whether elements are cast to it); unconverted where they would only be widened."""
     natural = variants.reduce_scalar(op, given)
-    if op not in variants.SUMMING:
+    if not variants.converts(op):
         if natural is None:
             raise errors.no_cuda_kernel(op, given)
         return natural, False

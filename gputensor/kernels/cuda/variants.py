@@ -32,8 +32,8 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 FAMILIES = tuple(LOOPS)
 
-# Reductions that convert elements to the dtype they combine them in.
-SUMMING = ("mean", "nansum", "prod", "sum")
+# Words of reductions that combine integers as int64.
+_WHOLE = ("sums", "sums_real", "products")
 
 # Texts of the copy family whose variants copy_plan.py names as they are needed.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
@@ -94,12 +94,17 @@ def number_dtype(scalar: str, common: dtype) -> dtype:
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
+def converts(op: str) -> bool:
+    """Whether a reduction converts elements to the dtype it combines them in."""
+    return LOOPS["reduce"][op] in (*_WHOLE, "floating_only")
+
+
 def reduce_scalar(op: str, of: dtype) -> str | None:
     """The storage type with which `op` reads elements of `of` unconverted, None if it does not."""
     if not has("reduce", op, of):
         return None
     name = _NAME[of]
-    if op in SUMMING and op != "mean":
+    if LOOPS["reduce"][op] in _WHOLE:
         return "i64" if name == "u64" else name  # sums wrap at 64 bits
     if name == "b8":
         return "u8"
@@ -195,9 +200,9 @@ def _reduce(family: str) -> list[Defines]:
     for op in LOOPS[family]:
         scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
         listed += [define(op, name, layout) for name in scalars for layout in layouts]
-    for op in SUMMING:
-        listed += [define(op, name, "CAST") for name in ("f32", "f64", "c64", "c128")]
-        listed += [define(op, "i64", "CAST")] if op != "mean" else []
+    for op in filter(converts, LOOPS[family]):
+        whole = ("i64",) if LOOPS[family][op] in _WHOLE else ()
+        listed += [define(op, name, "CAST") for name in ("f32", "f64", "c64", "c128", *whole)]
     return listed
 
 
@@ -225,7 +230,7 @@ def _argreduce(family: str) -> list[Defines]:
 
 def _scan(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
-    runs = [(op, d) for op, d in takes if not (op in ("cumsum", "cumprod") and d.category == 0)]
+    runs = [(op, d) for op, d in takes if d.category or LOOPS[family][op] != "running"]
     return [define(op, _NAME[d], "STRIDED") for op, d in runs]
 
 
