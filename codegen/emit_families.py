@@ -30,6 +30,7 @@ from ...core.arguments import number as _number
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
+from ...core.dtype import int64 as _long
 from ...core.memory_format import contiguous_format as _contiguous_format
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define

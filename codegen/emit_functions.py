@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import docstring, gather
 from .merge import Merge, merged, spread, vararg
 from .model import OPTIONS, Model, Op, default, parameter
-from .text import indent, wrap
+from .text import WIDTH, indent, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
@@ -226,10 +226,11 @@ def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) 
 def _merged(it: Public, merge: Merge) -> list[str]:
     lines = []
     if it.takes_requires_grad:
-        names = [item.partition("=")[0] for item in merge.parameters]
-        again = [f"{name}={name}" for name in [*names, *(a.name for a in it.options)]]
+        names = [item.partition("=")[0] for item in merge.parameters if item != "*"]
+        again = [name if name == "*args" else f"{name}={name}" for name in names]
+        again += [f"{a.name}={a.name}" for a in it.options]
         lines += ["if requires_grad:"]
-        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()"))
+        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()", WIDTH - 12))
     lines += list(merge.preamble)
     named = [item.partition("=")[0] for item in merge.parameters]
     checked: dict[str, Any] = {}
@@ -252,12 +253,22 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     for case, op in zip(merge.cases, ops):
         body = [] if shared else gather.gathered(op)
         body += _call(op, case.arguments)
-        lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
+        lines += _if(case.condition, body)
     if merge.cases[-1].condition:
         lines += wrap(
             "raise _errors.no_form(", [f'"{name}"' for name in (it.name, *merge.forms)], ")"
         )
     return lines
+
+
+def _if(condition: str, body: list[str]) -> list[str]:
+    if not condition:
+        return body
+    head = [f"if {condition}:"]
+    if len(head[0]) > WIDTH - 12:
+        first, *others = condition.split(" and ")
+        head = ["if (", *indent([first, *(f"and {part}" for part in others)]), "):"]
+    return [*head, *indent(body)]
 
 
 def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
@@ -277,7 +288,7 @@ def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> li
             body = [] if shared else gather.gathered(op)
             body += [] if first else [_out_keys(form)]
             body += _out(form, filled | case.arguments)
-        branch += [f"if {case.condition}:", *indent(body)] if case.condition else body
+        branch += _if(case.condition, body)
     return [*lines, "if out is not None:", *indent([*first, *branch])]
 
 

@@ -124,7 +124,8 @@ class _Formula:
         made = op.schema.returns
         if self.has_result and len(made) > 1:
             raise LookupError(f"{op.name}: a derivative names the results, of which it has several")
-        self.others = {x.name: n for n, x in enumerate(made) if x.name in names and len(made) > 1}
+        called = [x.name or f"result{n}" for n, x in enumerate(made)]
+        self.others = {x: n for n, x in enumerate(called) if x in names and len(made) > 1}
 
     @property
     def saved(self) -> list[str]:

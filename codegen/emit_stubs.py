@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, overload
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.memory_format import layout, memory_format
-from ..native.random import Generator
+from ..structured.generator import Generator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 

@@ -58,7 +58,7 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
     """The call through the table, once `key_set` is there."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
     head = f"{lead}op_{op.identifier}.table[key_set]("
-    return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 13)  # self becomes input
+    return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 16)
 
 
 def _coerced(op: Op, listed: str) -> str:

@@ -294,12 +294,14 @@ class Model:
         if op.kind != "functional":
             return None
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
+        named = {a.name for a in op.schema.keyword_only if a.name not in OPTIONS}
         for other in self.ops:
             if other.base == op.base and other.kind == "out":
                 positional = other.schema.positional
                 given = [str(argument.type) + argument.name for argument in positional]
                 rest = positional[len(wanted) :]
                 fits = given[: len(wanted)] == wanted and all(a.has_default for a in rest)
+                fits &= named == {a.name for a in other.schema.keyword_only if not a.is_write}
                 if (other.source is op) if other.source else fits:
                     return other
         return None

@@ -42,7 +42,7 @@ if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, autograd as autograd, cuda as cuda, dispatch as dispatch, fft as fft,
         layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
-        optim as optim, special as special, testing as testing,
+        optim as optim, random as random, special as special, testing as testing,
     )  # fmt: skip
     from ._generated.functions import *  # noqa: F403
     from .amp.autocast_mode import (
@@ -72,10 +72,11 @@ if _typing.TYPE_CHECKING:
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
-    from .native.random import (
-        Generator as Generator, initial_seed as initial_seed, manual_seed as manual_seed,
-    )  # fmt: skip
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
+    from .structured.generator import (
+        Generator as Generator, get_rng_state as get_rng_state, initial_seed as initial_seed,
+        manual_seed as manual_seed, seed as seed, set_rng_state as set_rng_state,
+    )  # fmt: skip
     from .structured.tensor_iterator import (
         TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
     )  # fmt: skip

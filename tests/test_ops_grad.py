@@ -31,11 +31,21 @@ def _writes(row: Row) -> bool:
     return all(op.kind == "inplace" for op in OPS_OF[row.name] if op.kind != "out")
 
 
+def _is_differentiable(op: Any) -> bool:
+    """Whether differences tell the derivative: random numbers have none, by convention."""
+    is_zero = all(formula.startswith("zeros_like") for formula in op.derivatives.values())
+    return bool(op.derivatives) and not (is_zero and "nondeterministic_seeded" in op.tags)
+
+
 # A comparison that is written into its own operand has a derivative, of zeros; it has no use here.
 DIFFERENTIABLE = [
-    row for row in CALLABLE
-    if any(op.derivatives and (op.kind == "functional" or _writes(row)) for op in OPS_OF[row.name])
-]  # fmt: skip
+    row
+    for row in CALLABLE
+    if any(
+        _is_differentiable(op) and (op.kind == "functional" or _writes(row))
+        for op in OPS_OF[row.name]
+    )
+]
 # Elements of all operands of a sample: finite differences take two calls for each.
 MOST = 60
 

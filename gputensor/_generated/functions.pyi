@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias, overload
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.memory_format import layout, memory_format
+from ..structured.generator import Generator
 from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
@@ -56,6 +57,8 @@ def all(
     input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
     out: Tensor | None = None,
 ) -> Tensor: ...
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
 def amax(
     input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
     out: Tensor | None = None,
@@ -121,6 +124,15 @@ def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1,
     out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def bernoulli(
+    input: Tensor, *, generator: Generator | None = None, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def bernoulli(
+    input: Tensor, p: float, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def cat(
     tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
@@ -161,6 +173,8 @@ def div(
     out: Tensor | None = None,
 ) -> Tensor: ...
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
 @overload
 def empty(
     size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
@@ -205,6 +219,10 @@ def eye(
     device: device | str | int | None = None, pin_memory: bool | None = None,
     requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
 @overload
 def fill_(input: Tensor, value: _Number) -> Tensor: ...
 @overload
@@ -290,8 +308,33 @@ def nansum(
     dtype: dtype | None = None, out: Tensor | None = None,
 ) -> Tensor: ...
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
+def native_dropout(
+    input: Tensor, p: float, train: bool | None,
+) -> tuple[Tensor, Tensor]: ...
 def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def normal(
+    mean: Tensor, std: float = 1.0, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def normal(
+    mean: float, std: Tensor, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def normal(
+    mean: Tensor, std: Tensor, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def normal(
+    mean: float, std: float, size: Sequence[int], *, generator: Generator | None = None,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    out: Tensor | None = None,
+) -> Tensor: ...
 @overload
 def ones(
     size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
@@ -327,18 +370,140 @@ def prod(
 def rand(
     size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
     device: device | str | int | None = None, pin_memory: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def rand(
     *size: int, dtype: dtype | None = None, layout: layout | None = None,
     device: device | str | int | None = None, pin_memory: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def rand(
+    size: Sequence[int], *, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def rand(
+    *size: int, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
 def rand_like(
     input: Tensor, *, dtype: dtype | None = None, layout: layout | None = None,
     device: device | str | int | None = None, pin_memory: bool | None = None,
     memory_format: memory_format | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def rand_like(
+    input: Tensor, *, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, memory_format: memory_format | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randint(
+    high: int, size: Sequence[int], *, dtype: dtype | None = ...,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randint(
+    high: int, size: Sequence[int], *, generator: Generator | None,
+    dtype: dtype | None = ..., layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randint(
+    low: int, high: int, size: Sequence[int], *, dtype: dtype | None = ...,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randint(
+    low: int, high: int, size: Sequence[int], *, generator: Generator | None,
+    dtype: dtype | None = ..., layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor, high: int, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    memory_format: memory_format | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor, high: int, *, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, memory_format: memory_format | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor, low: int, high: int, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, memory_format: memory_format | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor, low: int, high: int, *, generator: Generator | None,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    memory_format: memory_format | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randn(
+    size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randn(
+    *size: int, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randn(
+    size: Sequence[int], *, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randn(
+    *size: int, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randn_like(
+    input: Tensor, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    memory_format: memory_format | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randn_like(
+    input: Tensor, *, generator: Generator | None, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, memory_format: memory_format | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def randperm(
+    n: int, *, dtype: dtype | None = ..., layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def randperm(
+    n: int, *, generator: Generator | None, dtype: dtype | None = ...,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
 def real(input: Tensor) -> Tensor: ...
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...

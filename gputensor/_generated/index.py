@@ -18,15 +18,17 @@ sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul le
 matmul mm products: addmv addr dot ger inner kron mv outer vdot view: alias alias_copy detach
 detach_copy expand_copy flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t
 t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin
-any mean nansum prod sum argreduce: aminmax argmax argmin max min range: arange eye linspace
-slicing: as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select
-select_copy slice slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind
-unbind_copy unfold_copy join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj
-imag is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy
-moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum
-logcumsumexp factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
-scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt le less less_equal lt ne
-not_equal fill: fill_ zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_
+any mean nansum prod sum random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
+rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
+min range: arange eye linspace slicing: as_strided as_strided_ as_strided_copy chunk diagonal
+diagonal_copy narrow select select_copy slice slice_copy split split_copy split_with_sizes
+split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack copy: clone flip resolve_conj
+resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex view_as_complex_copy
+view_as_real view_as_real_copy moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax
+cummin cumprod cumsum logcumsumexp factory: empty empty_like empty_permuted empty_strided full
+full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt
+le less less_equal lt ne not_equal fill: fill_ zero_ softmax: log_softmax softmax resize: resize_as_
 where: where
 """)
 METHODS = _read("""
@@ -39,29 +41,31 @@ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ add
 inner kron mv outer vdot view: alias detach expand expand_as flatten mT movedim permute reshape
 squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
 reduce: all amax amin any mean nansum prod sum argreduce: aminmax argmax argmin max min slicing:
-as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind unfold copy:
-clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg
-real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum cumsum_
-logcumsumexp comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_
-greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal
-not_equal_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty new_empty_strided
-new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ random: uniform_ where:
+as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind unfold
+random: bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_
+copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj
+is_neg real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum
+cumsum_ logcumsumexp comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater
+greater_ greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_
+not_equal not_equal_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty
+new_empty_strided new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ where:
 where
 """)
 CALLS = _read("""
 view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze squeeze_dim
 squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal select_int slice_Tensor
 split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag view_as_real factory:
-empty_like empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like
-copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype resize:
-resize_ fill: fill__Scalar zero_ join: cat binary: add_Tensor add__Tensor maximum minimum mul_Tensor
-sub_Tensor threshold_backward unary: _conj_physical relu sqrt comparison: eq_Tensor ne_Tensor where:
-where_self reduce: amax amin mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm
-batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear
-bilinear einsum tensordot tensordot_out scan: cumprod cumsum logcumsumexp moments: cov
-std_correction std_mean_correction var_correction var_mean_correction softmax: _log_softmax
-_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
-cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+empty_like empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor zeros
+zeros_like random: bernoulli__float native_dropout native_dropout_backward copy: _local_scalar_dense
+_to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
+zero_ join: cat binary: add_Tensor add__Tensor div__Tensor maximum minimum mul_Tensor mul__Tensor
+sub_Tensor threshold_backward unary: _conj_physical relu sqrt comparison: eq_Tensor lt_Tensor
+ne_Tensor where: where_self reduce: amax amin mean mean_dim nansum sum sum_dim_IntList matmul: addmm
+linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot
+einsum: _trilinear bilinear einsum tensordot tensordot_out scan: cumprod cumsum logcumsumexp
+moments: cov std_correction std_mean_correction var_correction var_mean_correction softmax:
+_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -81,68 +85,80 @@ view_as_complex_copy.out view_as_real view_as_real_copy view_as_real_copy.out fa
 _efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full full_like
 new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
 zeros_like range: arange arange.out arange.start arange.start_out arange.start_step eye eye.m
-eye.m_out eye.out linspace linspace.out random: rand rand_like uniform_ copy: _copy_from
-_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj
-resolve_neg to.device to.dtype to.dtype_layout to.other resize: resize_ resize_as_ set_
-set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor fill: fill_.Scalar
-fill_.Tensor zero_ join: cat cat.out repeat stack stack.out binary: add.Scalar add.Scalar_out
-add.Tensor add.out add_.Scalar add_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
-div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
-div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
-divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
-divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode maximum maximum.out minimum minimum.out
-mul.Scalar mul.Scalar_out mul.Tensor mul.out mul_.Scalar mul_.Tensor multiply.Scalar
-multiply.Scalar_out multiply.Tensor multiply.out multiply_.Scalar multiply_.Tensor rsub.Scalar
-rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out sub.Tensor sub.out sub_.Scalar
-sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor subtract.out subtract_.Scalar
-subtract_.Tensor threshold_backward true_divide.Scalar true_divide.Scalar_out true_divide.Tensor
-true_divide.out true_divide_.Scalar true_divide_.Tensor unary: _conj_physical abs abs.out abs_
-conj_physical conj_physical.out conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_
-sqrt sqrt.out sqrt_ comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar
-eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar
-greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
-greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
-greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
-gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
-less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
-less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
-lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out
-ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
-not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where.Scalar where.ScalarOther
-where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
-addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce:
-all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
-any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out nansum nansum.out prod
-prod.dim_int prod.int_out prod.out sum sum.IntList_out sum.dim_IntList sum.out matmul: addmm
-addmm.out addmm_ linear matmul matmul.out mm mm.out batched: addbmm addbmm.out addbmm_ baddbmm
-baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_ addr addr.out addr_ chain_matmul
-chain_matmul.out dot dot.out ger ger.out inner inner.out kron kron.out linalg_matmul
-linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot linalg_vecdot.out mv mv.out
-outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear einsum tensordot
-tensordot.out argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim
-max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out min.unary_out
-scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_
-logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std std.correction
-std.correction_out std.dim std.out std_mean std_mean.correction std_mean.correction_out std_mean.dim
-var var.correction var.correction_out var.dim var.out var_mean var_mean.correction
-var_mean.correction_out var_mean.dim softmax: _log_softmax _log_softmax.out
-_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+eye.m_out eye.out linspace linspace.out random: alpha_dropout alpha_dropout_ bernoulli
+bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ dropout
+dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
+geometric_ log_normal_ native_dropout native_dropout_backward normal.Tensor_Tensor
+normal.Tensor_Tensor_out normal.Tensor_float normal.Tensor_float_out normal.float_Tensor
+normal.float_Tensor_out normal.float_float normal.float_float_out normal_ rand rand.generator
+rand.generator_out rand.out rand_like rand_like.generator randint randint.generator
+randint.generator_out randint.low randint.low_generator randint.low_generator_out randint.low_out
+randint.out randint_like randint_like.generator randint_like.low_dtype
+randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
+randn_like.generator random_ random_.from random_.to randperm randperm.generator
+randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
+_local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj resolve_neg to.device
+to.dtype to.dtype_layout to.other resize: resize_ resize_as_ set_ set_.source_Storage
+set_.source_Storage_storage_offset set_.source_Tensor fill: fill_.Scalar fill_.Tensor zero_ join:
+cat cat.out repeat stack stack.out binary: add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar
+add_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out div.Scalar_out div.Tensor div.Tensor_mode
+div.out div.out_mode div_.Scalar div_.Scalar_mode div_.Tensor div_.Tensor_mode divide.Scalar
+divide.Scalar_mode divide.Scalar_mode_out divide.Scalar_out divide.Tensor divide.Tensor_mode
+divide.out divide.out_mode divide_.Scalar divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode
+maximum maximum.out minimum minimum.out mul.Scalar mul.Scalar_out mul.Tensor mul.out mul_.Scalar
+mul_.Tensor multiply.Scalar multiply.Scalar_out multiply.Tensor multiply.out multiply_.Scalar
+multiply_.Tensor rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out
+sub.Tensor sub.out sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor
+subtract.out subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar
+true_divide.Scalar_out true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor
+unary: _conj_physical abs abs.out abs_ conj_physical conj_physical.out conj_physical_ exp exp.out
+exp_ neg neg.out neg_ relu relu.out relu_ sqrt sqrt.out sqrt_ comparison: eq.Scalar eq.Scalar_out
+eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out
+ge_.Scalar ge_.Tensor greater.Scalar greater.Scalar_out greater.Tensor greater.Tensor_out
+greater_.Scalar greater_.Tensor greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor
+greater_equal.Tensor_out greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out
+gt.Tensor gt.Tensor_out gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out
+le_.Scalar le_.Tensor less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar
+less_.Tensor less_equal.Scalar less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out
+less_equal_.Scalar less_equal_.Tensor lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar
+lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar
+not_equal.Scalar_out not_equal.Tensor not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor
+where: where.Scalar where.ScalarOther where.ScalarSelf where.self where.self_out ternary: addcdiv
+addcdiv.out addcdiv_ addcmul addcmul.out addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor
+lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce: all all.all_out all.dim all.dims all.dims_out
+all.out amax amax.out amin amin.out any any.all_out any.dim any.dims any.dims_out any.out mean
+mean.dim mean.dtype_out mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum
+sum.IntList_out sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm
+mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv
+addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner
+inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out
+linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear
+_trilinear.out bilinear einsum tensordot tensordot.out argreduce: aminmax aminmax.out argmax
+argmax.out argmin argmin.out max max.dim max.dim_max max.other max.out max.unary_out min min.dim
+min.dim_min min.other min.out min.unary_out scan: cummax cummax.out cummin cummin.out cumprod
+cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov
+nanmean nanmean.out std std.correction std.correction_out std.dim std.out std_mean
+std_mean.correction std_mean.correction_out std_mean.dim var var.correction var.correction_out
+var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim softmax:
+_log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
+_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
+nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library
-linalg: linalg nn: nn ops: ops optim: optim special: special testing: testing amp.autocast_mode:
-autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled
-set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad
-inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled core.promotion:
-can_cast promote_types devices.backend: backend devices.fallback: fallback dispatch.backend_select:
-set_default_device dispatch.defaults: get_default_dtype set_default_dtype exchange.construct:
-as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy
-exchange.serialization: load save functional: chain_matmul einsum tensordot interpose.modes:
-DispatchMode no_dispatch native.random: Generator initial_seed manual_seed runtime.cpu:
-get_num_threads set_num_threads structured.tensor_iterator: TensorIterator TensorIteratorConfig
-tensor.printing: get_printoptions printoptions set_printoptions tensor.storage: Storage
-tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit: audit_copies
+linalg: linalg nn: nn ops: ops optim: optim random: random special: special testing: testing
+amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled
+is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled
+autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
+set_grad_enabled core.promotion: can_cast promote_types devices.backend: backend devices.fallback:
+fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
+set_default_dtype exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack
+exchange.numpy_bridge: from_numpy exchange.serialization: load save functional: chain_matmul einsum
+tensordot interpose.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads set_num_threads
+structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
+structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.printing: get_printoptions
+printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler:
+profiler watch.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

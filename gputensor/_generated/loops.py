@@ -5,7 +5,10 @@ Which operands native code takes, and which variants of a kernel are compiled, f
 
 LOOPS = {
     "range": {"arange": "", "linspace": "", "eye": ""},
-    "random": {"uniform": ""},
+    "random": {
+        "uniform": "", "normal": "", "log_normal": "", "exponential": "", "cauchy": "",
+        "geometric": "", "integers": "", "bernoulli": "",
+    },
     "copy": {"copy": ""},
     "fill": {"fill": ""},
     "binary": {

@@ -51,6 +51,14 @@ def selects_5_of_7(operator):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
+def selects_6_of_8(operator):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if g is None:
+            g = default_device()
+        key_set = DENSE_KEYS[g.type]
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+    return kernel
+
 def counts_first_1(operator):
     def kernel(key_set, a):
         key_set &= BELOW_ADINPLACEORVIEW
@@ -488,6 +496,14 @@ def refuses_VT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b)
     return kernel
 
+def refuses_VTVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (b._autograd is None and d._autograd is None):
+            check(operator.short_name, b, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_VVT(operator, check):
     def kernel(key_set, a, b, c):
         if not (c._autograd is None):
@@ -502,6 +518,14 @@ def refuses_VVVT(operator, check):
             check(operator.short_name, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_VVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (e._autograd is None):
+            check(operator.short_name, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
 def records_CNN(operator, kind, record, keep, finish):
@@ -613,6 +637,24 @@ def records_TCOVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
         return finish(result, node)
@@ -866,6 +908,22 @@ def records_TVVVVVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_VTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if b._autograd is None or (node := record(kind, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
         return finish(result, node)

@@ -142,6 +142,15 @@ def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
     return calls.to_device(grad, device, dtype, False, False, None)
 
 
+# --- dropout --------------------------------------------------------------------------------------
+
+
+def native_dropout_input_backward(grad: Tensor, mask: Tensor, p: float, train: Any) -> Tensor:
+    is_kept = train is not None and not train
+    scale = 1.0 if is_kept else 0.0 if p == 1 else 1 / (1 - p)
+    return calls.native_dropout_backward(grad, mask, scale)
+
+
 # --- loss -----------------------------------------------------------------------------------------
 
 _MEAN, _SUM = 1, 2  # at::Reduction

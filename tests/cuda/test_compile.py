@@ -39,7 +39,7 @@ REGISTERS = {
     "where_strided": 80, "where_cast": 80, "fill_contiguous": 40, "fill_strided": 48,
     "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_packed": 40,
     "copy_affine": 64,
-    "range_strided": 72, "random_contiguous": 40, "random_strided": 56, "reduce_rows": 128,
+    "range_strided": 72, "random_contiguous": 64, "reduce_rows": 128,
     "reduce_columns": 128, "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128,
     "argreduce_strided": 64, "softmax_rows": 128, "softmax_strided": 64, "loss_elements": 40,
     "loss_sums": 40, "loss_parts": 40,

@@ -26,7 +26,10 @@ OPS = tuple(op for op in load().ops if not op.is_forward)
 
 
 def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> str:
-    """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_."""
+    """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_, and normal_, as
+    what fills with random numbers is no form of what makes them."""
+    if op.kind == "inplace" and any(a.name == "generator" for a in op.arguments):
+        return op.base
     plain = op.base.rstrip("_")
     return plain if plain in bases else op.base
 

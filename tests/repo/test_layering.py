@@ -45,6 +45,7 @@ FLOORS = [
     (13, "functional"),
     (13, "optim"),
     (13, "fft linalg special"),
+    (13, "random"),
     (14, "layout"),
     (14, "library"),
     (15, "__init__ __main__ cli pytest_plugin"),

@@ -65,7 +65,7 @@ class Row:
     device_ulp: how far the devices may be apart; 0 is equal bits.
     operator: Python's operator, where it calls this one.
     out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact`
-        (floating and complex), `not_bool` or `truth` (bool and uint8).
+        (floating and complex), `not_bool`, `truth` (bool and uint8), or `own`: it decides.
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
         `dtype=` nor the first tensor's; a tuple of several results'.

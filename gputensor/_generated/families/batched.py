@@ -68,7 +68,9 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
         key_set = (input._keys | batch1._keys | batch2._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("baddbmm", out)._keys & keep
-            return op_baddbmm_out.table[key_set](key_set, input, batch1, batch2, beta, alpha, out)
+            return op_baddbmm_out.table[key_set](
+                key_set, input, batch1, batch2, beta, alpha, out,
+            )
         return op_baddbmm.table[key_set](key_set, input, batch1, batch2, beta, alpha)
     except Exception as error: _refuse(error, "baddbmm", locals()); raise
 

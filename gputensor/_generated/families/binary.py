@@ -380,6 +380,12 @@ def Tensor___imul__(self, other):
         return op_mul__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "mul_", locals()); raise
 
+def call_mul__Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_mul__Tensor.table[key_set](key_set, self, other)
+
 op_multiply_Tensor = _define(
     "aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor",
     ("pointwise",), numbers=("other",))
@@ -578,6 +584,12 @@ def Tensor___ifloordiv__(self, other):
         key_set = (key_set | include) & keep
         return op_div__Tensor_mode.table[key_set](key_set, self, other, "floor")
     except Exception as error: _refuse(error, "div_", locals()); raise
+
+def call_div__Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_div__Tensor.table[key_set](key_set, self, other)
 
 op_divide_Tensor = _define(
     "aten::divide.Tensor(Tensor self, Tensor other) -> Tensor",

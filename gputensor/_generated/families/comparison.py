@@ -255,6 +255,12 @@ def Tensor___lt__(self, other):
         return op_lt_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "lt", locals()); raise
 
+def call_lt_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_lt_Tensor.table[key_set](key_set, self, other)
+
 op_lt__Tensor = _define(
     "aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

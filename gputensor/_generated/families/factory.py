@@ -286,6 +286,11 @@ def zeros(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "zeros", locals()); raise
 
+def call_zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+
 op_zeros_like = _define(
     "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("reads_geometry",))
@@ -613,14 +618,18 @@ def scalar_tensor(
             device = _device(device)
         include, keep = _state.get()
         key_set = include & keep
-        result = op_scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
+        result = op_scalar_tensor.table[key_set](
+            key_set, s, dtype, layout, device, pin_memory,
+        )
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "scalar_tensor", locals()); raise
 
 def call_scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return op_scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
+    return op_scalar_tensor.table[key_set](
+        key_set, s, dtype, layout, device, pin_memory,
+    )
 
 op__efficientzerotensor = _define(
     "aten::_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")

@@ -145,7 +145,9 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, 
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim,
             )
         if unbiased is None:
-            return op_std_mean_correction.table[key_set](key_set, input, dim, correction, keepdim)
+            return op_std_mean_correction.table[key_set](
+                key_set, input, dim, correction, keepdim,
+            )
         raise _errors.no_form(
             "std_mean", "input, unbiased", "input, dim, unbiased, keepdim",
             "input, dim, correction, keepdim",
@@ -155,7 +157,9 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, 
 def call_std_mean_correction(self, dim=None, correction=None, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_std_mean_correction.table[key_set](key_set, self, dim, correction, keepdim)
+    return op_std_mean_correction.table[key_set](
+        key_set, self, dim, correction, keepdim,
+    )
 
 op_var = _define("aten::var(Tensor self, bool unbiased=True) -> Tensor", ("reduction",))
 op_var_dim = _define(
@@ -291,7 +295,9 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, 
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim,
             )
         if unbiased is None:
-            return op_var_mean_correction.table[key_set](key_set, input, dim, correction, keepdim)
+            return op_var_mean_correction.table[key_set](
+                key_set, input, dim, correction, keepdim,
+            )
         raise _errors.no_form(
             "var_mean", "input, unbiased", "input, dim, unbiased, keepdim",
             "input, dim, correction, keepdim",
@@ -301,7 +307,9 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, 
 def call_var_mean_correction(self, dim=None, correction=None, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_var_mean_correction.table[key_set](key_set, self, dim, correction, keepdim)
+    return op_var_mean_correction.table[key_set](
+        key_set, self, dim, correction, keepdim,
+    )
 
 op_nanmean = _define(
     "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")

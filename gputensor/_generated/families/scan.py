@@ -173,7 +173,9 @@ def cummax(input, dim, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_outs("cummax", out, 2) & keep
-            return Results_cummax(op_cummax_out.table[key_set](key_set, input, dim, out[0], out[1]))
+            return Results_cummax(op_cummax_out.table[key_set](
+                key_set, input, dim, out[0], out[1],
+            ))
         return Results_cummax(op_cummax.table[key_set](key_set, input, dim))
     except Exception as error: _refuse(error, "cummax", locals()); raise
 
@@ -204,7 +206,9 @@ def cummin(input, dim, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_outs("cummin", out, 2) & keep
-            return Results_cummin(op_cummin_out.table[key_set](key_set, input, dim, out[0], out[1]))
+            return Results_cummin(op_cummin_out.table[key_set](
+                key_set, input, dim, out[0], out[1],
+            ))
         return Results_cummin(op_cummin.table[key_set](key_set, input, dim))
     except Exception as error: _refuse(error, "cummin", locals()); raise
 

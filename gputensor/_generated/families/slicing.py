@@ -183,7 +183,9 @@ def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
             return op_as_strided_copy_out.table[key_set](
                 key_set, input, size, stride, storage_offset, out,
             )
-        return op_as_strided_copy.table[key_set](key_set, input, size, stride, storage_offset)
+        return op_as_strided_copy.table[key_set](
+            key_set, input, size, stride, storage_offset,
+        )
     except Exception as error: _refuse(error, "as_strided_copy", locals()); raise
 
 op_as_strided_ = _define(

@@ -218,9 +218,22 @@ def _range(family: str) -> list[Defines]:
     return [define(op, name, "STRIDED") for op, name in dict.fromkeys(scalars)]
 
 
+@cache
+def whole() -> frozenset[str]:
+    """Random numbers that integers and bool can be filled with: their functors are marked."""
+    text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
+    return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
+
+
+def random_scalar(of: dtype) -> str:
+    """The type that random numbers of dtype `of` are stored as."""
+    return of.short if of.is_floating_point else word(of)
+
+
 def _random(family: str) -> list[Defines]:
-    floats = [d.short for d in ALL if d.is_floating_point]
-    return [define("uniform", s, layout) for layout in ("CONTIGUOUS", "STRIDED") for s in floats]
+    takes = [(op, d) for op in LOOPS[family] for d in ALL if not d.is_complex]
+    pairs = [(op, random_scalar(d)) for op, d in takes if d.is_floating_point or op in whole()]
+    return [define(op, scalar, "CONTIGUOUS") for op, scalar in dict.fromkeys(pairs)]
 
 
 def _argreduce(family: str) -> list[Defines]:
