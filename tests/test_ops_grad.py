@@ -60,7 +60,7 @@ def _is_small(sample: S) -> bool:
 
 
 def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generator) -> Any:
-    """A leaf of this layout; distinct values between 0.3 and 1.7, of either sign."""
+    """A leaf of this layout; distinct values in the row's domain, of either sign."""
     of = operand.dtype or of
     sizes = operand.sizes
     count = int(np.prod(sizes, dtype=int))
@@ -70,7 +70,7 @@ def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generato
         # conditions are drawn; what may be a divisor is not zero
         low, high = (0, 2) if row.name == "where" else (1, 3)
         return gt.from_numpy(np.asarray(random.integers(low, high, sizes), of.np))
-    values = random.permutation(np.linspace(0.3, 1.7, max(count, 2)))[:count].reshape(sizes)
+    values = random.permutation(np.linspace(*row.domain, max(count, 2)))[:count].reshape(sizes)
     values = values + random.uniform(0, 0.05)  # no two operands share a value
     if not row.positive:
         values = values * np.where(random.random(sizes) < 0.4, -1, 1)

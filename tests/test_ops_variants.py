@@ -246,7 +246,8 @@ def test_out_of_another_size(row: Row) -> None:
         check_values(case, out, wanted)
     wrong = gt.empty([n + 1 for n in wanted.shape] or [2], dtype=wanted.dtype)
     with pytest.warns(
-        UserWarning, match=rf"{row.name.lstrip('_')}|cat: 'out' was resized to {_sizes(wanted)} "
+        UserWarning,
+        match=rf"({row.name.lstrip('_')}|cat|{row.like}): 'out' was resized to {_sizes(wanted)} ",
     ):
         run_into(row, case.build(), wrong)
     assert wrong.shape == wanted.shape

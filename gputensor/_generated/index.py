@@ -13,43 +13,53 @@ def _read(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _read("""
-unary: abs conj_physical exp neg relu sqrt binary: add div divide maximum minimum mul multiply rsub
-sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul lerp matmul: addmm
-matmul mm products: addmv addr dot ger inner kron mv outer vdot view: alias alias_copy detach
-detach_copy expand_copy flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t
-t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin
-any mean nansum prod sum random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
-rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
-min range: arange eye linspace slicing: as_strided as_strided_ as_strided_copy chunk diagonal
-diagonal_copy narrow select select_copy slice slice_copy split split_copy split_with_sizes
-split_with_sizes_copy unbind unbind_copy unfold_copy join: cat stack copy: clone flip resolve_conj
-resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex view_as_complex_copy
-view_as_real view_as_real_copy moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax
-cummin cumprod cumsum logcumsumexp factory: empty empty_like empty_permuted empty_strided full
-full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt
-le less less_equal lt ne not_equal fill: fill_ zero_ softmax: log_softmax softmax resize: resize_as_
-where: where
+unary: abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan
+atanh bitwise_not ceil conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fix floor frac
+isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not neg negative positive
+rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh
+trunc binary: add div divide maximum minimum mul multiply rsub sub subtract true_divide batched:
+addbmm baddbmm bmm ternary: addcdiv addcmul lerp matmul: addmm matmul mm products: addmv addr dot
+ger inner kron mv outer vdot view: alias alias_copy detach detach_copy expand_copy flatten movedim
+permute permute_copy reshape squeeze squeeze_copy swapaxes t t_copy transpose transpose_copy
+unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin any mean nansum prod sum random:
+alpha_dropout alpha_dropout_ bernoulli dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
+feature_dropout feature_dropout_ native_dropout normal rand rand_like randint randint_like randn
+randn_like randperm argreduce: aminmax argmax argmin max min range: arange eye linspace slicing:
+as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice
+slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy
+join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg
+real view_as_complex view_as_complex_copy view_as_real view_as_real_copy moments: corrcoef cov
+nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp factory: empty
+empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
+comparison: eq ge greater greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_
+softmax: log_softmax softmax resize: resize_as_ where: where
 """)
 METHODS = _read("""
-unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
-binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
-__rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ divide divide_
-maximum minimum mul mul_ multiply multiply_ sub sub_ subtract subtract_ true_divide true_divide_
-batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary: addcdiv addcdiv_ addcmul addcmul_ lerp lerp_
-matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_ dot ger
-inner kron mv outer vdot view: alias detach expand expand_as flatten mT movedim permute reshape
-squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
-reduce: all amax amin any mean nansum prod sum argreduce: aminmax argmax argmin max min slicing:
-as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind unfold
-random: bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_
-copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj
-is_neg real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum
-cumsum_ logcumsumexp comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater
-greater_ greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_
-not_equal not_equal_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty
-new_empty_strided new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ where:
-where
+unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
+arccos arccos_ arccosh arccosh_ arcsin arcsin_ arcsinh arcsinh_ arctan arctan_ arctanh arctanh_ asin
+asin_ asinh asinh_ atan atan_ atanh atanh_ bitwise_not bitwise_not_ ceil ceil_ conj_physical
+conj_physical_ cos cos_ cosh cosh_ deg2rad deg2rad_ erf erf_ erfc erfc_ exp exp2 exp2_ exp_ expm1
+expm1_ fix fix_ floor floor_ frac frac_ isfinite isinf isnan isneginf isposinf isreal log log10
+log10_ log1p log1p_ log2 log2_ log_ logical_not logical_not_ neg neg_ negative negative_ positive
+rad2deg rad2deg_ reciprocal reciprocal_ relu relu_ round round_ rsqrt rsqrt_ sgn sgn_ sigmoid
+sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ sqrt sqrt_ square square_ tan tan_ tanh
+tanh_ trunc trunc_ binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__
+__itruediv__ __mul__ __radd__ __rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add
+add_ div div_ divide divide_ maximum minimum mul mul_ multiply multiply_ sub sub_ subtract subtract_
+true_divide true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary: addcdiv addcdiv_
+addcmul addcmul_ lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv
+addmv_ addr addr_ dot ger inner kron mv outer vdot view: alias detach expand expand_as flatten mT
+movedim permute reshape squeeze squeeze_ swapaxes t t_ transpose transpose_ unflatten unsqueeze
+unsqueeze_ view view_as reduce: all amax amin any mean nansum prod sum argreduce: aminmax argmax
+argmin max min slicing: as_strided as_strided_ chunk diagonal narrow select slice split
+split_with_sizes unbind unfold random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
+log_normal_ normal_ random_ uniform_ copy: clone contiguous copy_ flip item resolve_conj resolve_neg
+to complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax
+cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp comparison: __eq__ __ge__ __gt__ __le__ __lt__
+__ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ le le_ less less_
+less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_ softmax: log_softmax
+softmax factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat resize:
+resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze squeeze_dim
@@ -111,38 +121,52 @@ multiply_.Tensor rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Sca
 sub.Tensor sub.out sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor
 subtract.out subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar
 true_divide.Scalar_out true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor
-unary: _conj_physical abs abs.out abs_ conj_physical conj_physical.out conj_physical_ exp exp.out
-exp_ neg neg.out neg_ relu relu.out relu_ sqrt sqrt.out sqrt_ comparison: eq.Scalar eq.Scalar_out
-eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out
-ge_.Scalar ge_.Tensor greater.Scalar greater.Scalar_out greater.Tensor greater.Tensor_out
-greater_.Scalar greater_.Tensor greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor
-greater_equal.Tensor_out greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out
-gt.Tensor gt.Tensor_out gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out
-le_.Scalar le_.Tensor less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar
-less_.Tensor less_equal.Scalar less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out
-less_equal_.Scalar less_equal_.Tensor lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar
-lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar
-not_equal.Scalar_out not_equal.Tensor not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor
-where: where.Scalar where.ScalarOther where.ScalarSelf where.self where.self_out ternary: addcdiv
-addcdiv.out addcdiv_ addcmul addcmul.out addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor
-lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce: all all.all_out all.dim all.dims all.dims_out
-all.out amax amax.out amin amin.out any any.all_out any.dim any.dims any.dims_out any.out mean
-mean.dim mean.dtype_out mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum
-sum.IntList_out sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm
-mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv
-addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner
-inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out
-linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear
-_trilinear.out bilinear einsum tensordot tensordot.out argreduce: aminmax aminmax.out argmax
-argmax.out argmin argmin.out max max.dim max.dim_max max.other max.out max.unary_out min min.dim
-min.dim_min min.other min.out min.unary_out scan: cummax cummax.out cummin cummin.out cumprod
-cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov
-nanmean nanmean.out std std.correction std.correction_out std.dim std.out std_mean
-std_mean.correction std_mean.correction_out std_mean.dim var var.correction var.correction_out
-var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim softmax:
-_log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
-_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd
+unary: _conj_physical abs abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh
+acosh.out acosh_ angle angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin
+arcsin.out arcsin_ arcsinh arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out
+arctanh_ asin asin.out asin_ asinh asinh.out asinh_ atan atan.out atan_ atanh atanh.out atanh_
+bitwise_not bitwise_not.out bitwise_not_ ceil ceil.out ceil_ conj_physical conj_physical.out
+conj_physical_ cos cos.out cos_ cosh cosh.out cosh_ deg2rad deg2rad.out deg2rad_ erf erf.out erf_
+erfc erfc.out erfc_ exp exp.out exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_
+floor floor.out floor_ frac frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf
+isposinf.out isreal log log.out log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_
+log_ logical_not logical_not.out logical_not_ neg neg.out neg_ negative negative.out negative_
+positive rad2deg rad2deg.out rad2deg_ reciprocal reciprocal.out reciprocal_ relu relu.out relu_
+round round.out round_ rsqrt rsqrt.out rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign
+sign.out sign_ signbit signbit.out sin sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_
+special_erf special_erf.out special_erfc special_erfc.out special_exp2 special_exp2.out
+special_expit special_expit.out special_expm1 special_expm1.out special_log1p special_log1p.out
+special_sinc special_sinc.out sqrt sqrt.out sqrt_ square square.out square_ tan tan.out tan_ tanh
+tanh.out tanh_ trunc trunc.out trunc_ comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out
+eq_.Scalar eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor
+greater.Scalar greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
+greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
+greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
+gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
+less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
+less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
+lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out
+ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
+not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where.Scalar where.ScalarOther
+where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
+addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor reduce:
+all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
+any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out nansum nansum.out prod
+prod.dim_int prod.int_out prod.out sum sum.IntList_out sum.dim_IntList sum.out matmul: addmm
+addmm.out addmm_ linear matmul matmul.out mm mm.out batched: addbmm addbmm.out addbmm_ baddbmm
+baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_ addr addr.out addr_ chain_matmul
+chain_matmul.out dot dot.out ger ger.out inner inner.out kron kron.out linalg_matmul
+linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot linalg_vecdot.out mv mv.out
+outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear einsum tensordot
+tensordot.out argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim
+max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out min.unary_out
+scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_
+logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std std.correction
+std.correction_out std.dim std.out std_mean std_mean.correction std_mean.correction_out std_mean.dim
+var var.correction var.correction_out var.dim var.out var_mean var_mean.correction
+var_mean.correction_out var_mean.dim softmax: _log_softmax _log_softmax.out
+_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library
@@ -168,7 +192,7 @@ MODULES: dict[str, dict[str, str]] = {
 
     """),
     "special": _read("""
-
+    unary: erf erfc exp2 expit expm1 log1p sinc
     """),
 }
 PROPERTIES = frozenset("imag mT real".split())

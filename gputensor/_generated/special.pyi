@@ -5,4 +5,10 @@ from typing import Any, TypeAlias, overload
 
 _Number: TypeAlias = int | float | complex
 
-
+erf = erf
+erfc = erfc
+exp2 = exp2
+expit = sigmoid
+expm1 = expm1
+log1p = log1p
+sinc = sinc

@@ -6,6 +6,7 @@ stands for a gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +16,6 @@ from ..core.arguments import NUMBERS
 from ..core.geometry import Geometry
 from ..core.memory_format import contiguous_strides
 from ..tensor.tensor import Tensor
-from . import variable
-from .node import Node
 
 Sizes = tuple[int, ...]
 
@@ -103,27 +102,35 @@ def repeated(grad: Tensor, count: int) -> Tensor:
     return found
 
 
-def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
-    if self._geometry.dtype.is_complex:
-        return grad * functions.where(self == 0, 0, self / self.abs())
-    return grad * _sign(self)
+def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
+    """i * self / |self|^2 of complex numbers, and zero of real ones."""
+    if not self._geometry.dtype.is_complex:
+        return functions.zeros_like(self) * grad
+    size = self.abs()
+    return functions.where(size == 0, 0, self / (size * size) * 1j * grad)
 
 
-class SgnBackward0(Node):
-    """Of the sign of real numbers, which is constant but at the jump."""
+def sgn_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    """Zero of real numbers; what goes across the ray of complex ones."""
+    if not self._geometry.dtype.is_complex:
+        return functions.zeros_like(grad)
+    size = self.abs()
+    along = (conj(grad) * result).real
+    return functions.where(size == 0, 0, (grad - along * result) / size)
 
-    __slots__ = ()
 
-    def backward(node, grad: Tensor) -> tuple[Tensor]:
-        return (functions.zeros_like(grad),)
+def sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return grad * conj((1 - output) * output)
 
 
-def _sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1 in x's dtype; a function of x, so that its results require grad as in PyTorch."""
-    signs = functions.where(x > 0, 1, functions.where(x < 0, -1, 0))
-    found = calls.to_dtype(signs, x._geometry.dtype, False, False, None)
-    node = variable.record(SgnBackward0, x)
-    return found if node is None else variable.set_history(found, node)
+def tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return grad * conj(1 - output * output)
+
+
+def sinc_backward(grad: Tensor, self: Tensor) -> Tensor:
+    angle = self * math.pi
+    slope = (angle * angle.cos() - angle.sin()) / (angle * self)
+    return grad * conj(functions.where(self == 0, 0, slope))
 
 
 def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:

@@ -19,18 +19,20 @@ class DtypeRule:
     """text: for docstrings. kinds: of the dtype that is computed in.
 
     to_float: bool and integers are computed in the default dtype. gives_real: the result of complex
-    is real. each: every operand must be of these kinds, not only what they promote to. remedy: what
-    to use instead, for the message.
+    is real. gives_bool: the result is bool. each: every operand must be of these kinds, not only
+    what they promote to. remedy: what to use instead, for the message.
     """
 
-    __slots__ = ("text", "kinds", "to_float", "gives_real", "each", "remedy")
+    __slots__ = ("text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy")
 
     def __init__(
         self, text: str, kinds: str = KINDS, *, to_float: bool = False, gives_real: bool = False,
-        each: bool = False, remedy: str = "",
+        gives_bool: bool = False, each: bool = False, remedy: str = "",
     ) -> None:  # fmt: skip
         self.text, self.kinds, self.to_float = text, kinds, to_float
-        self.gives_real, self.each, self.remedy = gives_real, each, remedy
+        self.gives_real, self.gives_bool, self.each, self.remedy = (
+            gives_real, gives_bool, each, remedy,
+        )  # fmt: skip
 
     @property
     def refuses(self) -> bool:
@@ -76,6 +78,13 @@ RULES = {
     "running": DtypeRule("any dtype; integers and bool run as int64"),
     "products": DtypeRule("any dtype; integers and bool multiply as int64"),
     "complex_to_real": DtypeRule("any dtype; the result of complex is real", gives_real=True),
+    "floating_to_real": DtypeRule(
+        "floating, or complex, which gives real; others promote to the default float",
+        "fc", to_float=True, gives_real=True,
+    ),
+    "truth": DtypeRule("any dtype; the result is bool", gives_bool=True),
+    "truth_real": DtypeRule("any dtype but complex; the result is bool", "bif", gives_bool=True),
+    "bits": DtypeRule("bool or an integer", "bi"),
     "conjugated": DtypeRule("any dtype; what is real stays as it is", "c"),
     "promoted": DtypeRule("promoted to a common dtype"),
     "promoted_float": DtypeRule(

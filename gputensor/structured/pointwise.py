@@ -70,6 +70,8 @@ def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
     integers in floating point."""
     said = RULES[LOOPS[family][loop]]
     out_dtype = _real if said.gives_real else None
+    if said.gives_bool:
+        config = config.replace(check_all_same_dtype=False, static_dtype=bool_)
     return Rule(
         family, loop, to_float if said.to_float else config, _check(said), out_dtype,
         like_input=said.gives_real,

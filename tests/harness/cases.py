@@ -295,7 +295,7 @@ def long_cases(row: Row) -> list[Case]:
     accumulators of a loop need. Of rows that compute; ranks and broadcasts are the samples' own.
     Each overload meets each dtype and each layout, in the full tier too: kernels planned for a
     layout are built one by one."""
-    if not any(op.dtypes for op in OPS_OF[row.name]):
+    if row.like or not any(op.dtypes for op in OPS_OF[row.name]):
         return []
     return _spread(row, _lengthened(row))
 

@@ -49,8 +49,10 @@ def expected(rule: str, family: str, operands: list[Any], wanted: dtype | None) 
         return None
     if family == "comparison":
         return Expected(result, dtypes.bool_)
-    if rule == "complex_to_real":
+    if rule in ("complex_to_real", "floating_to_real"):
         return Expected(result, result.to_real)
+    if rule in ("truth", "truth_real"):
+        return Expected(result, dtypes.bool_)
     if rule == "places":
         return Expected(result, dtypes.int64)
     if rule == "any":
@@ -103,6 +105,10 @@ _RULES = {
     "products": _sums,
     "running": _sums,
     "complex_to_real": _itself,
+    "floating_to_real": _floating,
+    "truth": _itself,
+    "truth_real": _unless(COMPLEX),
+    "bits": lambda common, wanted: common if common.category <= INTEGER else None,
     "promoted": _itself,
     "promoted_float": _floating,
     "promoted_no_bool": _unless(BOOL),

@@ -73,7 +73,9 @@ class Row:
     refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
         although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
     zeros_equal: 0.0 and -0.0 are one result.
-    positive: it has no derivative at negative numbers.
+    positive: it has no derivative at negative numbers. domain: sizes of the numbers at which it is
+        differentiated.
+    like: another row, whose loop it shares; so it needs few samples, and no long ones.
     refuses_expanded: an expanded `self` must not be written to.
     no_meta: why it cannot be called on the meta device. needs_backend: no device of ours has it.
     dtypes: that it takes, for operators whose YAML entry does not say.
@@ -99,6 +101,8 @@ class Row:
         "refuses_expanded",
         "rule",
         "positive",
+        "domain",
+        "like",
     )
 
     def __init__(
@@ -108,7 +112,7 @@ class Row:
         may_copy: bool = False, result: Any = None, refuses: Any = None,
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
         zeros_equal: bool = False, refuses_expanded: bool = False, rule: Any = None,
-        positive: bool = False,
+        positive: bool = False, domain: tuple[float, float] = (0.3, 1.7), like: str = "",
     ) -> None:  # fmt: skip
         assert why or not (ulp or device_ulp), f"{name}: a tolerance needs its reason"
         assert samples or needs_backend, name
@@ -117,7 +121,7 @@ class Row:
         self.may_copy, self.result, self.refuses = may_copy, result, refuses
         self.dtypes, self.no_meta, self.needs_backend = dtypes, no_meta, needs_backend
         self.zeros_equal, self.refuses_expanded, self.rule = zeros_equal, refuses_expanded, rule
-        self.positive = positive
+        self.positive, self.domain, self.like = positive, domain, like
 
     def __repr__(self) -> str:
         return self.name

@@ -64,7 +64,8 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
     """True where the result is of the dtype that is computed in, besides a comparison's."""
-    gives_another = RULES[LOOPS[family][op]].gives_real and of.is_complex
+    said = RULES[LOOPS[family][op]]
+    gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another
 
 
