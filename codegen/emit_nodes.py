@@ -225,8 +225,11 @@ def _body(op: Op) -> list[str]:
     lines += indent(_returned(op, formulas))
     if saved:
         # written out: every backward calls it, and a loop over names costs 200 ns
-        freed = "".join(f"node.{slot} = " for slot in saved)
-        lines += ["", "def release(node):", f"    {freed}_FREED"]
+        lines += ["", "def release(node):"]
+        for k in range(0, len(saved), 3):
+            lines.append(
+                "    " + "".join(f"node.{slot} = " for slot in saved[k : k + 3]) + "_FREED"
+            )
     return lines
 
 
@@ -296,7 +299,10 @@ def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
         before = test
         test = " or ".join(f"node.edges[{number}] is not None" for number in numbers)
         lines += [f"    {line}"] if test == before else [f"if {test}:", f"    {line}"]
-    lines += [f"node.{slot} = {expression}" for slot, expression in _kept(op).items()]
+    for slot, expression in _kept(op).items():
+        line = f"node.{slot} = {expression}"
+        is_long = len(line) > WIDTH - 8
+        lines += [f"node.{slot} = (", f"    {expression}", ")"] if is_long else [line]
     if not lines:
         return []
     return ["", *wrap(f"def {name}(", ["node", *op.parameters], "):"), *indent(lines)]

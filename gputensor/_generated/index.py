@@ -27,12 +27,13 @@ feature_dropout feature_dropout_ native_dropout normal rand rand_like randint ra
 randn_like randperm argreduce: aminmax argmax argmin max min range: arange eye linspace slicing:
 as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice
 slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy
-join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg
-real view_as_complex view_as_complex_copy view_as_real view_as_real_copy moments: corrcoef cov
-nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp factory: empty
-empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
-comparison: eq ge greater greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_
-softmax: log_softmax softmax resize: resize_as_ where: where
+norm: batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
+native_layer_norm rms_norm join: cat stack copy: clone flip resolve_conj resolve_neg complex_view:
+conj imag is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy
+moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum
+logcumsumexp factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
+scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt le less less_equal lt ne
+not_equal fill: fill_ zero_ softmax: log_softmax softmax resize: resize_as_ where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -68,14 +69,16 @@ split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag view
 empty_like empty_memory_format empty_strided new_empty new_zeros ones_like scalar_tensor zeros
 zeros_like random: bernoulli__float native_dropout native_dropout_backward copy: _local_scalar_dense
 _to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
-zero_ join: cat binary: add_Tensor add__Tensor div__Tensor maximum minimum mul_Tensor mul__Tensor
-sub_Tensor threshold_backward unary: _conj_physical relu sqrt comparison: eq_Tensor lt_Tensor
-ne_Tensor where: where_self reduce: amax amin mean mean_dim nansum sum sum_dim_IntList matmul: addmm
-linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot
-einsum: _trilinear bilinear einsum tensordot tensordot_out scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction softmax:
-_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+zero_ join: cat repeat binary: add_Tensor add__Tensor div__Tensor maximum minimum mul_Tensor
+mul__Tensor sub_Tensor threshold_backward unary: _conj_physical relu sqrt comparison: eq_Tensor
+lt_Tensor ne_Tensor where: where_self reduce: amax amin mean mean_dim nansum sum sum_dim_IntList
+matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
+linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out scan: cumprod
+cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction softmax: _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data
+log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward
+nll_loss_forward nll_loss_nd norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
+native_group_norm native_layer_norm rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -166,7 +169,10 @@ std.correction_out std.dim std.out std_mean std_mean.correction std_mean.correct
 var var.correction var.correction_out var.dim var.out var_mean var_mean.correction
 var_mean.correction_out var_mean.dim softmax: _log_softmax _log_softmax.out
 _log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
+_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
+_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
+native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

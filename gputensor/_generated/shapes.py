@@ -700,6 +700,52 @@ def records_TNV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TPPOOVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if d is not None and d._autograd is not None:
+            check_constant(operator, 3, d)
+        if e is not None and e._autograd is not None:
+            check_constant(operator, 4, e)
+        if (
+            a._autograd is None
+            and (b is None or b._autograd is None)
+            and (c is None or c._autograd is None)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TPPVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if (
+            a._autograd is None
+            and (b is None or b._autograd is None)
+            and (c is None or c._autograd is None)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
@@ -844,6 +890,27 @@ def records_TV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVPPV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if (
+            a._autograd is None
+            and (c is None or c._autograd is None)
+            and (d is None or d._autograd is None)
+            or (node := record(kind, a, c, d)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
         return finish(result, node)
@@ -1120,6 +1187,56 @@ def casts_TV(operator, fixed, is_widest):
             a = cast(a, to, device)
             key_set = (a._keys | include) & keep
             return operator.table[key_set](key_set, a, b)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVPPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast_any(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | (0 if c is None else c._keys) | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVPPVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast_any(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | (0 if c is None else c._keys) | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel

@@ -30,7 +30,11 @@ _CALLS: dict[str, Callable[[], Any]] = {
 
 
 def __getattr__(name: str) -> Any:
-    return _CALLS[name]() if name in _CALLS else getattr(functions, name)
+    if name in _CALLS:
+        return _CALLS[name]()
+    from . import formulas_nn  # when a derivative asks: most programs need none of it
+
+    return getattr(formulas_nn, name, None) or getattr(functions, name)
 
 
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------

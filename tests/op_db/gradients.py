@@ -12,6 +12,8 @@ from .cases import Case, Recorded
 
 def function(name: str) -> Any:
     """`gt.linalg.det` of `linalg.det`; a method where there is no function; None if neither."""
+    if name.startswith("_") and not name.startswith("__"):
+        return getattr(gt.ops.aten, name, None)
     found: Any = gt
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -237,8 +237,10 @@ def _call(op: Any, sample: Any) -> Any:
 
 
 def _arguments(op: Any, sample: Any) -> list[Any]:
-    """As users give them; of `where` op_db has the condition second."""
+    """As users give them: op_db has the condition of `where` second, the text of `einsum` last."""
     given = [sample.input, *sample.args]
+    if op.name == "einsum":
+        return [given[1], given[0]]
     return [given[1], given[0], *given[2:]] if op.name == "where" else given
 
 

@@ -86,3 +86,8 @@ def Tensor_repeat(self, *args, repeats=None):
         key_set = (self._keys | include) & keep
         return op_repeat.table[key_set](key_set, self, repeats)
     except Exception as error: _refuse(error, "repeat", locals()); raise
+
+def call_repeat(self, repeats):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_repeat.table[key_set](key_set, self, repeats)

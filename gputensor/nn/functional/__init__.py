@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
-from ..core.arguments import flag, real
-from ..core.dtype import dtype as _dtype
-from ..iterator.broadcast import broadcast_sizes
-from ..structured import arguments
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...core import errors
+from ...core.arguments import flag, real
+from ...core.dtype import dtype as _dtype
+from ...iterator.broadcast import broadcast_sizes
+from ...structured import arguments
+from ...tensor.tensor import Tensor
+from . import normalization
+from .normalization import *  # noqa: F403
 
 __all__ = [
-    "bilinear",
-    "cross_entropy",
-    "linear",
-    "log_softmax",
-    "mse_loss",
-    "nll_loss",
-    "relu",
-    "softmax",
-]
+    "bilinear", "cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax",
+    *normalization.__all__,
+]  # fmt: skip
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
