@@ -75,7 +75,7 @@ def shape_of(op: Op) -> str:
     inputs = op.derivatives or [a.name for a in op.tensors]
     letters = ""
     for a in op.arguments:
-        if not a.type.has_tensor:
+        if not a.type.has_tensor or str(a.type.required) == "Tensor?[]":
             letters += "V"
         elif a.type.required.is_list:
             letters += "L"

@@ -80,6 +80,7 @@ if _typing.TYPE_CHECKING:
     from .structured.tensor_iterator import (
         TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
     )  # fmt: skip
+    from .tensor.indexing import nonzero as nonzero
     from .tensor.printing import (
         get_printoptions as get_printoptions, printoptions as printoptions,
         set_printoptions as set_printoptions,

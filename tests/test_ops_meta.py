@@ -28,7 +28,12 @@ def test_layouts(row: Row) -> None:
                 case.build("meta").run()
                 pytest.fail(f"{case}: was not refused on meta")
             continue
-        on_cpu, on_meta = case.build("cpu").run(), case.build("meta").run()
+        on_cpu = case.build("cpu").run()
+        if case.op().name == "where":  # elements decide the sizes of this overload alone
+            with pytest.raises(GpuTensorError):
+                case.build("meta").run()
+            continue
+        on_meta = case.build("meta").run()
         results = on_meta if isinstance(on_meta, (list, tuple)) else [on_meta]
         wanted = on_cpu if isinstance(on_cpu, (list, tuple)) else [on_cpu]
         assert len(results) == len(wanted), str(case)

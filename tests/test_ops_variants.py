@@ -209,6 +209,8 @@ def test_out_of_the_right_size(row: Row) -> None:
     """It is what is returned, keeps its strides, counts one write; nothing beside it is touched."""
     for number, case in enumerate(of_one(row)):
         call, wanted = case.build(), case.build().run()
+        if isinstance(wanted, (list, tuple)):
+            continue  # where(condition), which has no form with out
         sizes = tuple(wanted.shape)
         whole = gt.ones([2 * n for n in sizes], dtype=wanted.dtype)
         layouts = (
@@ -237,6 +239,8 @@ def test_out_of_another_size(row: Row) -> None:
         call = case.build()
         wanted = call.run()
         if wanted is call.args[0]:  # nothing to do for it, so its layout says nothing
+            continue
+        if isinstance(wanted, (list, tuple)):
             continue
         out = gt.empty(0, dtype=wanted.dtype)
         assert run_into(row, case.build(), out) is out

@@ -41,6 +41,12 @@ LOOPS = {
     "ternary": {
         "addcmul": "promoted_numeric", "addcdiv": "promoted_floating", "lerp": "floating_only",
     },
+    "gather": {"gather": ""},
+    "scatter": {
+        "scatter": "", "scatter_add": "", "scatter_multiply": "", "scatter_amax": "",
+        "scatter_amin": "",
+    },
+    "nonzero": {"nonzero": "", "nonzero_count": ""},
     "reduce": {
         "sum": "sums", "nansum": "sums_real", "prod": "products", "mean": "floating_only",
         "amax": "real", "amin": "real", "any": "any", "all": "any",

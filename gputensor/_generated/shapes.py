@@ -119,6 +119,18 @@ def counts_first_5(operator):
         return result
     return kernel
 
+def counts_first_6(operator):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        storage = a._storage
+        if storage is not None and a._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(a)
+        return result
+    return kernel
+
 def counts_last_2(operator):
     def kernel(key_set, a, b):
         key_set &= BELOW_ADINPLACEORVIEW
@@ -176,6 +188,18 @@ def counts_last_6(operator):
             storage.version += 1
         else:
             bump_version(f)
+        return result
+    return kernel
+
+def counts_last_7(operator):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        storage = g._storage
+        if storage is not None and g._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(g)
         return result
     return kernel
 
@@ -345,6 +369,19 @@ def refuses_TTT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c)
     return kernel
 
+def refuses_TTTT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_TTTVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
         if not (
@@ -408,6 +445,14 @@ def refuses_TTVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
+def refuses_TTVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (a._autograd is None and b._autograd is None and g._autograd is None):
+            check(operator.short_name, a, b, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
 def refuses_TV(operator, check):
     def kernel(key_set, a, b):
         if not (a._autograd is None):
@@ -430,6 +475,61 @@ def refuses_TVTT(operator, check):
             check(operator.short_name, a, c, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_TVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVTTVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, c, d, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVTTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, c, d, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
+def refuses_TVTVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (a._autograd is None and c._autograd is None and e._autograd is None):
+            check(operator.short_name, a, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and c._autograd is None and f._autograd is None):
+            check(operator.short_name, a, c, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
     return kernel
 
 def refuses_TVV(operator, check):
@@ -622,6 +722,24 @@ def records_T(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TCOVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if b._autograd is not None:
@@ -642,6 +760,42 @@ def records_TCOVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TCT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TCV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if b._autograd is not None:
@@ -655,6 +809,42 @@ def records_TCV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
         return finish(result, node)
@@ -879,6 +1069,22 @@ def records_TTVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None or (node := record(kind, a)) is None:
@@ -895,6 +1101,114 @@ def records_TV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TVC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCTVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TVPPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if (
@@ -903,6 +1217,38 @@ def records_TVPPV(operator, kind, record, keep, finish):
             and (d is None or d._autograd is None)
             or (node := record(kind, a, c, d)) is None
         ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVTVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)

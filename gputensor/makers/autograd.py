@@ -5,7 +5,8 @@ schema and from the node's class, which keeps what the derivative needs.
 
 Note [Shapes]
 A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, L a list
-of tensors; C a tensor that has no derivative, O the same where it may be left out; V anything else.
+of tensors; C a tensor that has no derivative, O the same where it may be left out; V anything
+else, a list of indices among it, which may have gaps and is never differentiated.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
 
 
 def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[str, ...]) -> str:
-    if not argument.type.has_tensor:
+    if not argument.type.has_tensor or str(argument.type.required) == "Tensor?[]":
         return "V"
     if argument.type.required.is_list:
         return "L"

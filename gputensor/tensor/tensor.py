@@ -195,6 +195,10 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
     __getitem__ = indexing.get  # without a frame of its own: q[1] is timed (bench/overhead.py)
     __setitem__ = indexing.put
 
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """The indices of the elements that are not zero. See gt.nonzero."""
+        return indexing.nonzero(self, as_tuple=as_tuple)
+
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
         if not self._geometry.ndim:

@@ -219,7 +219,8 @@ def public(op: Op) -> Callable[..., Any]:
 
 
 def as_function(name: str) -> Callable[..., Any] | None:
-    op = next((op for op in OPS_OF[name] if op.is_public and "function" in op.variants), None)
+    ops = [op for op in OPS_OF[name] if op.is_public and op.kind != "out"]
+    op = next((op for op in ops if "function" in op.variants), None)
     if op is None:
         return None
     function = public(op)
@@ -236,6 +237,8 @@ def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     place = names.index("self")
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if place >= len(args):  # an overload that is no method: where(condition)
+            return packet(base)(*args, **kwargs)
         return getattr(args[place], base)(*args[:place], *args[place + 1 :], **kwargs)
 
     return call

@@ -556,6 +556,12 @@ def Tensor___ge__(self, other):
         return op_ge_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "ge", locals()); raise
 
+def call_ge_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_ge_Tensor.table[key_set](key_set, self, other)
+
 op_ge__Tensor = _define(
     "aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

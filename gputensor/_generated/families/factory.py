@@ -595,6 +595,15 @@ def Tensor_new_full(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "new_full", locals()); raise
 
+def call_new_full(
+    self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_new_full.table[key_set](
+        key_set, self, size, fill_value, dtype, layout, device, pin_memory,
+    )
+
 op_scalar_tensor = _define(
     "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))

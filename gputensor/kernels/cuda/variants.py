@@ -264,7 +264,27 @@ def _loss(family: str) -> list[Defines]:
     return [define(op, s, layout) for op in layouts for layout in layouts[op] for s in floats]
 
 
+def _indexed(family: str) -> list[Defines]:
+    """With one index tensor, and with several."""
+    listed = []
+    for op in LOOPS[family]:
+        scalars = list(WORDS.values())
+        if op not in ("gather", "scatter"):
+            is_ordered = op in ("scatter_amax", "scatter_amin")
+            takes = [d for d in ALL if d.itemsize >= 4 and not (d.is_complex and is_ordered)]
+            scalars = [contiguous_scalar(family, op, d) for d in takes]
+        asked = [(s, n) for s in dict.fromkeys(scalars) for n in ("1", "8")]
+        listed += [define(op, s, "STRIDED") | {"INDICES": n} for s, n in asked]
+    return [v for v in listed if (v["OP"], v["SCALAR"]) != ("scatter_multiply", "c128")]
+
+
+def _nonzero(family: str) -> list[Defines]:
+    layouts = {"nonzero": ("PARTS",), "nonzero_count": ("ELEMENTS", "SUMS")}
+    return [define(op, "u8", layout) for op in LOOPS[family] for layout in layouts[op]]
+
+
 _LISTS = {
+    "gather": _indexed, "scatter": _indexed, "nonzero": _nonzero,
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
     "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
     "loss": _loss,
