@@ -50,7 +50,7 @@ def _outs(case: Case) -> int:
 
 
 def as_list(x: Any) -> list[Any]:
-    return list(x) if isinstance(x, (list, tuple)) else [x]
+    return list(forms.flat(x)) if isinstance(x, (list, tuple)) else [x]
 
 
 def assert_equal(case: Case, form: str, found: Any, wanted: Any) -> None:

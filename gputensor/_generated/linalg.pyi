@@ -2,6 +2,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
+from ..core.dtype import dtype
 from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
@@ -9,3 +10,7 @@ _Number: TypeAlias = int | float | complex
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor: ...
+def vector_norm(
+    input: Tensor, ord: _Number = 2, dim: int | Sequence[int] | None = None,
+    keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None,
+) -> Tensor: ...

@@ -323,6 +323,116 @@ def std_mean_backward(
     return var_mean_backward(grad_std, grad_mean, self, dim, correction, keepdim)
 
 
+def logsumexp_backward(
+    grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool
+) -> Tensor:
+    ndim = self._geometry.ndim
+    top = _with_dims(result, ndim, dim, keepdim)
+    return _with_dims(grad, ndim, dim, keepdim) * conj((self - top).exp())
+
+
+def trace_backward(grad: Tensor, shape: Sizes) -> Tensor:
+    return functions.eye(*shape, dtype=grad._geometry.dtype, device=grad._device) * grad
+
+
+# --- norms and distances --------------------------------------------------------------------------
+
+
+def norm_backward(
+    grad: Tensor, self: Tensor, p: float, result: Tensor, dim: Any, keepdim: bool
+) -> Tensor:
+    """Zero where the norm is; of the largest elements, shared out evenly."""
+    ndim = self._geometry.ndim
+    dims = tuple(range(ndim)) if dim is None or dim in ((), []) else dim
+    grad, size = _with_dims(grad, ndim, dims, keepdim), _with_dims(result, ndim, dims, keepdim)
+    if p == 0:
+        return functions.zeros_like(self)
+    if p == 2:
+        return grad * _share(self, size)
+    if p in (float("inf"), -float("inf")):
+        chosen = _or_nan(self.abs(), size)
+        share = grad / calls.sum_dim_IntList(chosen, dims, True) if ndim else grad
+        return functions.sgn(self) * functions.where(chosen, share, 0.0)
+    if p == 1:
+        return functions.sgn(self) * grad
+    return _power_slope(self, p) * _share(grad, size ** (p - 1))
+
+
+def _or_nan(x: Tensor, extreme: Tensor) -> Tensor:
+    return functions.where(x == x, x == extreme, True)
+
+
+def _share(x: Tensor, whole: Tensor) -> Tensor:
+    """x / whole, zeros where whole is zero."""
+    is_zero = whole == 0
+    return functions.where(is_zero, 0.0, x / functions.where(is_zero, 1.0, whole))
+
+
+def _power_slope(x: Tensor, p: float) -> Tensor:
+    """sgn(x) * |x| ** (p - 1), zero at zero."""
+    if p >= 2:
+        return x * x.abs() ** (p - 2)
+    is_zero = x == 0
+    return functions.where(
+        is_zero, 0.0, functions.sgn(x) * functions.where(is_zero, 1, x).abs() ** (p - 1)
+    )
+
+
+def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    ndim = self._geometry.ndim
+    others = tuple([d for d in range(ndim) if d != dim % ndim])
+    size = calls.linalg_vector_norm(self, p, others, True, dtype=None)
+    along = grad * conj(self)
+    if along._geometry.dtype.is_complex:
+        along = calls.select_int(calls.view_as_real(along), -1, 0)
+    along = calls.sum_dim_IntList(along, others, True)
+    by_norm = norm_backward(along, self, p, size, others, True)
+    inverse = 1 / (size + 1e-7)
+    shorter = maxnorm * inverse * (grad - inverse * by_norm)
+    return functions.where(size > maxnorm, shorter, grad)
+
+
+def cdist_backward(
+    grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
+) -> Tensor:
+    """Of x1, or of x2, whose batches may have been broadcast."""
+    if not x1._geometry.sizes[-1] or not result._geometry.numel:
+        return functions.zeros_like(x2 if is_second else x1)
+    apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)
+    found = _distance_slope(apart, p, calls.unsqueeze(result, -1)) * calls.unsqueeze(grad, -1)
+    if is_second:
+        return -calls.sum_dim_IntList(found, (-3,), False)
+    return calls.sum_dim_IntList(found, (-2,), False)
+
+
+def _distance_slope(apart: Tensor, p: float, size: Tensor) -> Tensor:
+    if p == 0:
+        return functions.zeros_like(apart)
+    if p == 1:
+        return functions.sgn(apart)
+    if p == 2:
+        return _share(apart, size)
+    if p == float("inf"):
+        return functions.where(apart.abs() == size, functions.sgn(apart), 0.0)
+    return _share(_power_slope(apart, p), size ** (p - 1))
+
+
+def pdist_backward(grad: Tensor, self: Tensor, p: float, result: Tensor) -> Tensor:
+    made = functions.zeros_like(self)
+    rows, start = self._geometry.sizes[0], 0
+    for r in range(rows - 1):
+        count = rows - 1 - r
+        size = calls.unsqueeze(calls.slice_Tensor(result, 0, start, start + count, 1), -1)
+        part = calls.unsqueeze(calls.slice_Tensor(grad, 0, start, start + count, 1), -1)
+        apart = calls.select_int(self, 0, r) - calls.slice_Tensor(self, 0, r + 1, rows, 1)
+        slope = _distance_slope(apart, p, size) * part
+        head = functions.zeros_like(calls.slice_Tensor(self, 0, 0, r, 1))
+        own = calls.sum_dim_IntList(slope, (0,), True)
+        made = made + calls.cat([head, own, -slope], 0)
+        start += count
+    return made
+
+
 # --- scans ----------------------------------------------------------------------------------------
 
 
@@ -360,6 +470,12 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
     up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
     down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()
     return up - down
+
+
+def evenly_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    """The gradient of one element of all, shared out among those that equal it."""
+    chosen = functions.where(result == result, self == result, self != self)
+    return functions.where(chosen, grad / calls.sum(chosen, dtype=None), 0.0)
 
 
 # --- views ----------------------------------------------------------------------------------------

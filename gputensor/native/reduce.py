@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .._generated import calls
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
 from ..core.geometry import Sizes
+from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -220,3 +222,34 @@ def out(operator: Operator, loop: str) -> Kernel:
         )  # fmt: skip
 
     return kernel
+
+
+# --- made of them ---------------------------------------------------------------------------------
+
+
+def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    given = self._geometry
+    dims = arguments.dims("logsumexp", dim, given.ndim)
+    x = (
+        self
+        if given.dtype.category > INTEGER
+        else calls.to_dtype(self, defaults.get_default_dtype())
+    )
+    if not given.ndim or not given.numel:
+        return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
+    is_complex = given.dtype.is_complex
+    top = calls.amax(
+        calls.select_int(calls.view_as_real(x), -1, 0) if is_complex else x, dims, True
+    )
+    top = calls.where_self(top - top == 0, top, 0.0)
+    total = calls.sum_dim_IntList(calls.exp(x - top), dims, True, dtype=None)
+    found = calls.log(total) + top
+    return found if keepdim else calls.sum_dim_IntList(found, dims, False, dtype=None)
+
+
+def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
+    return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
+
+
+def count_nonzero_dim_IntList(key_set: int, self: Tensor, dim: Any) -> Tensor:
+    return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)

@@ -45,7 +45,8 @@ def test_our_schemas_are_registered_as_they_are() -> None:
         spellings = (
             ("from=0,", "from=0.,"), ("to=1,", "to=1.,"), ("=contiguous_format", "=0"), ("=Mean",
             "=1"),
-            ("label_smoothing=0.0", "label_smoothing=0."),
+            ("label_smoothing=0.0", "label_smoothing=0."), ("p=2,", "p=2.,"), ("p=2)", "p=2.)"),
+            ("dx=1,", "dx=1.,"),
         )  # fmt: skip
         for ours, printed in spellings:
             found = found.replace(printed, ours) if ours in op.full_schema else found

@@ -106,6 +106,11 @@ def _no_elements(op: str) -> tuple[Fails, ...]:
     )
 
 
+def _logsumexp(x: np.ndarray, dim: Any, keepdim: bool) -> Any:
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    return np.log(np.sum(np.exp(wide), dim if x.ndim else None, keepdims=keepdim))
+
+
 ROWS = [
     Row(
         "all",
@@ -136,6 +141,32 @@ ROWS = [
         _reference(np.any, none_means_all=False),
         out="truth",
         errors=_refusals("any"),
+    ),
+    Row(
+        "count_nonzero",
+        [
+            S(T(2, 3)),
+            S(T()),
+            S(T(2, 3), 0),
+            S(T(2, 3, 4), (0, -1)),
+            S(T(0, 3), 0),
+            S(T(2, 3), None),
+        ],
+        lambda x, dim=None: np.count_nonzero(x, dim if x.ndim else None),
+        result=lambda args, kwargs, of: int64,
+        out="same",
+        errors=(Fails(_BAD_DIM, errors.IndexRangeError, r"'dim' must be in \[-2, 1\] \(got 2\)"),),
+    ),
+    Row(
+        "logsumexp",
+        [S(T(2, 3), 0), S(T(), 0), S(T(2, 3, 4), (0, -1), True), S(T(0, 3), 0)],
+        lambda x, dim, keepdim=False: _logsumexp(x, dim, keepdim),
+        ulp={float16: 4, bfloat16: 4, float32: 16, float64: 16, complex64: 16, complex128: 16},
+        why="an exponential, a sum of some dozens and a logarithm, each rounded",
+        device_ulp=20,
+        dtypes=(float16, bfloat16, float32, float64, complex64, complex128),
+        out="same",
+        errors=(Fails(_BAD_DIM, errors.IndexRangeError, r"'dim' must be in \[-2, 1\] \(got 2\)"),),
     ),
     Row(
         "mean",

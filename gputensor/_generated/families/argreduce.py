@@ -292,3 +292,8 @@ def Tensor_aminmax(self, *, dim=None, keepdim=False):
         key_set = (self._keys | include) & keep
         return Results_aminmax(op_aminmax.table[key_set](key_set, self, dim, keepdim))
     except Exception as error: _refuse(error, "aminmax", locals()); raise
+
+def call_aminmax(self, dim=None, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_aminmax.table[key_set](key_set, self, dim, keepdim)

@@ -413,3 +413,83 @@ def Tensor_all(self, dim=None, keepdim=False):
             return op_all_dims.table[key_set](key_set, self, dim, keepdim)
         return op_all_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "all", locals()); raise
+
+op_logsumexp = _define(
+    "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+    ("reduction",))
+op_logsumexp_out = _define(
+    "aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def logsumexp(input, dim, keepdim=False, *, out=None):
+    """Logarithm of the sum of exp along dimensions, without its overflow.
+
+    Args:
+        input: (*).
+        dim: int or ints.
+        keepdim: bool, default False.
+        out: Tensor that takes the result, optional.
+    Gradient: logsumexp_backward(grad, input, result, dim, keepdim)
+    Native: native/reduce.py. Matches torch.logsumexp.
+
+    >>> gt.logsumexp(gt.tensor([1000.0, 1000.0]), 0)
+    tensor(1000.6931)"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logsumexp", out)._keys & keep
+            return op_logsumexp_out.table[key_set](key_set, input, dim, keepdim, out)
+        return op_logsumexp.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error: _refuse(error, "logsumexp", locals()); raise
+
+def Tensor_logsumexp(self, dim, keepdim=False):
+    """Logarithm of the sum of exp along dimensions, without its overflow. See
+    gt.logsumexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
+    except Exception as error: _refuse(error, "logsumexp", locals()); raise
+
+op_count_nonzero = _define(
+    "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
+    ("reduction",))
+op_count_nonzero_out = _define(
+    "aten::count_nonzero.out(Tensor self, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+op_count_nonzero_dim_IntList = _define(
+    "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
+    ("reduction",))
+op_count_nonzero_dim_IntList_out = _define(
+    "aten::count_nonzero.dim_IntList_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def count_nonzero(input, dim=None, *, out=None):
+    """How many elements are not zero, of all or along dimensions.
+
+    Args:
+        input: (*).
+        dim: int or ints, optional.
+        out: Tensor that takes the result, optional.
+    Native: native/reduce.py. Matches torch.count_nonzero."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("count_nonzero", out)._keys & keep
+            if isinstance(dim, (tuple, list)):
+                return op_count_nonzero_dim_IntList_out.table[key_set](key_set, input, dim, out)
+            return op_count_nonzero_out.table[key_set](key_set, input, dim, out)
+        if isinstance(dim, (tuple, list)):
+            return op_count_nonzero_dim_IntList.table[key_set](key_set, input, dim)
+        return op_count_nonzero.table[key_set](key_set, input, dim)
+    except Exception as error: _refuse(error, "count_nonzero", locals()); raise
+
+def Tensor_count_nonzero(self, dim=None):
+    """How many elements are not zero, of all or along dimensions. See gt.count_nonzero."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        if isinstance(dim, (tuple, list)):
+            return op_count_nonzero_dim_IntList.table[key_set](key_set, self, dim)
+        return op_count_nonzero.table[key_set](key_set, self, dim)
+    except Exception as error: _refuse(error, "count_nonzero", locals()); raise

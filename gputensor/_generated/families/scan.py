@@ -128,6 +128,7 @@ def logcumsumexp(input, dim, *, out=None):
         input: (*), floating or complex.
         dim: int.
         out: Tensor that takes the result, optional.
+    Gradient: logcumsumexp_backward(grad, input, result, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.logcumsumexp."""
     try:
         include, keep = _state.get()

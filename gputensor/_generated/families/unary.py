@@ -132,6 +132,11 @@ def Tensor_abs(self):
     except Exception as error: _refuse(error, "abs", locals()); raise
 Tensor___abs__ = Tensor_abs
 
+def call_abs(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_abs.table[key_set](key_set, self)
+
 op_abs_ = _define("aten::abs_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_abs_(self):
     """In place: Absolute value of each element. See gt.abs."""
@@ -177,6 +182,11 @@ def Tensor_exp(self):
         key_set = (self._keys | include) & keep
         return op_exp.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "exp", locals()); raise
+
+def call_exp(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_exp.table[key_set](key_set, self)
 
 op_exp_ = _define("aten::exp_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_exp_(self):
@@ -1088,6 +1098,11 @@ def Tensor_log(self):
         key_set = (self._keys | include) & keep
         return op_log.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "log", locals()); raise
+
+def call_log(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_log.table[key_set](key_set, self)
 
 op_log_ = _define("aten::log_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_log_(self):

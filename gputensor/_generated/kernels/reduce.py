@@ -2,12 +2,13 @@
 """What is registered for the operators of native/reduce.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    extremum_backward, mean_backward, prod_backward, sum_backward,
+    extremum_backward, logsumexp_backward, mean_backward, prod_backward, sum_backward,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
+from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...makers.rows import bind, casts, counts, passes, refuses_out
+from ...makers.rows import bind, casts, counts, impl, passes, refuses_out
 from ...native import reduce as native
 from .. import operators as _operators
 
@@ -52,6 +53,27 @@ def install() -> None:
     bind(_operators.all_out, native.out, "all", counts, refuses_out)
     bind(_operators.all_dims, native.functional, "all", passes)
     bind(_operators.all_dims_out, native.out, "all", counts, refuses_out)
+    impl(
+        _operators.logsumexp, "CompositeExplicitAutograd", native.logsumexp, LogsumexpBackward0,
+        casts(CUDA="fp32"),
+    )
+    impl(
+        _operators.logsumexp_out, "CompositeExplicitAutograd", _forms.out(_operators.logsumexp),
+        counts, refuses_out,
+    )
+    impl(_operators.count_nonzero, "CompositeExplicitAutograd", native.count_nonzero, passes)
+    impl(
+        _operators.count_nonzero_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.count_nonzero), counts, refuses_out,
+    )
+    impl(
+        _operators.count_nonzero_dim_IntList, "CompositeExplicitAutograd",
+        native.count_nonzero_dim_IntList, passes,
+    )
+    impl(
+        _operators.count_nonzero_dim_IntList_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.count_nonzero_dim_IntList), counts, refuses_out,
+    )
 
 
 class SumBackward0(_Node):
@@ -180,3 +202,22 @@ class AmaxBackward0(_Node):
 class AminBackward0(AmaxBackward0):
     """Of amin."""
     __slots__ = ()
+
+
+class LogsumexpBackward0(_Node):
+    """Of logsumexp."""
+    __slots__ = ("saved_self", "saved_result", "saved_dim", "saved_keepdim")
+    saved = ("saved_self", "saved_result")
+
+    def keep(node, self, dim, keepdim):
+        node.saved_self = _save(self)
+        node.saved_dim = tuple(dim) if type(dim) is list else dim
+        node.saved_keepdim = keepdim
+
+    def backward(node, grad):
+        self = node.saved_self.unpack(node)
+        result = node.saved_result.unpack(node)
+        return (logsumexp_backward(grad, self, result, node.saved_dim, node.saved_keepdim),)
+
+    def release(node):
+        node.saved_self = node.saved_result = _FREED
