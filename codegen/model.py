@@ -8,6 +8,7 @@ from __future__ import annotations
 import keyword
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .paths import load_module
@@ -270,12 +271,28 @@ class Model:
 
     def overloads(self, base: str, variant: str) -> list[Op]:
         """What one public name merges: out forms apart, they are an argument."""
-        return [
-            op for op in self.ops if op.base == base and variant in op.variants and op.kind != "out"
-        ]
+        return [op for op in self._by_base.get(base, ()) if variant in op.variants]
+
+    @cached_property
+    def _by_base(self) -> dict[str, list[Op]]:
+        """All but out forms. Asked for each name many times, as `bases` is."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            if op.kind != "out":
+                found.setdefault(op.base, []).append(op)
+        return found
+
+    @cached_property
+    def _bases(self) -> dict[tuple[str, str | None], list[str]]:
+        return {}
 
     def bases(self, variant: str, module: str | None = None) -> list[str]:
         """Public names in a to z. module: of this python_module alone, "" for gt's own."""
+        if (variant, module) not in self._bases:
+            self._bases[variant, module] = self._public(variant, module)
+        return self._bases[variant, module]
+
+    def _public(self, variant: str, module: str | None) -> list[str]:
         ops = [op for op in self.ops if op.is_public and module in (None, op.python_module)]
         return sorted({op.base for op in ops if self.overloads(op.base, variant)})
 
