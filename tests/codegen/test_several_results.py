@@ -68,7 +68,8 @@ def test_out_forms_take_a_tensor_for_each_result(model):
 def test_each_overload_of_one_name_has_its_own_kind_of_out(model):
     text = function(model, "halve")
     assert '_checked_outs("halve", out, 2)' in text and '_checked_out("halve", out)' in text
-    assert "op_halve_halves.table[key_set](key_set, input, dim, out[0], out[1])" in text
+    call = "op_halve_halves.table[key_set](key_set,input,dim,out[0],out[1]"
+    assert call in "".join(text.split())
     assert "op_halve_out.table[key_set](key_set, input, other, out)" in text
 
 

@@ -432,7 +432,7 @@ def logsumexp(input, dim, keepdim=False, *, out=None):
     Native: native/reduce.py. Matches torch.logsumexp.
 
     >>> gt.logsumexp(gt.tensor([1000.0, 1000.0]), 0)
-    tensor(1000.6931)"""
+    tensor(1000.6932)"""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
