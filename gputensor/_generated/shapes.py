@@ -340,6 +340,19 @@ def refuses_T(operator, check):
         return operator.redispatch_table[key_set](key_set, a)
     return kernel
 
+def refuses_TLPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and all([x._autograd is None for x in b])
+            and (c is None or c._autograd is None)
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, *b, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
 def refuses_TNNT(operator, check):
     def kernel(key_set, a, b, c, d):
         if not (
@@ -353,12 +366,34 @@ def refuses_TNNT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TPVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (a._autograd is None and (b is None or b._autograd is None) and d._autograd is None):
+            check(operator.short_name, a, b, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_TT(operator, check):
     def kernel(key_set, a, b):
         if not (a._autograd is None and b._autograd is None):
             check(operator.short_name, a, b)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b)
+    return kernel
+
+def refuses_TTPVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            and e._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, b, c, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
     return kernel
 
 def refuses_TTT(operator, check):
@@ -443,6 +478,14 @@ def refuses_TTVVT(operator, check):
             check(operator.short_name, a, b, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TTVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and b._autograd is None and f._autograd is None):
+            check(operator.short_name, a, b, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
     return kernel
 
 def refuses_TTVVVVT(operator, check):
@@ -538,6 +581,40 @@ def refuses_TVV(operator, check):
             check(operator.short_name, a)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_TVVPPT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and (d is None or d._autograd is None)
+            and (e is None or e._autograd is None)
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and (d is None or d._autograd is None) and f._autograd is None):
+            check(operator.short_name, a, d, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVPVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and (d is None or d._autograd is None)
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, d, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TVVT(operator, check):
@@ -1522,6 +1599,38 @@ def casts_TTV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TTVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TV(operator, fixed, is_widest):
     def kernel(key_set, a, b):
         device = device_of[key_set & AUTOCAST]
@@ -1587,6 +1696,21 @@ def casts_TVPV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TVVV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d):
         device = device_of[key_set & AUTOCAST]
@@ -1598,6 +1722,21 @@ def casts_TVVV(operator, fixed, is_widest):
             a = cast(a, to, device)
             key_set = (a._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
     return kernel

@@ -436,6 +436,13 @@ def pdist_backward(grad: Tensor, self: Tensor, p: float, result: Tensor) -> Tens
 # --- scans ----------------------------------------------------------------------------------------
 
 
+def cummaxmin_backward(grad: Tensor, self: Tensor, indices: Tensor, dim: int) -> Tensor:
+    """Each element's gradient goes to the one that it repeats."""
+    if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
+        return grad
+    return calls.scatter_add(functions.zeros_like(self), dim, indices, grad)
+
+
 def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
     if grad._geometry.numel <= 1:
         return grad

@@ -134,3 +134,113 @@ def _mode(library: Any, x: Any, axis: int) -> Any:
     lengths = np.take(lengths, before + numbers)
     last = np.argmax(np.where(ends, lengths, 0), -1)
     return np.take_along_axis(order, np.expand_dims(last, axis), axis)
+
+
+# --- quantiles ------------------------------------------------------------------------------------
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _quantile(
+    op: str, self: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolation: str
+) -> Tensor:
+    given, of = self._geometry, self._geometry.dtype
+    ignores_nan = op == "nanquantile"
+    if of not in (dtypes.float32, dtypes.float64):
+        raise errors.wrong_dtype(op, "self", "be float32 or float64", self)
+    if q._geometry.dtype is not of:
+        raise errors.wrong_dtype(op, "q", f"have self's dtype {of.short}", q)
+    if q._geometry.ndim > 1:
+        raise errors.wrong_shape(op, "q", "have at most one dimension", q)
+    if q._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", q, "q")
+    if interpolation not in _INTERPOLATIONS:
+        rule = f"be one of {', '.join(_INTERPOLATIONS)}"
+        raise errors.wrong_value(op, "interpolation", rule, interpolation)
+    if given.numel == 0:
+        raise errors.must(op, "self", "have elements", self)
+    if q._device.type == "cpu" and not bool(calls.all((q >= 0) * (q <= 1))):
+        raise errors.must(op, "q", "be in [0, 1]", q)
+    ndim = given.ndim
+    x = calls.reshape(self, (given.numel,)) if dim is None or not ndim else self
+    axis = 0 if dim is None else arguments.dim(op, dim, ndim)
+    x = calls.movedim_int(x, axis, -1)
+    found = _between_ranks(x, q, interpolation, ignores_nan)
+    kept = x._geometry.sizes[:-1]
+    if keepdim and ndim:
+        where = axis if dim is not None else 0
+        kept = (*kept[:where], 1, *kept[where:]) if dim is not None else (1,) * ndim
+    if q._geometry.ndim == 0:
+        return calls.reshape(found, kept)
+    count = q._geometry.numel
+    return calls.movedim_int(calls.reshape(found, (*kept, count)), -1, 0)
+
+
+def _order(library: Any, x: Any) -> Any:
+    return library.np.argsort(x, axis=-1, kind="stable")
+
+
+def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) -> Tensor:
+    """Along the last dimension of x, a place for each of q."""
+    n = x._geometry.sizes[-1]
+    order = library.call(
+        "quantile", _order, (contiguous_geometry(x._geometry.sizes, dtypes.int64),), x.detach()
+    )[0]
+    ordered = calls.gather(x, -1, order)
+    is_nan = ordered != ordered
+    q = calls.reshape(q, (-1,))
+    if ignores_nan:
+        last = calls.sum_dim_IntList(is_nan, (-1,), True, dtype=None) * -1 + (n - 1)
+        ranks = q * calls.where_self(last < 0, 0, last)
+    else:
+        whole = calls.any_dim(is_nan, -1, True)
+        ranks = calls.where_self(whole, float(n - 1), q * (n - 1))
+    ranks = calls.expand(ranks, (*x._geometry.sizes[:-1], q._geometry.numel))
+    if interpolation in ("lower", "higher", "nearest"):
+        whole_of = {"lower": calls.floor, "higher": calls.ceil, "nearest": calls.round}
+        ranks = whole_of[interpolation](ranks)
+    below = calls.to_dtype(ranks, dtypes.int64)
+    low = calls.gather(ordered, -1, below)
+    if interpolation not in ("linear", "midpoint"):
+        return low
+    weight: Any = 0.5 if interpolation == "midpoint" else ranks - below
+    if interpolation == "midpoint":
+        weight = calls.full_like(ranks, 0.5)
+    above = calls.to_dtype(calls.ceil(ranks), dtypes.int64)
+    return calls.lerp_Tensor(low, calls.gather(ordered, -1, above), weight)
+
+
+def quantile(
+    key_set: int, self: Tensor, q: Tensor, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    return _quantile("quantile", self, q, dim, keepdim, interpolation)
+
+
+def nanquantile(
+    key_set: int, self: Tensor, q: Tensor, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)
+
+
+def _as_tensor(op: str, self: Tensor, q: float) -> Tensor:
+    if not 0 <= q <= 1:
+        raise errors.must(op, "q", "be in [0, 1]", q)
+    return calls.full_like(calls.new_empty(self, ()), q)
+
+
+def quantile_scalar(
+    key_set: int, self: Tensor, q: float, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    found = _as_tensor("quantile", self, q)
+    return _quantile("quantile", self, found, dim, keepdim, interpolation)
+
+
+def nanquantile_scalar(
+    key_set: int, self: Tensor, q: float, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    found = _as_tensor("nanquantile", self, q)
+    return _quantile("nanquantile", self, found, dim, keepdim, interpolation)

@@ -106,6 +106,42 @@ def _median_row(name: str, ignores: bool) -> Row:
     )
 
 
+def _quantile(
+    x: Any, q: Any, dim: Any = None, keepdim: bool = False, interpolation: str = "linear"
+) -> Any:
+    rank: Any = np.float32 if np.asarray(q).dtype == np.float32 else np.float64
+    return np.quantile(x.astype(np.float64), rank(q), dim, method=interpolation, keepdims=keepdim)
+
+
+def _quantile_row(name: str) -> Row:
+    return Row(
+        name,
+        [
+            S(T(5), 0.3),
+            S(T(2, 5), T(2, values="positive"), 0),
+            S(T(2, 5), 0.5, -1, True),
+            S(T(7), 0.4, interpolation="lower"),
+            S(T(7), 0.4, interpolation="midpoint"),
+            S(T(7), T(values="positive"), interpolation="higher"),
+        ],
+        _quantile,
+        ulp=16,
+        why="a rank is a product, an interpolation two products and a sum",
+        device_ulp=16,
+        dtypes=(float32, float64),
+        out="same",
+        errors=(
+            Fails(S(T(3), 1.5), errors.ArgumentError, f"{name}: 'q' must be in"),
+            Fails(S(T(3), 0.5), errors.DtypeError, "'self' must be float32 or float64", int64),
+            Fails(
+                S(T(3), 0.5, interpolation="best"),
+                errors.ArgumentValueError,
+                "'interpolation' must be one of",
+            ),
+        ),
+    )
+
+
 ROWS = [
     Row(
         "kthvalue",
@@ -132,4 +168,6 @@ ROWS = [
         errors=_bad("mode"),
     ),
     _median_row("nanmedian", ignores=True),
+    _quantile_row("nanquantile"),
+    _quantile_row("quantile"),
 ]

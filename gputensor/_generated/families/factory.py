@@ -563,6 +563,16 @@ def full_like(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "full_like", locals()); raise
 
+def call_full_like(
+    self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+    memory_format=None,
+):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_full_like.table[key_set](
+        key_set, self, fill_value, dtype, layout, device, pin_memory, memory_format,
+    )
+
 op_new_full = _define(
     "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))

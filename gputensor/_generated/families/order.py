@@ -181,3 +181,123 @@ def Tensor_kthvalue(self, k, dim=-1, keepdim=False):
         key_set = (self._keys | include) & keep
         return Results_kthvalue(op_kthvalue.table[key_set](key_set, self, k, dim, keepdim))
     except Exception as error: _refuse(error, "kthvalue", locals()); raise
+
+op_quantile = _define(
+    "aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor")
+op_quantile_out = _define(
+    "aten::quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)")
+op_quantile_scalar = _define(
+    "aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor")
+op_quantile_scalar_out = _define(
+    "aten::quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)")
+def quantile(input, q, dim=None, keepdim=False, *, interpolation='linear', out=None):
+    """Quantiles of all elements, or along a dimension, between neighbours as interpolation
+    says.
+
+    Args:
+        input: (*).
+        q: (*).
+        dim: int, optional.
+        keepdim: bool, default False.
+        interpolation: str, default 'linear'.
+        out: Tensor that takes the result, optional.
+    Native: native/order.py. Matches torch.quantile."""
+    try:
+        if out is not None:
+            if hasattr(q, "_keys"):
+                include, keep = _state.get()
+                key_set = (input._keys | q._keys | include) & keep
+                key_set |= _checked_out("quantile", out)._keys & keep
+                return op_quantile_out.table[key_set](
+                    key_set, input, q, dim, keepdim, interpolation, out,
+                )
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("quantile", out)._keys & keep
+            return op_quantile_scalar_out.table[key_set](
+                key_set, input, q, dim, keepdim, interpolation, out,
+            )
+        if hasattr(q, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | q._keys | include) & keep
+            return op_quantile.table[key_set](key_set, input, q, dim, keepdim, interpolation)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_quantile_scalar.table[key_set](
+            key_set, input, q, dim, keepdim, interpolation,
+        )
+    except Exception as error: _refuse(error, "quantile", locals()); raise
+
+def Tensor_quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
+    """Quantiles of all elements, or along a dimension, between neighbours as interpolation
+    says. See gt.quantile."""
+    try:
+        if hasattr(q, "_keys"):
+            include, keep = _state.get()
+            key_set = (self._keys | q._keys | include) & keep
+            return op_quantile.table[key_set](key_set, self, q, dim, keepdim, interpolation)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_quantile_scalar.table[key_set](
+            key_set, self, q, dim, keepdim, interpolation,
+        )
+    except Exception as error: _refuse(error, "quantile", locals()); raise
+
+op_nanquantile = _define(
+    "aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor")
+op_nanquantile_out = _define(
+    "aten::nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)")
+op_nanquantile_scalar = _define(
+    "aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor")
+op_nanquantile_scalar_out = _define(
+    "aten::nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)")
+def nanquantile(input, q, dim=None, keepdim=False, *, interpolation='linear', out=None):
+    """Quantiles of the elements that are not NaN.
+
+    Args:
+        input: (*).
+        q: (*).
+        dim: int, optional.
+        keepdim: bool, default False.
+        interpolation: str, default 'linear'.
+        out: Tensor that takes the result, optional.
+    Native: native/order.py. Matches torch.nanquantile."""
+    try:
+        if out is not None:
+            if hasattr(q, "_keys"):
+                include, keep = _state.get()
+                key_set = (input._keys | q._keys | include) & keep
+                key_set |= _checked_out("nanquantile", out)._keys & keep
+                return op_nanquantile_out.table[key_set](
+                    key_set, input, q, dim, keepdim, interpolation, out,
+                )
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("nanquantile", out)._keys & keep
+            return op_nanquantile_scalar_out.table[key_set](
+                key_set, input, q, dim, keepdim, interpolation, out,
+            )
+        if hasattr(q, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | q._keys | include) & keep
+            return op_nanquantile.table[key_set](key_set, input, q, dim, keepdim, interpolation)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_nanquantile_scalar.table[key_set](
+            key_set, input, q, dim, keepdim, interpolation,
+        )
+    except Exception as error: _refuse(error, "nanquantile", locals()); raise
+
+def Tensor_nanquantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
+    """Quantiles of the elements that are not NaN. See gt.nanquantile."""
+    try:
+        if hasattr(q, "_keys"):
+            include, keep = _state.get()
+            key_set = (self._keys | q._keys | include) & keep
+            return op_nanquantile.table[key_set](key_set, self, q, dim, keepdim, interpolation)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_nanquantile_scalar.table[key_set](
+            key_set, self, q, dim, keepdim, interpolation,
+        )
+    except Exception as error: _refuse(error, "nanquantile", locals()); raise

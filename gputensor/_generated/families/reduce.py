@@ -360,6 +360,11 @@ def Tensor_any(self, dim=None, keepdim=False):
         return op_any_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "any", locals()); raise
 
+def call_any_dim(self, dim, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_any_dim.table[key_set](key_set, self, dim, keepdim)
+
 op_all = _define("aten::all(Tensor self) -> Tensor", ("reduction",))
 op_all_all_out = _define(
     "aten::all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -413,6 +418,11 @@ def Tensor_all(self, dim=None, keepdim=False):
             return op_all_dims.table[key_set](key_set, self, dim, keepdim)
         return op_all_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "all", locals()); raise
+
+def call_all(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_all.table[key_set](key_set, self)
 
 op_logsumexp = _define(
     "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",

@@ -165,6 +165,7 @@ def cummax(input, dim, *, out=None):
         dim: int.
         out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
+    Gradient: cummaxmin_backward(grad, input, indices, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cummax.
 
     >>> gt.cummax(gt.tensor([1, 3, 2, 3]), 0)[1]
@@ -201,6 +202,7 @@ def cummin(input, dim, *, out=None):
         dim: int.
         out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
+    Gradient: cummaxmin_backward(grad, input, indices, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cummin."""
     try:
         include, keep = _state.get()

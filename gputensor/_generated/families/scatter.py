@@ -294,6 +294,11 @@ def Tensor_scatter_add(self, dim, index, src):
         return op_scatter_add.table[key_set](key_set, self, dim, index, src)
     except Exception as error: _refuse(error, "scatter_add", locals()); raise
 
+def call_scatter_add(self, dim, index, src):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | src._keys | include) & keep
+    return op_scatter_add.table[key_set](key_set, self, dim, index, src)
+
 op_scatter_add_ = _define(
     "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
 def Tensor_scatter_add_(self, dim, index, src):

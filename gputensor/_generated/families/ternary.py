@@ -163,6 +163,16 @@ def Tensor_lerp(self, end, weight):
         return op_lerp_Tensor.table[key_set](key_set, self, end, weight)
     except Exception as error: _refuse(error, "lerp", locals()); raise
 
+def call_lerp_Tensor(self, end, weight):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | end._keys
+        | (0 if type(weight) in NUMBERS else weight._keys)
+        | include
+    ) & keep
+    return op_lerp_Tensor.table[key_set](key_set, self, end, weight)
+
 op_lerp__Tensor = _define(
     "aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
     ("pointwise",), numbers=("weight",))

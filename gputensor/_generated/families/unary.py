@@ -633,6 +633,11 @@ def Tensor_ceil(self):
         return op_ceil.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "ceil", locals()); raise
 
+def call_ceil(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_ceil.table[key_set](key_set, self)
+
 op_ceil_ = _define("aten::ceil_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_ceil_(self):
     """In place: The smallest whole number that is not below each element. See gt.ceil."""
@@ -921,6 +926,11 @@ def Tensor_floor(self):
         key_set = (self._keys | include) & keep
         return op_floor.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "floor", locals()); raise
+
+def call_floor(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_floor.table[key_set](key_set, self)
 
 op_floor_ = _define("aten::floor_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_floor_(self):
@@ -1339,6 +1349,11 @@ def Tensor_round(self):
         key_set = (self._keys | include) & keep
         return op_round.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "round", locals()); raise
+
+def call_round(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_round.table[key_set](key_set, self)
 
 op_round_ = _define("aten::round_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_round_(self):

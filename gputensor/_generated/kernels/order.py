@@ -6,7 +6,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import order as native
 from .. import operators as _operators
 
@@ -44,6 +44,32 @@ def install() -> None:
     impl(
         _operators.kthvalue_values, "CompositeExplicitAutograd", _forms.out(_operators.kthvalue, 2),
         counts, refuses_out,
+    )
+    impl(_operators.quantile, "CompositeImplicitAutograd", native.quantile, casts(CPU="fp32"))
+    impl(
+        _operators.quantile_out, "CompositeExplicitAutograd", _forms.out(_operators.quantile),
+        counts, refuses_out,
+    )
+    impl(
+        _operators.quantile_scalar, "CompositeImplicitAutograd", native.quantile_scalar,
+        casts(CPU="fp32"),
+    )
+    impl(
+        _operators.quantile_scalar_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.quantile_scalar), counts, refuses_out,
+    )
+    impl(_operators.nanquantile, "CompositeImplicitAutograd", native.nanquantile, casts(CPU="fp32"))
+    impl(
+        _operators.nanquantile_out, "CompositeExplicitAutograd", _forms.out(_operators.nanquantile),
+        counts, refuses_out,
+    )
+    impl(
+        _operators.nanquantile_scalar, "CompositeImplicitAutograd", native.nanquantile_scalar,
+        casts(CPU="fp32"),
+    )
+    impl(
+        _operators.nanquantile_scalar_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.nanquantile_scalar), counts, refuses_out,
     )
 
 
