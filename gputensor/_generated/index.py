@@ -17,22 +17,24 @@ unary: abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctan
 atanh bitwise_not ceil conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fix floor frac
 isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not neg negative positive
 rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh
-trunc binary: add div divide maximum minimum mul multiply rsub sub subtract true_divide batched:
-addbmm baddbmm bmm ternary: addcdiv addcmul lerp matmul: addmm matmul mm products: addmv addr dot
-ger inner kron mv outer vdot view: alias alias_copy detach detach_copy expand_copy flatten movedim
-permute permute_copy reshape squeeze squeeze_copy swapaxes t t_copy transpose transpose_copy
-unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin any count_nonzero logsumexp mean
-nansum prod sum random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
-rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
-min range: arange eye linspace nonzero: argwhere nonzero_static slicing: as_strided as_strided_
-as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice slice_copy split
-split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy norm: batch_norm
-group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
-histogram: bincount histc histogram histogramdd join: cat stack distance: cdist dist norm pdist
-renorm copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real
-view_as_complex view_as_complex_copy view_as_real view_as_real_copy moments: corrcoef cov nanmean
-std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+trunc pool: adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d max_pool1d max_pool1d_with_indices
+max_pool2d max_pool3d binary: add div divide maximum minimum mul multiply rsub sub subtract
+true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul lerp matmul: addmm matmul mm
+products: addmv addr dot ger inner kron mv outer vdot view: alias alias_copy detach detach_copy
+expand_copy flatten movedim permute permute_copy reshape squeeze squeeze_copy swapaxes t t_copy
+transpose transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin any
+count_nonzero logsumexp mean nansum prod sum random: alpha_dropout alpha_dropout_ bernoulli dropout
+dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
+native_dropout normal rand rand_like randint randint_like randn randn_like randperm argreduce:
+aminmax argmax argmin max min range: arange eye linspace nonzero: argwhere nonzero_static slicing:
+as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow select select_copy slice
+slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy
+norm: batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
+native_layer_norm rms_norm histogram: bincount histc histogram histogramdd join: cat stack distance:
+cdist dist norm pdist renorm copy: clone flip resolve_conj resolve_neg complex_view: conj imag
+is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy conv: conv1d
+conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov
+nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus:
 cumulative_trapezoid diff trace trapezoid trapz factory: empty empty_like empty_permuted
 empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge greater
 greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_ gather: gather index_select
@@ -79,25 +81,31 @@ view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze 
 squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal select_int slice_Tensor
 split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag view_as_real factory:
 empty_like empty_memory_format empty_strided full_like new_empty new_full new_zeros ones_like
-scalar_tensor zeros zeros_like random: bernoulli__float native_dropout native_dropout_backward copy:
-_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_
-fill: fill__Scalar zero_ join: cat repeat binary: add_Tensor add__Tensor div__Tensor maximum minimum
-mul_Tensor mul__Tensor sub_Tensor threshold_backward unary: _conj_physical abs ceil exp floor log
-relu round sqrt comparison: eq_Tensor ge_Tensor lt_Tensor ne_Tensor where: where_self ternary:
-lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor scatter:
-_unsafe_index_put _unsafe_masked_index_put_accumulate index_add_ index_put index_put_ put_
-scatter_add scatter_add_ slice_scatter nonzero: nonzero nonzero_numpy nonzero_out masked:
-masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
-matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
-linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out argreduce:
-aminmax scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction
-var_correction var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm
-norm_Scalar calculus: diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax:
-_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
-batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
-rms_norm
+scalar_tensor zeros zeros_like range: arange_start_step random: bernoulli__float native_dropout
+native_dropout_backward copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item
+to_device to_dtype resize: resize_ fill: fill__Scalar zero_ join: cat repeat binary: add_Tensor
+add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor
+threshold_backward unary: _conj_physical abs ceil exp floor log relu round sqrt comparison:
+eq_Tensor ge_Tensor gt_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor gather:
+_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor scatter: _unsafe_index_put
+_unsafe_masked_index_put_accumulate index_add_ index_put index_put_ put_ scatter_add scatter_add_
+slice_scatter nonzero: nonzero nonzero_numpy nonzero_out masked: masked_fill_Scalar
+masked_fill__Scalar masked_scatter masked_scatter_backward masked_select masked_select_backward
+reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul
+mm batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum:
+_trilinear bilinear einsum tensordot tensordot_out conv: convolution convolution_backward pool:
+_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
+avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices max_pool2d_with_indices_backward
+max_pool3d_with_indices max_pool3d_with_indices_backward argreduce: aminmax argmax scan: cumprod
+cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar calculus:
+diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
+cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -195,29 +203,37 @@ addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: add
 addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner inner.out kron
 kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot
 linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear
-einsum tensordot tensordot.out argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out
-max max.dim max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out
-min.unary_out scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum
-cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std
-std.correction std.correction_out std.dim std.out std_mean std_mean.correction
-std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
-var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
-_pdist_forward _pdist_forward.out cdist dist dist.out linalg_vector_norm linalg_vector_norm.out
-norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
-norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pdist renorm renorm.out renorm_
-calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace trace.out trapezoid.dx
-trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values
-median.out mode mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile
-nanquantile.out nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar
-quantile.scalar_out histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
-_histogramdd_from_bin_cts.out _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out
-bincount bincount.out histc histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor
-histogram.bins_tensor_out histogramdd softmax: _log_softmax _log_softmax.out
-_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
-_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
-_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_group_norm native_layer_norm rms_norm
+einsum tensordot tensordot.out conv: conv1d conv1d.padding conv2d conv2d.padding conv3d
+conv3d.padding conv_transpose1d conv_transpose2d.input conv_transpose3d.input convolution
+convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
+avg_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
+argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim max.dim_max max.other
+max.out max.unary_out min min.dim min.dim_min min.other min.out min.unary_out scan: cummax
+cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp
+logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std std.correction std.correction_out
+std.dim std.out std_mean std_mean.correction std_mean.correction_out std_mean.dim var var.correction
+var.correction_out var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim
+distance: _cdist_forward _cdist_forward.out _pdist_forward _pdist_forward.out cdist dist dist.out
+linalg_vector_norm linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype
+norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pdist renorm
+renorm.out renorm_ calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace
+trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median
+median.dim median.dim_values median.out mode mode.values nanmedian nanmedian.dim
+nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
+nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
+_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
+_histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
+histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
+histogramdd softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
+_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
+nll_loss_backward nll_loss_forward nll_loss_nd norm: _batch_norm_with_update
+_native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training
+batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
+rms_norm
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

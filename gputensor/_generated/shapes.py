@@ -1029,6 +1029,24 @@ def records_TT(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTCOVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
         if c._autograd is not None:
@@ -1067,6 +1085,27 @@ def records_TTN(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTPVVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        keep(node, a, b, c, d, e, f, g, h, i)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
         finally:
             put(before)
         return finish(result, node)
@@ -1157,6 +1196,40 @@ def records_TTVVVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVVVVVC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if h._autograd is not None:
+            check_constant(operator, 7, h)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         finally:
             put(before)
         return finish(result, node)
@@ -1387,6 +1460,22 @@ def records_TVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
         if a._autograd is None or (node := record(kind, a)) is None:
@@ -1527,6 +1616,57 @@ def casts_TTPVVV(operator, fixed, is_widest):
             c = cast_any(c, to, device)
             key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPVVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h, i)
         finally:
             put(before)
     return kernel

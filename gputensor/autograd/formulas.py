@@ -29,6 +29,19 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "_unsafe_masked_index": lambda: calls._unsafe_masked_index,
     "masked_select_backward": lambda: calls.masked_select_backward,
     "masked_scatter_backward": lambda: calls.masked_scatter_backward,
+    "convolution_backward": lambda: calls.convolution_backward,
+    "avg_pool2d": lambda: calls.avg_pool2d,
+    "avg_pool2d_backward": lambda: calls.avg_pool2d_backward,
+    "avg_pool3d": lambda: calls.avg_pool3d,
+    "avg_pool3d_backward": lambda: calls.avg_pool3d_backward,
+    "_adaptive_avg_pool2d": lambda: calls._adaptive_avg_pool2d,
+    "_adaptive_avg_pool2d_backward": lambda: calls._adaptive_avg_pool2d_backward,
+    "_adaptive_avg_pool3d": lambda: calls._adaptive_avg_pool3d,
+    "_adaptive_avg_pool3d_backward": lambda: calls._adaptive_avg_pool3d_backward,
+    "max_pool2d_with_indices_backward": lambda: calls.max_pool2d_with_indices_backward,
+    "max_pool3d_with_indices_backward": lambda: calls.max_pool3d_with_indices_backward,
+    "adaptive_max_pool2d_backward": lambda: calls.adaptive_max_pool2d_backward,
+    "adaptive_max_pool3d_backward": lambda: calls.adaptive_max_pool3d_backward,
 }
 
 

@@ -132,3 +132,15 @@ def batch_norm_weight_backward(
     grad: Tensor, input: Tensor, mean: Any, var: Any, training: bool, eps: float
 ) -> Tensor:
     return sum_of_channels(_wide(grad) * _batch_normal(_wide(input), mean, var, training, eps))
+
+
+# --- pooling --------------------------------------------------------------------------------------
+
+
+def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tensor:
+    """What a second gradient has where the maxima were."""
+    sizes = indices._geometry.sizes
+    before = sizes[: len(sizes) - count]
+    flat = (*before, -1 if indices._geometry.numel else 0)
+    found = calls.gather(calls.reshape(grad, (*before, -1)), -1, calls.reshape(indices, flat))
+    return calls.reshape(found, sizes)

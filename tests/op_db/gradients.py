@@ -12,13 +12,13 @@ from .cases import Case, Recorded
 
 def function(name: str) -> Any:
     """`gt.linalg.det` of `linalg.det`; a method where there is no function; None if neither."""
-    if name.startswith("_") and not name.startswith("__"):
-        return getattr(gt.ops.aten, name, None)
     found: Any = gt
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None or isinstance(found, type) or not callable(found):
         found = getattr(gt.Tensor, name, None)
+    if not callable(found) and "." not in name:
+        found = getattr(gt.ops.aten, name, None)
     return found if callable(found) else None
 
 

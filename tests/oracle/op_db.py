@@ -297,7 +297,7 @@ def _differentiated(op: Any, sample: Any) -> Case | None:
 
 
 def _is_random(op: Any) -> bool:
-    return "dropout" in op.name or op.name in ("bernoulli", "nn.functional.rrelu")
+    return "dropout" in op.name or op.name in ("bernoulli", "normal", "nn.functional.rrelu")
 
 
 def _marked(value: Any, leaves: list[torch.Tensor]) -> Any:

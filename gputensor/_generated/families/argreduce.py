@@ -49,6 +49,11 @@ def Tensor_argmax(self, dim=None, keepdim=False):
         return op_argmax.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "argmax", locals()); raise
 
+def call_argmax(self, dim=None, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_argmax.table[key_set](key_set, self, dim, keepdim)
+
 op_argmin = _define(
     "aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     ("core", "reduction",))

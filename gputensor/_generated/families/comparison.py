@@ -457,6 +457,12 @@ def Tensor___gt__(self, other):
         return op_gt_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "gt", locals()); raise
 
+def call_gt_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_gt_Tensor.table[key_set](key_set, self, other)
+
 op_gt__Tensor = _define(
     "aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

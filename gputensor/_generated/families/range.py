@@ -76,6 +76,15 @@ def arange(
         )
     except Exception as error: _refuse(error, "arange", locals()); raise
 
+def call_arange_start_step(
+    start, end, step=1, dtype=None, layout=None, device=None, pin_memory=None,
+):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_arange_start_step.table[key_set](
+        key_set, start, end, step, dtype, layout, device, pin_memory,
+    )
+
 op_linspace = _define(
     "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 op_linspace_out = _define(

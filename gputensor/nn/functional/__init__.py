@@ -9,20 +9,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._generated import calls
+from ..._generated import calls, functions
 from ...core import errors
 from ...core.arguments import flag, real
 from ...core.dtype import dtype as _dtype
 from ...iterator.broadcast import broadcast_sizes
 from ...structured import arguments
 from ...tensor.tensor import Tensor
-from . import normalization
+from . import normalization, pooling
 from .normalization import *  # noqa: F403
+from .pooling import *  # noqa: F403
+
+# Functions of gt, under the same names and with the same arguments.
+_OF_GT = (
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+)  # fmt: skip
 
 __all__ = [
     "bilinear", "cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax",
-    *normalization.__all__,
+    *normalization.__all__, *pooling.__all__, *_OF_GT,
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_GT:
+        return getattr(functions, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
