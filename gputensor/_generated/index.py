@@ -31,17 +31,17 @@ as_strided as_strided_ as_strided_copy chunk diagonal diagonal_copy narrow selec
 slice_copy split split_copy split_with_sizes split_with_sizes_copy unbind unbind_copy unfold_copy
 norm: batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
 native_layer_norm rms_norm histogram: bincount histc histogram histogramdd join: cat stack distance:
-cdist dist norm pdist renorm copy: clone flip resolve_conj resolve_neg complex_view: conj imag
-is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy conv: conv1d
-conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov
-nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus:
-cumulative_trapezoid diff trace trapezoid trapz factory: empty empty_like empty_permuted
-empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge greater
-greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_ gather: gather index_select
-take take_along_dim scatter: index_add index_copy index_fill index_put index_reduce put scatter
-scatter_add scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian
-nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select
-resize: resize_as_ where: where
+cdist dist norm pdist renorm activation: celu hardshrink prelu rrelu selu threshold copy: clone flip
+resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy conv: conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
+var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid diff trace
+trapezoid trapz factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
+scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt le less less_equal lt ne
+not_equal fill: fill_ zero_ gather: gather index_select take take_along_dim scatter: index_add
+index_copy index_fill index_put index_reduce put scatter scatter_add scatter_reduce select_scatter
+slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
+softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -63,49 +63,56 @@ unsqueeze_ view view_as reduce: all amax amin any count_nonzero logsumexp mean n
 argreduce: aminmax argmax argmin max min nonzero: argwhere nonzero nonzero_numpy nonzero_static
 slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes unbind
 unfold random: bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_
-uniform_ histogram: bincount histc histogram copy: clone contiguous copy_ flip item resolve_conj
-resolve_neg to complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var
-scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp calculus: diff trace distance: dist
-norm renorm renorm_ comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater
-greater_ greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_
-not_equal not_equal_ fill: fill_ zero_ gather: gather index index_select take take_along_dim
-scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_
-index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce
-scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
-quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
-masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
-repeat resize: resize_ resize_as_ set_ where: where
+uniform_ histogram: bincount histc histogram activation: celu_ hardshrink prelu selu_ threshold_
+copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj
+is_neg real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum
+cumsum_ logcumsumexp calculus: diff trace distance: dist norm renorm renorm_ comparison: __eq__
+__ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt
+gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_
+gather: gather index index_select take take_along_dim scatter: index_add index_add_ index_copy
+index_copy_ index_fill index_fill_ index_put index_put_ index_reduce index_reduce_ put put_ scatter
+scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ select_scatter slice_scatter order:
+kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
+masked_fill_ masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided
+new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze squeeze_dim
-squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal select_int slice_Tensor
-split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag view_as_real factory:
-empty_like empty_memory_format empty_strided full_like new_empty new_full new_zeros ones_like
-scalar_tensor zeros zeros_like range: arange_start_step random: bernoulli__float native_dropout
-native_dropout_backward copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item
-to_device to_dtype resize: resize_ fill: fill__Scalar zero_ join: cat repeat binary: add_Tensor
-add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor
-threshold_backward unary: _conj_physical abs ceil exp floor log relu round sqrt comparison:
-eq_Tensor ge_Tensor gt_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor gather:
-_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor scatter: _unsafe_index_put
-_unsafe_masked_index_put_accumulate index_add_ index_put index_put_ put_ scatter_add scatter_add_
-slice_scatter nonzero: nonzero nonzero_numpy nonzero_out masked: masked_fill_Scalar
-masked_fill__Scalar masked_scatter masked_scatter_backward masked_select masked_select_backward
-reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul
-mm batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum:
-_trilinear bilinear einsum tensordot tensordot_out conv: convolution convolution_backward pool:
-_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
-adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
-avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices max_pool2d_with_indices_backward
-max_pool3d_with_indices max_pool3d_with_indices_backward argreduce: aminmax argmax scan: cumprod
-cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
-var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar calculus:
-diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
-_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
-cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm
-group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
+squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal narrow select_int
+slice_Tensor split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag
+view_as_real factory: empty_like empty_memory_format empty_strided full_like new_empty new_full
+new_zeros ones_like scalar_tensor zeros zeros_like range: arange_start_step random: bernoulli__float
+native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy clone contiguous
+copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar zero_ join: cat repeat binary:
+add_Tensor add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor
+sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu
+gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward
+hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_
+leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward
+prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu
+silu_ silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward
+threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg relu round sigmoid sqrt
+tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self
+ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add_ index_put index_put_ put_
+scatter_add scatter_add_ slice_scatter nonzero: nonzero nonzero_numpy nonzero_out masked:
+masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
+matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
+linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
+convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
+adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
+avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward argreduce:
+aminmax argmax scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction
+var_correction var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm
+norm_Scalar calculus: diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax:
+_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
+batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
+rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -151,6 +158,14 @@ multiply_.Tensor rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Sca
 sub.Tensor sub.out sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor
 subtract.out subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar
 true_divide.Scalar_out true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor
+activation: _prelu_kernel celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_
+gelu_backward glu glu.out hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out
+hardsigmoid_ hardsigmoid_backward hardswish hardswish.out hardswish_ hardswish_backward hardtanh
+hardtanh.out hardtanh_ hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward
+log_sigmoid log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_
+mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu.out
+selu_ sigmoid_backward silu silu.out silu_ silu_backward softplus softplus.out softplus_backward
+softshrink softshrink.out softshrink_backward tanh_backward threshold threshold.out threshold_
 unary: _conj_physical abs abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh
 acosh.out acosh_ angle angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin
 arcsin.out arcsin_ arcsinh arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out

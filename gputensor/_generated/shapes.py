@@ -215,6 +215,18 @@ def counts_last_9(operator):
         return result
     return kernel
 
+def counts_other_6(operator):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        storage = b._storage
+        if storage is not None and b._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(b)
+        return result
+    return kernel
+
 def tracks_view_1(operator):
     def kernel(key_set, a):
         key_set &= BELOW_ADINPLACEORVIEW
@@ -927,6 +939,24 @@ def records_TCVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TCVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if (
@@ -1455,6 +1485,22 @@ def records_TVVVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVVVVT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if a._autograd is None and f._autograd is None or (node := record(kind, a, f)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         finally:
             put(before)
         return finish(result, node)

@@ -42,6 +42,21 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "max_pool3d_with_indices_backward": lambda: calls.max_pool3d_with_indices_backward,
     "adaptive_max_pool2d_backward": lambda: calls.adaptive_max_pool2d_backward,
     "adaptive_max_pool3d_backward": lambda: calls.adaptive_max_pool3d_backward,
+    "elu_backward": lambda: calls.elu_backward,
+    "gelu_backward": lambda: calls.gelu_backward,
+    "hardshrink_backward": lambda: calls.hardshrink_backward,
+    "hardsigmoid_backward": lambda: calls.hardsigmoid_backward,
+    "hardswish_backward": lambda: calls.hardswish_backward,
+    "hardtanh_backward": lambda: calls.hardtanh_backward,
+    "leaky_relu_backward": lambda: calls.leaky_relu_backward,
+    "log_sigmoid_backward": lambda: calls.log_sigmoid_backward,
+    "mish_backward": lambda: calls.mish_backward,
+    "rrelu_with_noise_backward": lambda: calls.rrelu_with_noise_backward,
+    "sigmoid_backward": lambda: calls.sigmoid_backward,
+    "silu_backward": lambda: calls.silu_backward,
+    "softplus_backward": lambda: calls.softplus_backward,
+    "softshrink_backward": lambda: calls.softshrink_backward,
+    "tanh_backward": lambda: calls.tanh_backward,
 }
 
 
@@ -139,12 +154,9 @@ def sgn_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     return functions.where(size == 0, 0, (grad - along * result) / size)
 
 
-def sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return grad * conj((1 - output) * output)
-
-
-def tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return grad * conj(1 - output * output)
+def sigmoid_double_backward(grad: Tensor, self: Tensor) -> Tensor:
+    share = self.sigmoid()
+    return grad * share * (1 - share)
 
 
 def sinc_backward(grad: Tensor, self: Tensor) -> Tensor:
@@ -176,6 +188,47 @@ def native_dropout_input_backward(grad: Tensor, mask: Tensor, p: float, train: A
     is_kept = train is not None and not train
     scale = 1.0 if is_kept else 0.0 if p == 1 else 1 / (1 - p)
     return calls.native_dropout_backward(grad, mask, scale)
+
+
+# --- activations: gradients of their gradients with respect to the input --------------------------
+
+
+def silu_double_backward(grad: Tensor, self: Tensor) -> Tensor:
+    share = self.sigmoid()
+    return grad * conj(share * (1 - share) * (2 + self * (1 - 2 * share)))
+
+
+def mish_double_backward(grad: Tensor, self: Tensor) -> Tensor:
+    share = self.sigmoid()
+    inner = self.exp().log1p().tanh()
+    slope = share * (1 - inner * inner)
+    return grad * slope * (2 + self * (1 - share) - 2 * self * inner * share)
+
+
+def gelu_double_backward(grad: Tensor, self: Tensor, approximate: str) -> Tensor:
+    square = self * self
+    if approximate == "none":
+        return grad * (square * -0.5).exp() * (2 - square) * (1 / math.sqrt(2 * math.pi))
+    scale, cube = math.sqrt(2 / math.pi), 0.044715
+    inner = (scale * (self + cube * self * square)).tanh()
+    first, second = scale * (1 + 3 * cube * square), 6 * scale * cube * self
+    left = 1 - inner * inner
+    return grad * left * (first + 0.5 * self * (second - 2 * inner * first * first))
+
+
+def elu_double_backward(
+    grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self: Tensor
+) -> Tensor:
+    slope: Any = input_scale
+    if not is_result:
+        slope = (self * input_scale).exp() * (alpha * scale * input_scale * input_scale)
+    return functions.where(self < 0, grad * slope, 0)
+
+
+def softplus_double_backward(grad: Tensor, self: Tensor, beta: Any, threshold: Any) -> Tensor:
+    scaled = self * beta
+    found = sigmoid_double_backward(grad * beta, scaled)
+    return functions.where(scaled > threshold, 0, found)
 
 
 # --- loss -----------------------------------------------------------------------------------------

@@ -358,6 +358,12 @@ def Tensor___le__(self, other):
         return op_le_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "le", locals()); raise
 
+def call_le_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_le_Tensor.table[key_set](key_set, self, other)
+
 op_le__Tensor = _define(
     "aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

@@ -137,6 +137,11 @@ def Tensor_uniform_(self, from_=0.0, to=1.0, *, generator=None):
         return op_uniform_.table[key_set](key_set, self, from_, to, generator)
     except Exception as error: _refuse(error, "uniform_", locals()); raise
 
+def call_uniform_(self, from_=0.0, to=1.0, generator=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_uniform_.table[key_set](key_set, self, from_, to, generator)
+
 op_randn = _define(
     "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core", "nondeterministic_seeded",))

@@ -25,6 +25,11 @@ def narrow(input, dim, start, length):
     except Exception as error: _refuse(error, "narrow", locals()); raise
 Tensor_narrow = narrow
 
+def call_narrow(self, dim, start, length):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_narrow.table[key_set](key_set, self, dim, start, length)
+
 op_select_int = _define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
     ("core",))

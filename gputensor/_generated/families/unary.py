@@ -35,6 +35,11 @@ def Tensor_neg(self):
     except Exception as error: _refuse(error, "neg", locals()); raise
 Tensor___neg__ = Tensor_neg
 
+def call_neg(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_neg.table[key_set](key_set, self)
+
 op_neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_neg_(self):
     """In place: Minus each element. See gt.neg."""
@@ -1190,6 +1195,11 @@ def Tensor_log1p(self):
         return op_log1p.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "log1p", locals()); raise
 
+def call_log1p(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_log1p.table[key_set](key_set, self)
+
 op_log1p_ = _define("aten::log1p_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_log1p_(self):
     """In place: Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
@@ -1473,6 +1483,11 @@ def Tensor_sigmoid(self):
         return op_sigmoid.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "sigmoid", locals()); raise
 
+def call_sigmoid(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sigmoid.table[key_set](key_set, self)
+
 op_sigmoid_ = _define("aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sigmoid_(self):
     """In place: Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
@@ -1736,6 +1751,11 @@ def Tensor_tanh(self):
         key_set = (self._keys | include) & keep
         return op_tanh.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "tanh", locals()); raise
+
+def call_tanh(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_tanh.table[key_set](key_set, self)
 
 op_tanh_ = _define("aten::tanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_tanh_(self):

@@ -16,7 +16,8 @@ from ...core.dtype import dtype as _dtype
 from ...iterator.broadcast import broadcast_sizes
 from ...structured import arguments
 from ...tensor.tensor import Tensor
-from . import normalization, pooling
+from . import activation, normalization, pooling
+from .activation import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 
@@ -27,7 +28,7 @@ _OF_GT = (
 
 __all__ = [
     "bilinear", "cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax",
-    *normalization.__all__, *pooling.__all__, *_OF_GT,
+    *activation.__all__, *normalization.__all__, *pooling.__all__, *_OF_GT,
 ]  # fmt: skip
 
 
