@@ -2,7 +2,99 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
+from ..core.device import device
+from ..core.dtype import dtype
+from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
 
-
+def fft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def fft2(
+    input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+    norm: str | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+def fftfreq(
+    n: int, d: float = 1.0, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+def fftn(
+    input: Tensor, s: int | Sequence[int] | None = None,
+    dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
+def hfft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def hfft2(
+    input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+    norm: str | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+def hfftn(
+    input: Tensor, s: int | Sequence[int] | None = None,
+    dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def ifft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def ifft2(
+    input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+    norm: str | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+def ifftn(
+    input: Tensor, s: int | Sequence[int] | None = None,
+    dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
+def ihfft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def ihfft2(
+    input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+    norm: str | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+def ihfftn(
+    input: Tensor, s: int | Sequence[int] | None = None,
+    dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def irfft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def irfft2(
+    input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+    norm: str | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+def irfftn(
+    input: Tensor, s: int | Sequence[int] | None = None,
+    dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def rfft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def rfft2(
+    input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+    norm: str | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+def rfftfreq(
+    n: int, d: float = 1.0, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+def rfftn(
+    input: Tensor, s: int | Sequence[int] | None = None,
+    dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...

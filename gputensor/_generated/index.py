@@ -79,24 +79,24 @@ new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ where: 
 CALLS = _read("""
 view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze squeeze_dim
 squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal narrow select_int
-slice_Tensor split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag
+slice_Tensor split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag real
 view_as_real factory: empty_like empty_memory_format empty_strided full_like new_empty new_full
-new_zeros ones_like scalar_tensor zeros zeros_like range: arange_start_step random: bernoulli__float
-native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy clone contiguous
-copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar zero_ join: cat repeat binary:
-add_Tensor add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor
-sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu
-gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward
-hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_
-leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward
-prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu
-silu_ silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward
-threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg relu round sigmoid sqrt
-tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self
-ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor scatter:
-_unsafe_index_put _unsafe_masked_index_put_accumulate index_add_ index_put index_put_ put_
-scatter_add scatter_add_ slice_scatter nonzero: nonzero nonzero_numpy nonzero_out masked:
-masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+new_zeros ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step
+random: bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense
+_to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
+zero_ join: cat repeat binary: add_Tensor add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum
+minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_
+elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
+hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
+leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
+mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
+sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
+tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg relu round
+sigmoid sqrt tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where:
+where_self ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
+index_Tensor scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add_ index_put
+index_put_ put_ scatter_add scatter_add_ slice_scatter nonzero: nonzero nonzero_numpy nonzero_out
+masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
 masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
 matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
 linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
@@ -105,14 +105,14 @@ _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_
 adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
 adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
 avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
-max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward argreduce:
-aminmax argmax scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction
-var_correction var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm
-norm_Scalar calculus: diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax:
-_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
-batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
-rms_norm
+max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward fft:
+_fft_c2c _fft_c2r _fft_r2c argreduce: aminmax argmax scan: cumprod cumsum logcumsumexp moments: cov
+std_correction std_mean_correction var_correction var_mean_correction distance: _cdist_forward
+_pdist_forward linalg_vector_norm norm_Scalar calculus: diff histogram: _histogramdd_bin_edges
+_histogramdd_from_bin_cts softmax: _log_softmax _log_softmax_backward_data _softmax
+_softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss
+nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm group_norm instance_norm layer_norm
+native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out alias alias_copy alias_copy.out
@@ -226,6 +226,12 @@ adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_ma
 adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
 avg_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
 max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
+fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
+fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
+fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
+fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
+fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
+fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out
 argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim max.dim_max max.other
 max.out max.unary_out min min.dim min.dim_min min.other min.out min.unary_out scan: cummax
 cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp
@@ -271,7 +277,8 @@ MODULES: dict[str, dict[str, str]] = {
     products: matmul multi_dot vecdot distance: vector_norm
     """),
     "fft": _read("""
-
+    fft: fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn
+    irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
     """),
     "special": _read("""
     unary: erf erfc exp2 expit expm1 log1p sinc

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from .._generated import calls, functions
@@ -60,12 +61,21 @@ _CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
+# Prefixes of formulas -> the module beside this one that has them, imported by their families.
+_MODULES = {"fft_": "spectral"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _CALLS:
         return _CALLS[name]()
-    from . import formulas_nn  # when a derivative asks: most programs need none of it
-
-    return getattr(formulas_nn, name, None) or getattr(functions, name)
+    # when a derivative asks: most programs need none of these
+    for module in [m for prefix, m in _MODULES.items() if name.startswith(prefix)] or [
+        "formulas_nn"
+    ]:
+        found = getattr(import_module(f"{__package__}.{module}"), name, None)
+        if found is not None:
+            return found
+    return getattr(functions, name)
 
 
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------

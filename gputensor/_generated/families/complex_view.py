@@ -109,6 +109,11 @@ def Tensor_real(self):
         return op_real.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "real", locals()); raise
 
+def call_real(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_real.table[key_set](key_set, self)
+
 op_imag = _define("aten::imag(Tensor(a) self) -> Tensor(a)")
 def imag(input):
     """The imaginary parts of a complex tensor.

@@ -76,6 +76,18 @@ def arange(
         )
     except Exception as error: _refuse(error, "arange", locals()); raise
 
+def call_arange(end, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_arange.table[key_set](key_set, end, dtype, layout, device, pin_memory)
+
+def call_arange_start(start, end, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_arange_start.table[key_set](
+        key_set, start, end, dtype, layout, device, pin_memory,
+    )
+
 def call_arange_start_step(
     start, end, step=1, dtype=None, layout=None, device=None, pin_memory=None,
 ):
