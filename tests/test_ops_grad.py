@@ -65,6 +65,8 @@ def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generato
     sizes = operand.sizes
     count = int(np.prod(sizes, dtype=int))
     if of.category < dtypes.FLOATING:
+        if operand.values == "zeros":
+            return gt.zeros(sizes, dtype=of)
         if operand.values == "classes":
             return gt.from_numpy(np.asarray(random.integers(0, 3, sizes), of.np))
         # conditions are drawn; what may be a divisor is not zero

@@ -79,24 +79,27 @@ new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ where: 
 CALLS = _read("""
 view: _reshape_alias alias detach expand mT movedim_int permute reshape squeeze squeeze_dim
 squeeze_dims t transpose_int unsqueeze view slicing: as_strided diagonal narrow select_int
-slice_Tensor split_Tensor split_with_sizes unbind_int complex_view: _conj _neg_view imag real
+slice_Tensor split_Tensor split_with_sizes unbind_int unfold complex_view: _conj _neg_view imag real
 view_as_real factory: empty_like empty_memory_format empty_strided full_like new_empty new_full
-new_zeros ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step
-random: bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense
-_to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
-zero_ join: cat repeat binary: add_Tensor add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum
-minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_
-elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
-hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
-leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
-mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
-sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
-tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg relu round
-sigmoid sqrt tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where:
-where_self ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
-index_Tensor scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add_ index_put
-index_put_ put_ scatter_add scatter_add_ slice_scatter nonzero: nonzero nonzero_numpy nonzero_out
-masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+new_ones new_zeros ones_like scalar_tensor zeros zeros_like range: arange arange_start
+arange_start_step random: bernoulli__float native_dropout native_dropout_backward uniform_ copy:
+_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_
+fill: fill__Scalar zero_ join: cat repeat binary: add_Tensor add__Tensor div_Tensor div_Tensor_mode
+div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward activation:
+_prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward
+hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh
+hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid
+log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu
+rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_ silu_backward
+softplus softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
+_conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt tanh comparison:
+eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor
+gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
+scatter_add scatter_add_ slice_scatter unfold_backward embedding: _embedding_bag
+_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy nonzero_out masked:
+masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
 masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
 matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
 linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
@@ -205,12 +208,15 @@ scatter.reduce scatter.reduce_out scatter.src scatter.src_out scatter.value scat
 scatter.value_reduce scatter.value_reduce_out scatter_.reduce scatter_.src scatter_.value
 scatter_.value_reduce scatter_add scatter_add.out scatter_add_ scatter_reduce.two
 scatter_reduce.two_out scatter_reduce_.two select_scatter select_scatter.out slice_scatter
-slice_scatter.out nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static
-nonzero_static.out masked: masked_fill.Scalar masked_fill.Scalar_out masked_fill.Tensor
-masked_fill.Tensor_out masked_fill_.Scalar masked_fill_.Tensor masked_scatter masked_scatter.out
-masked_scatter_ masked_scatter_backward masked_select masked_select.out masked_select_backward
-reduce: all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any
-any.all_out any.dim any.dims any.dims_out any.out count_nonzero count_nonzero.dim_IntList
+slice_scatter.out unfold_backward unfold_backward.out embedding: _embedding_bag
+_embedding_bag_forward_only embedding embedding.out embedding_backward embedding_bag
+embedding_bag.padding_idx embedding_dense_backward embedding_dense_backward.out embedding_renorm_
+nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static nonzero_static.out masked:
+masked_fill.Scalar masked_fill.Scalar_out masked_fill.Tensor masked_fill.Tensor_out
+masked_fill_.Scalar masked_fill_.Tensor masked_scatter masked_scatter.out masked_scatter_
+masked_scatter_backward masked_select masked_select.out masked_select_backward reduce: all
+all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
+any.dim any.dims any.dims_out any.out count_nonzero count_nonzero.dim_IntList
 count_nonzero.dim_IntList_out count_nonzero.out logsumexp logsumexp.out mean mean.dim mean.dtype_out
 mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum sum.IntList_out
 sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm mm.out batched:

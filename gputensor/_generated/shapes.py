@@ -829,6 +829,30 @@ def records_TC(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TCCVVVPVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if (
+            a._autograd is None
+            and (g is None or g._autograd is None)
+            or (node := record(kind, a, g)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        keep(node, a, b, c, d, e, f, g, h, i)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TCOVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if b._autograd is not None:
@@ -934,6 +958,24 @@ def records_TCVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
         return finish(result, node)

@@ -15,7 +15,6 @@ from .._generated import calls, functions
 from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.geometry import Geometry
-from ..core.memory_format import contiguous_strides
 from ..tensor.tensor import Tensor
 
 Sizes = tuple[int, ...]
@@ -27,6 +26,8 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "softmax_backward": lambda: calls._softmax_backward_data,
     "log_softmax_backward": lambda: calls._log_softmax_backward_data,
     "nll_loss_backward": lambda: calls.nll_loss_backward,
+    "unfold_backward": lambda: calls.unfold_backward,
+    "embedding_backward": lambda: calls.embedding_backward,
     "_unsafe_masked_index": lambda: calls._unsafe_masked_index,
     "masked_select_backward": lambda: calls.masked_select_backward,
     "masked_scatter_backward": lambda: calls.masked_scatter_backward,
@@ -604,17 +605,6 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
     return made
 
 
-def unfold_backward(grad: Tensor, shape: Sizes, dimension: int, size: int, step: int) -> Tensor:
-    if not shape:
-        return calls.view(grad, ()) if size else _zeros_around(grad, ())
-    d = dimension % len(shape)
-    strides = contiguous_strides(shape)
-    hops = (*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d])
-    made = _zeros_around(grad, shape)
-    _scatter(made, grad, grad._geometry.sizes, hops, 0)
-    return made
-
-
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
@@ -903,3 +893,61 @@ def index_source(
 ) -> Tensor:  # fmt: skip
     at = _Along("index_reduce", dim, index)
     return _reduce_source_backward(at, grad, self, source, reduce, include_self, result)
+
+
+# --- embedding ------------------------------------------------------------------------------------
+
+
+def embedding_double_backward(
+    grad: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    found = calls.embedding(grad, indices, padding_idx, False, False)
+    if scale_grad_by_freq:
+        found = found / _frequencies(grad, indices).unsqueeze(-1)
+    if padding_idx < 0:
+        return found
+    return functions.where((indices == padding_idx).unsqueeze(-1), 0, found)
+
+
+def _frequencies(grad: Tensor, indices: Tensor) -> Tensor:
+    """How often each index is there, in its place; rows of grad are what they name."""
+    flat = indices.reshape(-1)
+    ones = functions.ones_like(flat, dtype=grad.dtype)
+    counts = calls.index_add(_zeros_around(grad, grad._geometry.sizes[:1]), 0, flat, ones, 1)
+    return calls.index_select(counts, 0, flat).reshape(indices.shape)
+
+
+def bag_weight_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool,
+    mode: int, per_sample_weights: Any, include_last_offset: bool, padding_idx: int,
+) -> Tensor:  # fmt: skip
+    from ..native.embedding import MAX, MEAN, Bags
+
+    bags = Bags(indices, offsets, include_last_offset, padding_idx)
+    zeros = _zeros_around(grad, weight._geometry.sizes)
+    if mode == MAX:
+        places = calls._embedding_bag_forward_only(
+            weight.detach(), indices, offsets, False, MAX, False, None, include_last_offset,
+            padding_idx,
+        )[3]  # fmt: skip
+        given = functions.where((bags.sizes == 0).unsqueeze(1), 0, grad)
+        return calls.scatter_add_(zeros, 0, places, given)
+    if mode == MEAN:
+        grad = grad / functions.where(bags.sizes == 0, 1, bags.sizes).unsqueeze(1)
+    each = calls.index_select(grad, 0, bags.of)
+    if per_sample_weights is not None:
+        each = each * conj(per_sample_weights).unsqueeze(1)
+    if scale_grad_by_freq:
+        each = each / _frequencies(zeros, indices).unsqueeze(1)
+    return calls.index_add_(zeros, 0, indices, bags.without_padding(each), 1)
+
+
+def bag_samples_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, include_last_offset: bool,
+    padding_idx: int,
+) -> Tensor:  # fmt: skip
+    from ..native.embedding import Bags
+
+    bags = Bags(indices, offsets, include_last_offset, padding_idx)
+    each = calls.index_select(grad, 0, bags.of) * conj(calls.index_select(weight, 0, indices))
+    return bags.without_padding(each).sum(1)

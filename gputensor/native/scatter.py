@@ -13,11 +13,11 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors, number_range
 from ..core.arguments import number
-from ..core.dtype import COMPLEX, FLOATING, bool_
+from ..core.dtype import COMPLEX, FLOATING, bool_, int64
 from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
-from ..structured import derived
+from ..structured import arguments, derived
 from ..structured.indexed import number_of, wide_dtype, write
 from ..structured.missing import ask
 from ..structured.pointwise import NUMBERS
@@ -374,3 +374,16 @@ def slice_scatter(
 ) -> Tensor:  # fmt: skip
     made = _strided_clone(self)
     return _into_view("slice_scatter", made, calls.slice_Tensor(made, dim, start, end, step), src)
+
+
+def unfold_backward(
+    key_set: int, grad_in: Tensor, input_sizes: Any, dim: int, size: int, step: int
+) -> Tensor:
+    sizes = arguments.sizes("unfold_backward", input_sizes, "input_sizes")
+    made = calls.new_zeros(grad_in, sizes, None, None, None, None)
+    numbers = calls.arange(made._geometry.numel, int64, None, grad_in._device, None)
+    places = calls.unfold(calls.view(numbers, sizes), dim, size, step)
+    if places._geometry.sizes != grad_in._geometry.sizes:
+        rule = f"have sizes {list(places._geometry.sizes)}"
+        raise errors.wrong_shape("unfold_backward", "grad_in", rule, grad_in)
+    return ask(operators.put_, made, made, places, grad_in, True)

@@ -25,7 +25,7 @@ class T:
 
     values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
     them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
-    that sums do not cancel), `classes` (0, 1 or 2).
+    that sums do not cancel), `classes` (0, 1 or 2), `zeros`.
     dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
     """
 
@@ -113,7 +113,12 @@ def _classes(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return random.integers(0, 3, count)
 
 
+def _zeros(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    return np.zeros(count)
+
+
 _KINDS = {
+    "zeros": _zeros,
     "any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive, "classes": _classes,
     "powers": _powers,
 }  # fmt: skip

@@ -42,7 +42,8 @@ REGISTERS = {
     "range_strided": 72, "random_contiguous": 64, "reduce_rows": 128,
     "reduce_columns": 128, "reduce_strided": 64, "reduce_cast": 80, "matmul_strided": 128,
     "argreduce_strided": 64, "softmax_rows": 128, "softmax_strided": 64, "loss_elements": 40,
-    "loss_sums": 40, "loss_parts": 40,
+    "loss_sums": 40, "loss_parts": 40, "gather_strided": 80, "scatter_strided": 80,
+    "nonzero_elements": 40, "nonzero_sums": 40, "nonzero_parts": 56,
 }  # fmt: skip
 
 _MANGLED = re.compile(r" '_ZN\d+v(\d+)_\d+([a-z_]+)E")

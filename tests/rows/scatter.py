@@ -125,6 +125,15 @@ def _into_slice(
     return made
 
 
+def _unfolded(grad: np.ndarray, sizes: Any, dim: int, size: int, step: int) -> np.ndarray:
+    made = np.zeros(sizes, np.float64 if grad.dtype.kind in "fV" else grad.dtype)
+    dim %= len(sizes)
+    for number, start in enumerate(range(0, sizes[dim] - size + 1, step)):
+        part = np.moveaxis(made, dim, 0)[start : start + size]
+        part += np.moveaxis(np.moveaxis(grad, dim, 0)[number], -1, 0)
+    return made
+
+
 _REAL = tuple([of for of in ALL if not of.is_complex])
 # Each place once: what is written twice may come in any order on a device.
 _PLACES = [
@@ -346,6 +355,19 @@ ROWS = [
                 S(T(3), T(2)),
                 errors.ShapeError,
                 r"slice_scatter: 'src' must have the sizes of what it replaces, \[3\]",
+            ),
+        ),
+    ),
+    Row(
+        "unfold_backward",
+        [S(T(3, 3), (7,), 0, 3, 2), S(T(2, 3, 3, 2), (2, 3, 4), -1, 2, 1)],
+        _unfolded,
+        out="same",
+        errors=(
+            Fails(
+                S(T(3, 3), (9,), 0, 3, 2),
+                errors.ShapeError,
+                r"unfold_backward: 'grad_in' must have sizes \[4, 3\]",
             ),
         ),
     ),

@@ -497,6 +497,13 @@ def Tensor_new_ones(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "new_ones", locals()); raise
 
+def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_new_ones.table[key_set](
+        key_set, self, size, dtype, layout, device, pin_memory,
+    )
+
 op_full = _define(
     "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))

@@ -128,6 +128,11 @@ def Tensor_index_select(self, dim, index):
         return op_index_select.table[key_set](key_set, self, dim, index)
     except Exception as error: _refuse(error, "index_select", locals()); raise
 
+def call_index_select(self, dim, index):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | include) & keep
+    return op_index_select.table[key_set](key_set, self, dim, index)
+
 op_take = _define("aten::take(Tensor self, Tensor index) -> Tensor")
 op_take_out = _define("aten::take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)")
 def take(input, index, *, out=None):
@@ -159,6 +164,11 @@ def Tensor_take(self, index):
         key_set = (self._keys | index._keys | include) & keep
         return op_take.table[key_set](key_set, self, index)
     except Exception as error: _refuse(error, "take", locals()); raise
+
+def call_take(self, index):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | include) & keep
+    return op_take.table[key_set](key_set, self, index)
 
 op_take_along_dim = _define(
     "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")

@@ -420,6 +420,11 @@ def Tensor_index_add(self, dim, index, source, *, alpha=1):
         return op_index_add.table[key_set](key_set, self, dim, index, source, alpha)
     except Exception as error: _refuse(error, "index_add", locals()); raise
 
+def call_index_add(self, dim, index, source, alpha=1):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | source._keys | include) & keep
+    return op_index_add.table[key_set](key_set, self, dim, index, source, alpha)
+
 op_index_add_ = _define(
     "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_index_add_(self, dim, index, source, *, alpha=1):
@@ -743,3 +748,14 @@ def call_slice_scatter(self, src, dim=0, start=None, end=None, step=1):
     include, keep = _state.get()
     key_set = (self._keys | src._keys | include) & keep
     return op_slice_scatter.table[key_set](key_set, self, src, dim, start, end, step)
+
+op_unfold_backward = _define(
+    "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor")
+op_unfold_backward_out = _define(
+    "aten::unfold_backward.out(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step, *, Tensor(a!) out) -> Tensor(a!)")
+def call_unfold_backward(grad_in, input_sizes, dim, size, step):
+    include, keep = _state.get()
+    key_set = (grad_in._keys | include) & keep
+    return op_unfold_backward.table[key_set](
+        key_set, grad_in, input_sizes, dim, size, step,
+    )

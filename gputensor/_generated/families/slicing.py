@@ -285,6 +285,11 @@ def Tensor_unfold(self, dimension, size, step):
         return op_unfold.table[key_set](key_set, self, dimension, size, step)
     except Exception as error: _refuse(error, "unfold", locals()); raise
 
+def call_unfold(self, dimension, size, step):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_unfold.table[key_set](key_set, self, dimension, size, step)
+
 op_unfold_copy = _define(
     "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
     ("view_copy",))

@@ -1319,6 +1319,11 @@ def Tensor_reciprocal(self):
         return op_reciprocal.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "reciprocal", locals()); raise
 
+def call_reciprocal(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_reciprocal.table[key_set](key_set, self)
+
 op_reciprocal_ = _define("aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_reciprocal_(self):
     """In place: 1 divided by each element. See gt.reciprocal."""

@@ -115,6 +115,14 @@ def install() -> None:
         _operators.slice_scatter_out, "CompositeExplicitAutograd",
         _forms.out(_operators.slice_scatter), counts, refuses_out,
     )
+    impl(
+        _operators.unfold_backward, "CompositeExplicitAutograd", native.unfold_backward,
+        UnfoldBackwardBackward0,
+    )
+    impl(
+        _operators.unfold_backward_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.unfold_backward), counts, refuses_out,
+    )
 
 
 class IndexPutBackward0(_Node):
@@ -597,3 +605,16 @@ class SliceScatterBackward0(_Node):
         if to_src is not None:
             grad_src = grad.slice(node.saved_dim, node.saved_start, node.saved_end, node.saved_step)
         return grad_self, grad_src
+
+
+class UnfoldBackwardBackward0(_Node):
+    """Of unfold_backward."""
+    __slots__ = ("saved_dim", "saved_size", "saved_step")
+
+    def keep(node, grad_in, input_sizes, dim, size, step):
+        node.saved_dim = dim
+        node.saved_size = size
+        node.saved_step = step
+
+    def backward(node, grad):
+        return (grad.unfold(node.saved_dim, node.saved_size, node.saved_step),)

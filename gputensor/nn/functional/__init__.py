@@ -16,10 +16,11 @@ from ...core.dtype import dtype as _dtype
 from ...iterator.broadcast import broadcast_sizes
 from ...structured import arguments
 from ...tensor.tensor import Tensor
-from . import activation, normalization, pooling
+from . import activation, normalization, pooling, tables
 from .activation import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
+from .tables import *  # noqa: F403
 
 # Functions of gt, under the same names and with the same arguments.
 _OF_GT = (
@@ -28,7 +29,8 @@ _OF_GT = (
 
 __all__ = [
     "bilinear", "cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax",
-    *activation.__all__, *normalization.__all__, *pooling.__all__, *_OF_GT,
+    *activation.__all__, *normalization.__all__, *pooling.__all__, *tables.__all__,
+    *_OF_GT,
 ]  # fmt: skip
 
 
