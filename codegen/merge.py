@@ -176,7 +176,10 @@ class _Overloads:
             if listed is None:
                 continue
             others = [own for own in owns if own != [listed]]
-            if all(len(own) == 1 and own[0].name != listed.name for own in others):
+            if all(
+                len(own) == 1 and own[0].name != listed.name and _class(own[0]) in TESTS
+                for own in others
+            ):
                 return spread(self.base, listed, [own[0] for own in others]), True
         moved = [own for own in map(self._own, self.ops) if self._moves(own)]
         moved = [own for n, own in enumerate(moved) if own not in moved[:n]]

@@ -345,15 +345,15 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# at::Reduction, which is an int in schemas.
-_REDUCTIONS = {"Mean": "1", "Sum": "2"}
+# at::Reduction, which is an int in schemas; the dtype that native code takes where none is given.
+_ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 
 def default(argument: Any) -> str:
     """The default as Python text."""
     value = argument.default
     if isinstance(value, schema.Name):
-        return _REDUCTIONS.get(value) or f"_{value}"
+        return _ENUMS.get(value) or f"_{value}"
     if argument.type.base == "float" and type(value) is int:
         value = float(value)
     return repr(value)

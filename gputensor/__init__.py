@@ -69,6 +69,9 @@ if _typing.TYPE_CHECKING:
     from .exchange.numpy_bridge import from_numpy as from_numpy
     from .exchange.serialization import load as load, save as save
     from .functional import (
+        atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
+        block_diag as block_diag, broadcast_tensors as broadcast_tensors,
+        cartesian_prod as cartesian_prod, meshgrid as meshgrid,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
@@ -96,20 +99,20 @@ cfloat, cdouble = complex64, complex128
 
 __version__ = "0.1.0.dev0"
 __all__ = [name for name in globals() if not name.startswith("_")]
-__all__ += [*_index.EXPORTS, *_index.FUNCTIONS]
+__all__ += {*_index.EXPORTS, *_index.FUNCTIONS}
 
 
 def __getattr__(name: str) -> _typing.Any:
     """A name that is not loaded yet, or `gt.openreg`, by loading the package that brings it."""
     from importlib import import_module
 
-    if name in _index.FUNCTIONS:
-        found = getattr(import_module(f"{__name__}._generated.functions"), name)
-    elif name in _index.EXPORTS:
+    if name in _index.EXPORTS:
         home = _index.EXPORTS[name]
         found = import_module(f"{__name__}.{home}")
         if home.rpartition(".")[2] != name:
             found = getattr(found, name)
+    elif name in _index.FUNCTIONS:
+        found = getattr(import_module(f"{__name__}._generated.functions"), name)
     else:
         backend = import_module(f"{__name__}.devices.backend")
         if name[0] != "_" and backend.load(name):

@@ -89,3 +89,59 @@ def _all_tensors(op: str, arg: str, given: Sequence[Any]) -> tuple[Tensor, ...]:
         if not isinstance(x, Tensor):
             raise errors.wrong_type(op, arg, "be tensors", x)
     return tuple(given)
+
+
+# --- any number of tensors, or a list of them -----------------------------------------------------
+
+
+def _listed(op: str, tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    return _all_tensors(op, "tensors", given)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: each 1-d tensor along a dimension of its own, expanded along the
+    others; with indexing "xy" the first two dimensions are swapped.
+
+    >>> x, y = gt.meshgrid(gt.arange(2), gt.arange(3))
+    >>> y.tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    return calls.meshgrid_indexing(_listed("meshgrid", tensors), indexing)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """Views of the tensors in the sizes to which all broadcast."""
+    return calls.broadcast_tensors(_listed("broadcast_tensors", tensors))
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """Matrices along the diagonal of one, zeros elsewhere."""
+    return calls.block_diag(_listed("block_diag", tensors))
+
+
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All tuples of an element of each 1-d tensor, as rows."""
+    return calls.cartesian_prod(_listed("cartesian_prod", tensors))
+
+
+def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+    """Each tensor with at least 1 dimension; of a single one, itself and no tuple."""
+    found = _listed("atleast_1d", tensors)
+    return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
+
+
+def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+    """Each tensor with at least 2 dimensions, the new ones first."""
+    found = _listed("atleast_2d", tensors)
+    return calls.atleast_2d(found[0]) if _is_one(tensors) else calls.atleast_2d_Sequence(found)
+
+
+def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+    """Each tensor with at least 3 dimensions; one of 1 dimension gets one before and one behind."""
+    found = _listed("atleast_3d", tensors)
+    return calls.atleast_3d(found[0]) if _is_one(tensors) else calls.atleast_3d_Sequence(found)
+
+
+def _is_one(tensors: tuple[Any, ...]) -> bool:
+    return len(tensors) == 1 and isinstance(tensors[0], Tensor)

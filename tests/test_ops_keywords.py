@@ -24,12 +24,13 @@ from .test_ops_variants import assert_equal
 
 def _named(op: Op, function: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any] | None:
     """The positional arguments by the schema's names; None where Python does not know one."""
-    known = inspect.signature(function).parameters
+    taken = inspect.signature(function).parameters
+    known = {name: x for name, x in taken.items() if x.kind is not x.VAR_POSITIONAL}
     names = [argument.name for argument in op.arguments]
     if "input" in known:
         names = ["input" if name == "self" else name for name in names]
     named = dict(zip([name for name in names if name != "self"], args))
-    return named if named.keys() <= known.keys() else None
+    return named if named.keys() <= known.keys() and len(named) == len(args) else None
 
 
 def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:

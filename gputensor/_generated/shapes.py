@@ -307,6 +307,14 @@ def refuses_LVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c)
     return kernel
 
+def refuses_LVVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (all([x._autograd is None for x in a]) and d._autograd is None):
+            check(operator.short_name, *a, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_NNT(operator, check):
     def kernel(key_set, a, b, c):
         if not (
@@ -675,6 +683,14 @@ def refuses_TVVVVT(operator, check):
             check(operator.short_name, a, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (a._autograd is None and g._autograd is None):
+            check(operator.short_name, a, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_VT(operator, check):
@@ -1252,6 +1268,22 @@ def records_TTVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
         return finish(result, node)

@@ -59,6 +59,20 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "softplus_backward": lambda: calls.softplus_backward,
     "softshrink_backward": lambda: calls.softshrink_backward,
     "tanh_backward": lambda: calls.tanh_backward,
+    "im2col": lambda: calls.im2col,
+    "col2im": lambda: calls.col2im,
+    "reflection_pad1d": lambda: calls.reflection_pad1d,
+    "reflection_pad1d_backward": lambda: calls.reflection_pad1d_backward,
+    "reflection_pad2d": lambda: calls.reflection_pad2d,
+    "reflection_pad2d_backward": lambda: calls.reflection_pad2d_backward,
+    "reflection_pad3d": lambda: calls.reflection_pad3d,
+    "reflection_pad3d_backward": lambda: calls.reflection_pad3d_backward,
+    "replication_pad1d": lambda: calls.replication_pad1d,
+    "replication_pad1d_backward": lambda: calls.replication_pad1d_backward,
+    "replication_pad2d": lambda: calls.replication_pad2d,
+    "replication_pad2d_backward": lambda: calls.replication_pad2d_backward,
+    "replication_pad3d": lambda: calls.replication_pad3d,
+    "replication_pad3d_backward": lambda: calls.replication_pad3d_backward,
 }
 
 
@@ -951,3 +965,56 @@ def bag_samples_backward(
     bags = Bags(indices, offsets, include_last_offset, padding_idx)
     each = calls.index_select(grad, 0, bags.of) * conj(calls.index_select(weight, 0, indices))
     return bags.without_padding(each).sum(1)
+
+
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def roll_backward(grad: Tensor, shifts: Any, dims: Any) -> Tensor:
+    moves = (shifts,) if type(shifts) is int else tuple(shifts)
+    axes = (dims,) if type(dims) is int else tuple(dims)
+    return calls.roll(grad, tuple([-n for n in reversed(moves)]), axes[::-1])
+
+
+def constant_pad_nd_backward(grad: Tensor, pad: Any) -> Tensor:
+    return calls.constant_pad_nd(grad, tuple([-n for n in pad]), 0)
+
+
+def channel_shuffle_backward(grad: Tensor, groups: int) -> Tensor:
+    return calls.channel_shuffle(grad, max(grad._geometry.sizes[1] // groups, 1))
+
+
+def im2col_backward(
+    grad: Tensor, shape: Sizes, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Tensor:
+    return calls.col2im(grad, shape[-2:], kernel_size, dilation, padding, stride)
+
+
+def as_strided_of(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """What as_strided would take of a gradient that lies as its source did."""
+    shape, start = source
+    begin = start if storage_offset is None else storage_offset
+    end = max(start + shape.extent, begin + _extent(size, stride), 1)
+    memory = _zeros_around(grad, (end,))
+    calls.copy_(calls.as_strided(memory, shape.sizes, shape.strides, start), grad, False)
+    return calls.as_strided(memory, tuple(size), tuple(stride), begin)
+
+
+def strided_scatter_backward(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """The gradient without what was replaced."""
+    shape, start = source
+    begin = start if storage_offset is None else storage_offset
+    end = max(start + shape.extent, begin + _extent(size, stride), 1)
+    memory = _zeros_around(grad, (end,))
+    calls.copy_(calls.as_strided(memory, shape.sizes, shape.strides, start), grad, False)
+    calls.mul__Tensor(calls.as_strided(memory, tuple(size), tuple(stride), begin), 0)
+    return calls.as_strided(memory, shape.sizes, shape.strides, start)
+
+
+def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    zeros = functions.zeros_like(calls.diagonal(grad, offset, dim1, dim2))
+    return functions.diagonal_scatter(grad, zeros, offset, dim1, dim2)

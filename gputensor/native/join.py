@@ -13,22 +13,24 @@ from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
+from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .view import view_strides
 
 
-def _tensors(op: str, tensors: Any) -> list[Tensor]:
+def _tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[Tensor]:
     found = list(tensors)
     if not found:
         raise errors.must(op, "tensors", "not be empty", tensors)
     for number, x in enumerate(found):
         if not isinstance(x, Tensor):
             raise errors.wrong_type(op, f"tensors[{number}]", "be a tensor", x)
-        if x._device is not found[0]._device:
+        if on_one_device and x._device is not found[0]._device:
             raise errors.mixed_devices(op, found[0], "tensors[0]", x, f"tensors[{number}]")
     return found
 
@@ -180,3 +182,147 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     _fill(calls.view(made, paired), calls.expand(source, paired, False))
     return made
+
+
+# --- by other names -------------------------------------------------------------------------------
+
+
+def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
+    return calls.cat(tensors, dim)
+
+
+def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
+    into = operators.cat_out.redispatch_table
+    key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
+    made: Tensor = into[key_set](key_set, tensors, dim, out)
+    return made
+
+
+concatenate_out = concat_out
+
+
+def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
+    """hstack and its like: cat of what `prepare` makes of the tensors, and of where it says."""
+
+    def kernel(key_set: int, tensors: Any) -> Tensor:
+        return calls.cat(*prepare(_tensors(op, tensors)))
+
+    def into(key_set: int, tensors: Any, out: Tensor) -> Tensor:
+        return concat_out(key_set, *prepare(_tensors(op, tensors)), out)
+
+    return kernel, into
+
+
+def _in_columns(tensors: list[Tensor]) -> tuple[list[Tensor], int]:
+    columns = [
+        x if x._geometry.ndim > 1 else calls.reshape(x, (x._geometry.numel, 1)) for x in tensors
+    ]
+    return columns, 1
+
+
+def _side_by_side(tensors: list[Tensor]) -> tuple[list[Tensor], int]:
+    found = [calls.atleast_1d(x) for x in tensors]
+    return found, 0 if found[0]._geometry.ndim == 1 else 1
+
+
+hstack, hstack_out = _stacks("hstack", _side_by_side)
+vstack, vstack_out = _stacks("vstack", lambda tensors: ([*map(calls.atleast_2d, tensors)], 0))
+dstack, dstack_out = _stacks("dstack", lambda tensors: ([*map(calls.atleast_3d, tensors)], 2))
+column_stack, column_stack_out = _stacks("column_stack", _in_columns)
+row_stack_out = vstack_out
+
+
+# --- repeated, on a grid, on a diagonal, in chunks ------------------------------------------------
+
+
+def tile(key_set: int, self: Tensor, dims: Any) -> Tensor:
+    counts = arguments.sizes("tile", dims, "dims")
+    return calls.repeat(self, (1,) * (self._geometry.ndim - len(counts)) + counts)
+
+
+def block_diag(key_set: int, tensors: Any) -> Tensor:
+    if not tensors:
+        return calls.empty_memory_format((1, 0), None, None, None, None, None)
+    found = _tensors("block_diag", tensors)
+    for number, x in enumerate(found):
+        if x._geometry.ndim > 2:
+            rule = "have at most 2 dimensions"
+            raise errors.wrong_shape("block_diag", f"tensors[{number}]", rule, x)
+    blocks = [calls.atleast_2d(x) for x in found]
+    width, begin, rows = sum([x._geometry.sizes[1] for x in blocks]), 0, []
+    for x in blocks:
+        own = x._geometry.sizes[1]
+        rows.append(calls.constant_pad_nd(x, (begin, width - begin - own), False))
+        begin += own
+    return calls.cat(rows, 0)
+
+
+def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
+    if not tensors:
+        return ()
+    found = _tensors("broadcast_tensors", tensors, on_one_device=False)
+    sizes: Any = ()
+    for number, x in enumerate(found):
+        met = broadcast_sizes(sizes, x._geometry.sizes)
+        if met is None:
+            rule = f"broadcast with sizes {sizes}"
+            raise errors.wrong_shape("broadcast_tensors", f"tensors[{number}]", rule, x)
+        sizes = met
+    return tuple([calls.expand(x, sizes, False) for x in found])
+
+
+def meshgrid(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
+    return meshgrid_indexing(key_set, tensors, "ij")
+
+
+def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor, ...]:
+    """Source: TensorShape.cpp, meshgrid."""
+    if indexing not in ("ij", "xy"):
+        raise errors.must("meshgrid", "indexing", "be 'ij' or 'xy'", indexing)
+    found = _tensors("meshgrid", tensors)
+    for number, x in enumerate(found):
+        if x._geometry.ndim > 1:
+            raise errors.wrong_shape("meshgrid", f"tensors[{number}]", "be 0-d or 1-d", x)
+        if x._geometry.dtype is not found[0]._geometry.dtype:
+            rule = f"have the dtype of tensors[0], {found[0]._geometry.dtype.short}"
+            raise errors.wrong_dtype("meshgrid", f"tensors[{number}]", rule, x)
+    swaps = indexing == "xy" and len(found) > 1
+    order = [1, 0, *range(2, len(found))] if swaps else [*range(len(found))]
+    sizes = tuple([found[n]._geometry.numel for n in order])
+    grids = []
+    for place, n in enumerate(order):
+        shape = (1,) * place + (-1,) + (1,) * (len(found) - 1 - place)
+        grids.append(calls.expand(calls.view(found[n], shape), sizes, False))
+    return tuple([grids[order.index(n)] for n in range(len(found))])
+
+
+def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
+    found = _tensors("cartesian_prod", tensors)
+    for number, x in enumerate(found):
+        if x._geometry.ndim != 1:
+            raise errors.wrong_shape("cartesian_prod", f"tensors[{number}]", "be 1-d", x)
+    if len(found) == 1:
+        return found[0]
+    return calls.stack([calls.reshape(x, (-1,)) for x in meshgrid(key_set, found)], 1)
+
+
+def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
+    """Source: TensorShape.cpp, _pad_chunk."""
+    found = _tensors("_chunk_cat", tensors)
+    if arguments.integer("_chunk_cat", "num_chunks", num_chunks) <= 0:
+        raise errors.must("_chunk_cat", "num_chunks", "be positive", num_chunks)
+    if dim < 0 and len({x._geometry.ndim for x in found}) > 1:
+        rule = "not be negative beside tensors of different dimensions"
+        raise errors.must("_chunk_cat", "dim", rule, dim)
+    d = arguments.dim("_chunk_cat", dim, found[0]._geometry.ndim)
+    parts, first = [], found[0]._geometry
+    for number, x in enumerate(found):
+        sizes = x._geometry.sizes
+        if len(sizes) <= d or sizes[:d] != first.sizes[:d] or x._geometry.dtype is not first.dtype:
+            rule = f"have the dtype and the first {d} sizes of tensors[0], and dimension {d}"
+            raise errors.wrong_shape("_chunk_cat", f"tensors[{number}]", rule, x)
+        lacks = -sizes[d] % num_chunks
+        if lacks:
+            x = calls.constant_pad_nd(x, (0, 0) * (len(sizes) - d - 1) + (0, lacks), 0)
+        parts.append(calls.reshape(x, (*sizes[:d], num_chunks, -1)))
+    return calls.cat(parts, d + 1)

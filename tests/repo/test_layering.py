@@ -37,6 +37,7 @@ FLOORS = [
     (11, "ops"),
     (12, "devices"),
     (13, "custom"),
+    (13, "functional"),
     (13, "cuda"),
     (13, "testing"),
     (13, "op_tests"),

@@ -6,7 +6,6 @@ from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
-from ...core.dtype import int64 as _long
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -547,8 +546,8 @@ op_randint_low_generator_out = _define(
     "aten::randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def randint(
-    low=None, high=None, size=None, *, generator=None, dtype=_long, layout=None,
-    device=None, pin_memory=None, requires_grad=False, out=None,
+    low=None, high=None, size=None, *, generator=None, dtype=None, layout=None, device=None,
+    pin_memory=None, requires_grad=False, out=None,
 ):
     """Integers from low (0) to below high: randint(high, size) or randint(low, high, size).
 
@@ -557,7 +556,7 @@ def randint(
         high: int, optional.
         size: ints, optional.
         generator: generator, optional.
-        dtype: dtype, default long.
+        dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
         pin_memory: bool, optional.
@@ -688,7 +687,7 @@ op_randperm_generator_out = _define(
     "aten::randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def randperm(
-    n, *, generator=None, dtype=_long, layout=None, device=None, pin_memory=None,
+    n, *, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
     """The integers from 0 to below n in a random order.
@@ -696,7 +695,7 @@ def randperm(
     Args:
         n: int.
         generator: generator, optional.
-        dtype: dtype, default long.
+        dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
         pin_memory: bool, optional.

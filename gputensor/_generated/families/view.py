@@ -3,6 +3,7 @@
 
 from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import sequence as _sequence
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
@@ -277,6 +278,11 @@ def Tensor_transpose_(self, dim0, dim1):
         key_set = (self._keys | include) & keep
         return op_transpose_.table[key_set](key_set, self, dim0, dim1)
     except Exception as error: _refuse(error, "transpose_", locals()); raise
+
+def call_transpose_(self, dim0, dim1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_transpose_.table[key_set](key_set, self, dim0, dim1)
 
 op_swapaxes = _define("aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)")
 def swapaxes(input, axis0, axis1):
@@ -767,3 +773,267 @@ def detach_copy(input, *, out=None):
             return op_detach_copy_out.table[key_set](key_set, input, out)
         return op_detach_copy.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "detach_copy", locals()); raise
+
+op_moveaxis_intlist = _define(
+    "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)")
+op_moveaxis_int = _define(
+    "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
+def moveaxis(input, source, destination):
+    """movedim by NumPy's name.
+
+    Args:
+        input: (*).
+        source: ints or int.
+        destination: ints or int.
+    Native: native/view.py. Matches torch.moveaxis."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if isinstance(source, (tuple, list)):
+            return op_moveaxis_intlist.table[key_set](key_set, input, source, destination)
+        return op_moveaxis_int.table[key_set](key_set, input, source, destination)
+    except Exception as error: _refuse(error, "moveaxis", locals()); raise
+Tensor_moveaxis = moveaxis
+
+op_swapdims = _define("aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
+def swapdims(input, dim0, dim1):
+    """transpose by another name.
+
+    Args:
+        input: (*).
+        dim0: int.
+        dim1: int.
+    Native: native/view.py. Matches torch.swapdims."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_swapdims.table[key_set](key_set, input, dim0, dim1)
+    except Exception as error: _refuse(error, "swapdims", locals()); raise
+Tensor_swapdims = swapdims
+
+op_swapdims_ = _define(
+    "aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+    ("inplace_view",))
+def Tensor_swapdims_(self, dim0, dim1):
+    """transpose_ by another name.
+
+    Args:
+        self: (*).
+        dim0: int.
+        dim1: int.
+    Returns: self.
+    Native: native/view.py. Matches torch.Tensor.swapdims_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_swapdims_.table[key_set](key_set, self, dim0, dim1)
+    except Exception as error: _refuse(error, "swapdims_", locals()); raise
+
+op_swapaxes_ = _define(
+    "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
+    ("inplace_view",))
+def Tensor_swapaxes_(self, axis0, axis1):
+    """transpose_ by another name.
+
+    Args:
+        self: (*).
+        axis0: int.
+        axis1: int.
+    Returns: self.
+    Native: native/view.py. Matches torch.Tensor.swapaxes_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_swapaxes_.table[key_set](key_set, self, axis0, axis1)
+    except Exception as error: _refuse(error, "swapaxes_", locals()); raise
+
+op_adjoint = _define("aten::adjoint(Tensor(a) self) -> Tensor(a)")
+def adjoint(input):
+    """The last two dimensions swapped, and the elements conjugated.
+
+    Args:
+        input: (*).
+    Native: native/view.py. Matches torch.adjoint."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_adjoint.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "adjoint", locals()); raise
+Tensor_adjoint = adjoint
+
+op_mH = _define("aten::mH(Tensor(a) self) -> Tensor(a)")
+@property
+def Tensor_mH(self):
+    """The last two dimensions swapped, and the elements conjugated.
+
+    Args:
+        self: (*).
+    Native: native/view.py. Matches torch.Tensor.mH."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_mH.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "mH", locals()); raise
+
+op_ravel = _define("aten::ravel(Tensor(a) self) -> Tensor(a)")
+def ravel(input):
+    """All elements in row-major order as one dimension; input where it is that already.
+
+    Args:
+        input: (*).
+    Native: native/view.py. Matches torch.ravel."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_ravel.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "ravel", locals()); raise
+Tensor_ravel = ravel
+
+op_broadcast_to = _define("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)")
+def broadcast_to(input, size):
+    """expand, as a function.
+
+    Args:
+        input: (*).
+        size: ints.
+    Native: native/view.py. Matches torch.broadcast_to."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_broadcast_to.table[key_set](key_set, input, size)
+    except Exception as error: _refuse(error, "broadcast_to", locals()); raise
+
+def Tensor_broadcast_to(self, *args, size=None):
+    """expand, as a function. See gt.broadcast_to."""
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
+            size = args
+        elif size is None:
+            raise _errors.not_given("broadcast_to", "size")
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_broadcast_to.table[key_set](key_set, self, size)
+    except Exception as error: _refuse(error, "broadcast_to", locals()); raise
+
+op_atleast_1d = _define("aten::atleast_1d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
+op_atleast_1d_Sequence = _define("aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]")
+def atleast_1d(input=None, *, tensors=None):
+    """input with at least 1 dimension; each of several tensors.
+
+    Args:
+        input: Tensor, optional.
+        tensors: Tensors, optional.
+    Native: native/view.py. Matches torch.atleast_1d."""
+    try:
+        if isinstance(input, (tuple, list)):
+            input, tensors = None, input
+        if tensors is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_atleast_1d.table[key_set](key_set, input)
+        if input is None:
+            include, keep = _state.get()
+            key_set = (_keys_of_list(tensors) | include) & keep
+            return op_atleast_1d_Sequence.table[key_set](key_set, tensors)
+        raise _errors.no_form("atleast_1d", "input", "tensors")
+    except Exception as error: _refuse(error, "atleast_1d", locals()); raise
+
+def call_atleast_1d(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_atleast_1d.table[key_set](key_set, self)
+
+def call_atleast_1d_Sequence(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_atleast_1d_Sequence.table[key_set](key_set, tensors)
+
+op_atleast_2d = _define("aten::atleast_2d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
+op_atleast_2d_Sequence = _define("aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]")
+def atleast_2d(input=None, *, tensors=None):
+    """input with at least 2 dimensions, the new ones first.
+
+    Args:
+        input: Tensor, optional.
+        tensors: Tensors, optional.
+    Native: native/view.py. Matches torch.atleast_2d."""
+    try:
+        if isinstance(input, (tuple, list)):
+            input, tensors = None, input
+        if tensors is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_atleast_2d.table[key_set](key_set, input)
+        if input is None:
+            include, keep = _state.get()
+            key_set = (_keys_of_list(tensors) | include) & keep
+            return op_atleast_2d_Sequence.table[key_set](key_set, tensors)
+        raise _errors.no_form("atleast_2d", "input", "tensors")
+    except Exception as error: _refuse(error, "atleast_2d", locals()); raise
+
+def call_atleast_2d(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_atleast_2d.table[key_set](key_set, self)
+
+def call_atleast_2d_Sequence(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_atleast_2d_Sequence.table[key_set](key_set, tensors)
+
+op_atleast_3d = _define("aten::atleast_3d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
+op_atleast_3d_Sequence = _define("aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]")
+def atleast_3d(input=None, *, tensors=None):
+    """input with at least 3 dimensions; one of 1 dimension gets one before and one behind
+    it.
+
+    Args:
+        input: Tensor, optional.
+        tensors: Tensors, optional.
+    Native: native/view.py. Matches torch.atleast_3d."""
+    try:
+        if isinstance(input, (tuple, list)):
+            input, tensors = None, input
+        if tensors is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_atleast_3d.table[key_set](key_set, input)
+        if input is None:
+            include, keep = _state.get()
+            key_set = (_keys_of_list(tensors) | include) & keep
+            return op_atleast_3d_Sequence.table[key_set](key_set, tensors)
+        raise _errors.no_form("atleast_3d", "input", "tensors")
+    except Exception as error: _refuse(error, "atleast_3d", locals()); raise
+
+def call_atleast_3d(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_atleast_3d.table[key_set](key_set, self)
+
+def call_atleast_3d_Sequence(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_atleast_3d_Sequence.table[key_set](key_set, tensors)
+
+op__unsafe_view = _define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
+op__unsafe_view_out = _define(
+    "aten::_unsafe_view.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)")
+
+op_lift_fresh = _define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
+def lift_fresh(input):
+    """input; what a tracer sees of a tensor that was made from data.
+
+    Args:
+        input: (*).
+    Native: native/view.py. Matches torch.lift_fresh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_lift_fresh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "lift_fresh", locals()); raise

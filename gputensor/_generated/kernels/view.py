@@ -164,6 +164,30 @@ def install() -> None:
         _operators.detach_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.detach_copy),
         counts, refuses_out,
     )
+    impl(_operators.moveaxis_intlist, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.moveaxis_int, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.swapdims, "CompositeImplicitAutograd", native.swapaxes)
+    impl(_operators.swapdims_, "CompositeImplicitAutograd", native.swapaxes_)
+    impl(_operators.swapaxes_, "CompositeImplicitAutograd", native.swapaxes_)
+    impl(_operators.adjoint, "CompositeImplicitAutograd", native.adjoint)
+    impl(_operators.mH, "CompositeImplicitAutograd", native.adjoint)
+    impl(_operators.ravel, "CompositeImplicitAutograd", native.ravel)
+    impl(_operators.broadcast_to, "CompositeImplicitAutograd", native.broadcast_to)
+    impl(_operators.atleast_1d, "CompositeImplicitAutograd", native.atleast_1d)
+    impl(_operators.atleast_1d_Sequence, "CompositeImplicitAutograd", native.atleast_1d_each)
+    impl(_operators.atleast_2d, "CompositeImplicitAutograd", native.atleast_2d)
+    impl(_operators.atleast_2d_Sequence, "CompositeImplicitAutograd", native.atleast_2d_each)
+    impl(_operators.atleast_3d, "CompositeImplicitAutograd", native.atleast_3d)
+    impl(_operators.atleast_3d_Sequence, "CompositeImplicitAutograd", native.atleast_3d_each)
+    impl(
+        _operators._unsafe_view, "CompositeExplicitAutograd", native._unsafe_view,
+        UnsafeViewBackward0,
+    )
+    impl(
+        _operators._unsafe_view_out, "CompositeExplicitAutograd",
+        _forms.out(_operators._unsafe_view), counts, refuses_out,
+    )
+    impl(_operators.lift_fresh, "CompositeImplicitAutograd", native.lift_fresh)
 
 
 class ViewBackward0(_Node):
@@ -307,3 +331,8 @@ class AliasBackward0(_Node):
 
     def backward(node, grad):
         return (grad,)
+
+
+class UnsafeViewBackward0(ViewBackward0):
+    """Of _unsafe_view."""
+    __slots__ = ()
