@@ -145,3 +145,33 @@ def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 
 def _is_one(tensors: tuple[Any, ...]) -> bool:
     return len(tensors) == 1 and isinstance(tensors[0], Tensor)
+
+
+# --- as many results as are asked for -------------------------------------------------------------
+
+
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The different elements in order, or the different slices of dim; with return_inverse where
+    each element is among them, with return_counts how often each is there.
+
+    >>> gt.unique(gt.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    (x,) = _all_tensors("unique", "input", (input,))
+    return x.unique(sorted, return_inverse, return_counts, dim)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """Elements without those that equal the one before them, or slices of dim.
+
+    >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
+    (x,) = _all_tensors("unique_consecutive", "input", (input,))
+    return x.unique_consecutive(return_inverse, return_counts, dim)

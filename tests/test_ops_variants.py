@@ -324,7 +324,9 @@ def test_outs_of_several_results(row: Row) -> None:
             outs = tuple([gt.empty(sizes(x), dtype=x.dtype) for x in wanted])
             found = run_into(row, case.build(), outs)
             assert all(x is out for x, out in zip(found, outs)), f"{case}: does not return out"
-            assert_equal(case, "out", outs, wanted)
+            for x, y in zip(outs, wanted):
+                assert sizes(y) != (0,) or x.stride() == y.stride(), f"{case}: another layout"
+                assert_same(to_numpy(x), to_numpy(y), case, "out")
     outs = tuple([gt.zeros(tuple(x.shape), dtype=x.dtype) for x in wanted[:-1]])
     wrong = gt.zeros(tuple(wanted[-1].shape), dtype=gt.complex64)
     with pytest.raises(GpuTensorError):

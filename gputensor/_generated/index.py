@@ -27,27 +27,28 @@ transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax ami
 logsumexp mean nansum prod sum random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
 rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
-min range: arange eye linspace nonzero: argwhere nonzero_static slicing: as_strided as_strided_
-as_strided_copy as_strided_scatter chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit
-narrow narrow_copy select select_copy slice slice_copy split split_copy split_with_sizes
-split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy unsafe_chunk unsafe_split
-unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_group_norm native_layer_norm rms_norm histogram: bincount histc histogram
-histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack concat concatenate
-dstack hstack meshgrid row_stack stack tile vstack distance: cdist dist norm pdist renorm
-activation: celu hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud
-pixel_shuffle pixel_unshuffle roll rot90 copy: clone flip resolve_conj resolve_neg complex_view:
-conj imag is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy
-pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-convolution moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod
-cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag
-diag_embed diagflat tril tril_indices triu triu_indices vander factory: empty empty_like
-empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
-comparison: eq ge greater greater_equal gt le less less_equal lt ne not_equal fill: fill_ zero_
-gather: gather index_select take take_along_dim scatter: index_add index_copy index_fill index_put
-index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order: kthvalue
-median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
-masked_scatter masked_select resize: resize_as_ where: where
+min range: arange eye linspace sort: argsort msort sort topk nonzero: argwhere nonzero_static
+slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal diagonal_copy
+diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy split
+split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
+unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm
+layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm histogram: bincount histc
+histogram histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack
+combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack
+search: bucketize isin searchsorted distance: cdist dist norm pdist renorm activation: celu
+hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle
+pixel_unshuffle roll rot90 copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj
+is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd
+conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
+corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp
+calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
+tril_indices triu triu_indices vander factory: empty empty_like empty_permuted empty_strided full
+full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt
+le less less_equal lt ne not_equal fill: fill_ zero_ gather: gather index_select take take_along_dim
+scatter: index_add index_copy index_fill index_put index_reduce put scatter scatter_add
+scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
+quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select resize:
+resize_as_ unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -67,23 +68,24 @@ addmv_ addr addr_ dot ger inner kron mv outer vdot view: adjoint alias broadcast
 expand_as flatten mH mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes swapaxes_
 swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all
 amax amin any count_nonzero logsumexp mean nansum prod sum argreduce: aminmax argmax argmin max min
-nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing: as_strided as_strided_
-as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow narrow_copy select slice
-split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes
-vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_
-uniform_ histogram: bincount histc histogram activation: celu_ hardshrink prelu selu_ threshold_
-copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj
-is_neg real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum
-cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace
-distance: dist norm renorm renorm_ comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge
-ge_ greater greater_ greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt
-lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather
-index index_select take take_along_dim scatter: index_add index_add_ index_copy index_copy_
-index_fill index_fill_ index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_
-scatter_add scatter_add_ scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue
-median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
-masked_fill_ masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided
-new_full new_ones new_zeros join: repeat tile resize: resize_ resize_as_ set_ where: where
+sort: argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing:
+as_strided as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow
+narrow_copy select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
+unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
+log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram activation: celu_
+hardshrink prelu selu_ threshold_ copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
+complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax
+cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_
+triu triu_ calculus: diff trace distance: dist norm renorm renorm_ comparison: __eq__ __ge__ __gt__
+__le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ le le_ less
+less_ less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_ rearrange: fliplr
+flipud roll rot90 gather: gather index index_select take take_along_dim scatter: index_add
+index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
+index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
+select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax:
+log_softmax softmax masked: masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select
+factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat repeat_interleave tile
+resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
@@ -94,24 +96,26 @@ unsafe_split_with_sizes complex_view: _conj _neg_view imag real view_as_real fac
 empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones_like
 scalar_tensor zeros zeros_like range: arange arange_start arange_start_step random: bernoulli__float
 native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy clone contiguous
-copy_ flip item to_device to_dtype rearrange: channel_shuffle col2im im2col pixel_shuffle
-pixel_unshuffle roll triangle: diag_embed pad: constant_pad_nd pad reflection_pad1d
+copy_ flip item to_device to_dtype join: block_diag broadcast_tensors cartesian_prod cat
+meshgrid_indexing repeat repeat_interleave_Tensor stack rearrange: channel_shuffle col2im im2col
+pixel_shuffle pixel_unshuffle roll triangle: diag_embed pad: constant_pad_nd pad reflection_pad1d
 reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
 reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
-replication_pad2d_backward replication_pad3d replication_pad3d_backward resize: resize_ fill:
-fill__Scalar zero_ join: block_diag broadcast_tensors cartesian_prod cat meshgrid_indexing repeat
-stack binary: add_Tensor add__Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum
-mul_Tensor mul__Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
-elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
-hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
-leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
-mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
-sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
-tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal
-relu round sigmoid sqrt tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor
-where: where_self ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
-index_Tensor index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate
-index_add index_add_ index_put index_put_ put_ scatter_add scatter_add_ slice_scatter
+replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable
+search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
+unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor div_Tensor
+div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward
+activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink
+hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
+hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
+log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
+rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
+silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
+threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt
+tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self
+ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor
+index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add
+index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src slice_scatter
 unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
 embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy
 nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward
@@ -168,68 +172,72 @@ randint_like.low_generator_dtype randn randn.generator randn.generator_out randn
 randn_like.generator random_ random_.from random_.to randperm randperm.generator
 randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
 _local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj resolve_neg to.device
-to.dtype to.dtype_layout to.other rearrange: channel_shuffle channel_shuffle.out col2im col2im.out
-fliplr flipud im2col im2col.out pixel_shuffle pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out
-roll roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out diagflat tril
-tril.out tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular
+to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag broadcast_tensors
+cartesian_prod cat cat.out column_stack column_stack.out combinations concat concat.out concatenate
+concatenate.out dstack dstack.out hstack hstack.out meshgrid meshgrid.indexing repeat
+repeat_interleave.Tensor repeat_interleave.self_Tensor repeat_interleave.self_int row_stack
+row_stack.out stack stack.out tile vstack vstack.out rearrange: channel_shuffle channel_shuffle.out
+col2im col2im.out fliplr flipud im2col im2col.out pixel_shuffle pixel_shuffle.out pixel_unshuffle
+pixel_unshuffle.out roll roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out
+diagflat tril tril.out tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular
 constant_pad_nd constant_pad_nd.out pad reflection_pad1d reflection_pad1d.out
 reflection_pad1d_backward reflection_pad2d reflection_pad2d.out reflection_pad2d_backward
 reflection_pad3d reflection_pad3d.out reflection_pad3d_backward replication_pad1d
 replication_pad1d.out replication_pad1d_backward replication_pad2d replication_pad2d.out
-replication_pad2d_backward replication_pad3d replication_pad3d.out replication_pad3d_backward
-resize: resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset
-set_.source_Tensor fill: fill_.Scalar fill_.Tensor zero_ join: _chunk_cat _chunk_cat.out block_diag
-broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out concat concat.out
-concatenate concatenate.out dstack dstack.out hstack hstack.out meshgrid meshgrid.indexing repeat
-row_stack row_stack.out stack stack.out tile vstack vstack.out binary: add.Scalar add.Scalar_out
-add.Tensor add.out add_.Scalar add_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
-div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
-div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
-divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
-divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode maximum maximum.out minimum minimum.out
-mul.Scalar mul.Scalar_out mul.Tensor mul.out mul_.Scalar mul_.Tensor multiply.Scalar
-multiply.Scalar_out multiply.Tensor multiply.out multiply_.Scalar multiply_.Tensor rsub.Scalar
-rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out sub.Tensor sub.out sub_.Scalar
-sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor subtract.out subtract_.Scalar
-subtract_.Tensor threshold_backward true_divide.Scalar true_divide.Scalar_out true_divide.Tensor
-true_divide.out true_divide_.Scalar true_divide_.Tensor activation: _prelu_kernel celu celu.out
-celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_ gelu_backward glu glu.out hardshrink
-hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out hardsigmoid_ hardsigmoid_backward
-hardswish hardswish.out hardswish_ hardswish_backward hardtanh hardtanh.out hardtanh_
-hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward log_sigmoid
-log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_ mish_backward prelu
-relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu.out selu_ sigmoid_backward
-silu silu.out silu_ silu_backward softplus softplus.out softplus_backward softshrink softshrink.out
-softshrink_backward tanh_backward threshold threshold.out threshold_ unary: _conj_physical abs
-abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh acosh.out acosh_ angle
-angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin arcsin.out arcsin_ arcsinh
-arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out arctanh_ asin asin.out asin_
-asinh asinh.out asinh_ atan atan.out atan_ atanh atanh.out atanh_ bitwise_not bitwise_not.out
-bitwise_not_ ceil ceil.out ceil_ conj_physical conj_physical.out conj_physical_ cos cos.out cos_
-cosh cosh.out cosh_ deg2rad deg2rad.out deg2rad_ erf erf.out erf_ erfc erfc.out erfc_ exp exp.out
-exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_ floor floor.out floor_ frac
-frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf isposinf.out isreal log log.out
-log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_ log_ logical_not logical_not.out
-logical_not_ neg neg.out neg_ negative negative.out negative_ positive rad2deg rad2deg.out rad2deg_
-reciprocal reciprocal.out reciprocal_ relu relu.out relu_ round round.out round_ rsqrt rsqrt.out
-rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign sign.out sign_ signbit signbit.out sin
-sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_ special_erf special_erf.out special_erfc
-special_erfc.out special_exp2 special_exp2.out special_expit special_expit.out special_expm1
-special_expm1.out special_log1p special_log1p.out special_sinc special_sinc.out sqrt sqrt.out sqrt_
-square square.out square_ tan tan.out tan_ tanh tanh.out tanh_ trunc trunc.out trunc_ comparison:
-eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor ge.Scalar ge.Scalar_out
-ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar greater.Scalar_out greater.Tensor
-greater.Tensor_out greater_.Scalar greater_.Tensor greater_equal.Scalar greater_equal.Scalar_out
-greater_equal.Tensor greater_equal.Tensor_out greater_equal_.Scalar greater_equal_.Tensor gt.Scalar
-gt.Scalar_out gt.Tensor gt.Tensor_out gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor
-le.Tensor_out le_.Scalar le_.Tensor less.Scalar less.Scalar_out less.Tensor less.Tensor_out
-less_.Scalar less_.Tensor less_equal.Scalar less_equal.Scalar_out less_equal.Tensor
-less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor lt.Scalar lt.Scalar_out lt.Tensor
-lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor ne.Tensor_out ne_.Scalar
-ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor not_equal.Tensor_out
-not_equal_.Scalar not_equal_.Tensor where: where where.Scalar where.ScalarOther where.ScalarSelf
-where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out addcmul_
-lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
+replication_pad2d_backward replication_pad3d replication_pad3d.out replication_pad3d_backward sort:
+argsort argsort.stable argsort.stable_out msort msort.out sort sort.stable sort.values
+sort.values_stable topk topk.values search: bucketize.Scalar bucketize.Tensor bucketize.Tensor_out
+isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor isin.Tensor_Tensor_out searchsorted.Scalar
+searchsorted.Tensor searchsorted.Tensor_out unique: _unique2 unique_consecutive unique_dim resize:
+resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor
+fill: fill_.Scalar fill_.Tensor zero_ binary: add.Scalar add.Scalar_out add.Tensor add.out
+add_.Scalar add_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out div.Scalar_out div.Tensor
+div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode div_.Tensor div_.Tensor_mode
+divide.Scalar divide.Scalar_mode divide.Scalar_mode_out divide.Scalar_out divide.Tensor
+divide.Tensor_mode divide.out divide.out_mode divide_.Scalar divide_.Scalar_mode divide_.Tensor
+divide_.Tensor_mode maximum maximum.out minimum minimum.out mul.Scalar mul.Scalar_out mul.Tensor
+mul.out mul_.Scalar mul_.Tensor multiply.Scalar multiply.Scalar_out multiply.Tensor multiply.out
+multiply_.Scalar multiply_.Tensor rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar
+sub.Scalar_out sub.Tensor sub.out sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out
+subtract.Tensor subtract.out subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar
+true_divide.Scalar_out true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor
+activation: _prelu_kernel celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_
+gelu_backward glu glu.out hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out
+hardsigmoid_ hardsigmoid_backward hardswish hardswish.out hardswish_ hardswish_backward hardtanh
+hardtanh.out hardtanh_ hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward
+log_sigmoid log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_
+mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu.out
+selu_ sigmoid_backward silu silu.out silu_ silu_backward softplus softplus.out softplus_backward
+softshrink softshrink.out softshrink_backward tanh_backward threshold threshold.out threshold_
+unary: _conj_physical abs abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh
+acosh.out acosh_ angle angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin
+arcsin.out arcsin_ arcsinh arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out
+arctanh_ asin asin.out asin_ asinh asinh.out asinh_ atan atan.out atan_ atanh atanh.out atanh_
+bitwise_not bitwise_not.out bitwise_not_ ceil ceil.out ceil_ conj_physical conj_physical.out
+conj_physical_ cos cos.out cos_ cosh cosh.out cosh_ deg2rad deg2rad.out deg2rad_ erf erf.out erf_
+erfc erfc.out erfc_ exp exp.out exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_
+floor floor.out floor_ frac frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf
+isposinf.out isreal log log.out log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_
+log_ logical_not logical_not.out logical_not_ neg neg.out neg_ negative negative.out negative_
+positive rad2deg rad2deg.out rad2deg_ reciprocal reciprocal.out reciprocal_ relu relu.out relu_
+round round.out round_ rsqrt rsqrt.out rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign
+sign.out sign_ signbit signbit.out sin sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_
+special_erf special_erf.out special_erfc special_erfc.out special_exp2 special_exp2.out
+special_expit special_expit.out special_expm1 special_expm1.out special_log1p special_log1p.out
+special_sinc special_sinc.out sqrt sqrt.out sqrt_ square square.out square_ tan tan.out tan_ tanh
+tanh.out tanh_ trunc trunc.out trunc_ comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out
+eq_.Scalar eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor
+greater.Scalar greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
+greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
+greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
+gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
+less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
+less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
+lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out
+ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
+not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where where.Scalar where.ScalarOther
+where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
+addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
 _unsafe_index.Tensor _unsafe_masked_index gather gather.out index.Tensor index.Tensor_out
 index_select index_select.out take take.out take_along_dim take_along_dim.out scatter:
 _index_put_impl_ _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add.out
@@ -305,11 +313,12 @@ fallback dispatch.backend_select: set_default_device dispatch.defaults: get_defa
 set_default_dtype exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack
 exchange.numpy_bridge: from_numpy exchange.serialization: load save functional: atleast_1d
 atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum meshgrid
-tensordot interpose.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads set_num_threads
-structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
-structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.printing: get_printoptions printoptions set_printoptions tensor.storage: Storage
-tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit: audit_copies
+tensordot unique unique_consecutive interpose.modes: DispatchMode no_dispatch runtime.cpu:
+get_num_threads set_num_threads structured.generator: Generator get_rng_state initial_seed
+manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig
+tensor.indexing: nonzero tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
+audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

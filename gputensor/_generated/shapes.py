@@ -500,6 +500,19 @@ def refuses_TTVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
+def refuses_TTVVVPT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (f is None or f._autograd is None)
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, b, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
 def refuses_TTVVVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
         if not (a._autograd is None and b._autograd is None and f._autograd is None):
@@ -683,6 +696,14 @@ def refuses_TVVVVT(operator, check):
             check(operator.short_name, a, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (a._autograd is None and f._autograd is None and g._autograd is None):
+            check(operator.short_name, a, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TVVVVVT(operator, check):

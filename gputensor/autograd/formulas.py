@@ -1018,3 +1018,10 @@ def strided_scatter_backward(
 def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     zeros = functions.zeros_like(calls.diagonal(grad, offset, dim1, dim2))
     return functions.diagonal_scatter(grad, zeros, offset, dim1, dim2)
+
+
+def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
+    """The gradient where each element came from, zeros where none did."""
+    if not shape:
+        return grad
+    return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)

@@ -5,19 +5,23 @@ Source of the rules: aten/src/ATen/native/TensorShape.cpp, cat's meta function.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+
+import numpy as np
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, promotion
-from ..core.dtype import dtype
+from ..core.device import CPU
+from ..core.dtype import dtype, int32, int64
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
+from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, library
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .view import view_strides
@@ -326,3 +330,85 @@ def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
             x = calls.constant_pad_nd(x, (0, 0) * (len(sizes) - d - 1) + (0, lacks), 0)
         parts.append(calls.reshape(x, (*sizes[:d], num_chunks, -1)))
     return calls.cat(parts, d + 1)
+
+
+# --- each index so often, and choices -------------------------------------------------------------
+
+
+def _repeated(on: Any, repeats: Any) -> Any:
+    ends = on.np.cumsum(repeats)
+    return on.np.searchsorted(ends, on.np.arange(int(ends[-1]) if len(ends) else 0), "right")
+
+
+def repeat_interleave_Tensor(
+    key_set: int, repeats: Tensor, output_size: int | None = None
+) -> Tensor:
+    """The size is known by values, which are waited for. Source: ATen/native/Repeat.cpp."""
+    op, shape = "repeat_interleave", repeats._geometry
+    if shape.dtype not in (int32, int64):
+        raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)
+    if shape.ndim != 1:
+        raise errors.wrong_shape(op, "repeats", "have 1 dimension", repeats)
+    if repeats._device is CPU and shape.numel and repeats._get_array().min() < 0:
+        raise errors.must(op, "repeats", "hold no negative number", repeats)
+    made = library.waiting(op, _repeated, repeats)[0]
+    total = made._geometry.numel
+    if output_size is not None and output_size != total and shape.numel:
+        raise errors.must(op, "output_size", f"be the sum of repeats, {total}", output_size)
+    return calls.to_dtype(made, shape.dtype, False, False, None)
+
+
+def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:
+    """Flat where no dimension is named."""
+    if dim is None:
+        return calls.reshape(self, (-1,)), 0
+    if not self._geometry.ndim:
+        raise errors.wrong_index(op, "self", "have a dimension", self)
+    return self, arguments.dim(op, dim, self._geometry.ndim)
+
+
+def repeat_interleave_self_Tensor(
+    key_set: int, self: Tensor, repeats: Tensor, dim: int | None = None,
+    output_size: int | None = None,
+) -> Tensor:  # fmt: skip
+    source, d = _along("repeat_interleave", self, dim)
+    size, shape = source._geometry.sizes[d], repeats._geometry
+    if shape.ndim == 0 or shape.sizes == (1,):
+        repeats = calls.expand(calls.reshape(repeats, (1,)), (size,), False)
+    elif shape.sizes != (size,):
+        raise errors.wrong_shape("repeat_interleave", "repeats", f"have size {size}", repeats)
+    index = calls.repeat_interleave_Tensor(repeats, output_size)
+    return calls.index_select(source, d, index)
+
+
+def repeat_interleave_self_int(
+    key_set: int, self: Tensor, repeats: int, dim: int | None = None,
+    output_size: int | None = None,
+) -> Tensor:  # fmt: skip
+    op = "repeat_interleave"
+    times = arguments.integer(op, "repeats", repeats)
+    if times < 0:
+        raise errors.must(op, "repeats", "not be negative", repeats)
+    source, d = _along(op, self, dim)
+    sizes = source._geometry.sizes
+    total = sizes[d] * times
+    if output_size is not None and output_size != total:
+        raise errors.must(op, "output_size", f"be {total}", output_size)
+    wide = calls.expand(calls.unsqueeze(source, d + 1), (*sizes[: d + 1], times, *sizes[d + 1 :]))
+    whole = calls.clone(wide, formats.contiguous_format)
+    return calls.reshape(whole, (*sizes[:d], total, *sizes[d + 1 :]))
+
+
+def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Which elements are chosen is reckoned on the host, as it depends on sizes alone."""
+    if self._geometry.ndim != 1:
+        raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
+    if arguments.integer("combinations", "r", r) < 0:
+        raise errors.must("combinations", "r", "not be negative", r)
+    if r == 0:
+        return calls.new_empty(self, (0,), None, None, None, None)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(self._geometry.sizes[0]), r))
+    found = over_array(np.array(rows, np.int64).reshape(-1))
+    index = calls.to_device(found, self._device, int64, False, False, None)
+    return calls.reshape(calls.index_select(self, 0, index), (len(rows), r))

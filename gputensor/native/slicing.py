@@ -9,6 +9,8 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
+from ..core.device import CPU
+from ..core.dtype import int64
 from ..core.geometry import Geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
@@ -241,11 +243,17 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
 def tensor_split_sections(
     key_set: int, self: Tensor, sections: int, dim: int = 0
 ) -> tuple[Tensor, ...]:
-    size = _size("tensor_split", self, dim)
-    if arguments.integer("tensor_split", "sections", sections) <= 0:
+    size, given = _size("tensor_split", self, dim), sections
+    if isinstance(given, Tensor):
+        if given._device is not CPU or given._geometry.dtype is not int64:
+            raise errors.wrong_dtype("tensor_split", "sections", "be int64 on the CPU", given)
+        if given._geometry.ndim:
+            return tensor_split_indices(key_set, self, given.tolist(), dim)
+    count = arguments.integer("tensor_split", "sections", given)
+    if count <= 0:
         raise errors.must("tensor_split", "sections", "be positive", sections)
-    least, more = divmod(size, sections)
-    ends = [k * least + min(k, more) for k in range(1, sections)]
+    least, more = divmod(size, count)
+    ends = [k * least + min(k, more) for k in range(1, count)]
     return tensor_split_indices(key_set, self, ends, dim)
 
 

@@ -23,6 +23,7 @@ from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.tls import ExcludeDispatchKeys
+from . import distinct
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
 from .storage import Storage, storage_of_array
@@ -257,6 +258,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         """A copy on a CUDA device, the current one by default; the tensor itself if it is there."""
         target = _device("cuda" if device is None else device)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
+
+    unique, unique_consecutive = distinct.unique, distinct.unique_consecutive
 
     @property
     def T(self) -> Tensor:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from gputensor.core import errors
-from gputensor.core.dtype import float64, from_numpy
+from gputensor.core.dtype import (
+    bfloat16, bool_, complex64, float32, float64, from_numpy, int32, int64,
+)  # fmt: skip
 from gputensor.core.promotion import promote_types
 
 from . import Fails, Row, S, T
@@ -220,5 +222,49 @@ ROWS += [
         errors=(Fails(S(T(2), (-1,)), errors.ArgumentError, "tile: 'dims' must hold no negative"),),
     ),
     _stack_row("vstack", np.vstack),
+    Row(
+        "combinations",
+        [S(T(4)), S(T(3), 3), S(T(3), 2, True), S(T(3), 0), S(T(2), 3)],
+        lambda self, r=2, with_replacement=False: _choices(self, r, with_replacement),
+        errors=(
+            Fails(S(T(2, 2)), errors.ShapeError, "combinations: 'self' must have 1 dimension"),
+            Fails(S(T(2), -1), errors.ArgumentError, "combinations: 'r' must not be negative"),
+        ),
+    ),
+    Row(
+        "repeat_interleave",
+        [
+            S(T(2, 3), 2),
+            S(_IMAGE, 3, 1),
+            S(T(), 2),
+            S(T(2, 3), T(3, dtype=int64, values="classes"), 1),
+            S(T(4), T(1, dtype=int32, values="classes")),
+            S(T(3, dtype=int64, values="classes")),
+        ],
+        lambda self, repeats=None, dim=None: (
+            np.repeat(np.arange(len(self)), self)
+            if repeats is None
+            else np.repeat(self, repeats if np.ndim(repeats) else int(repeats), dim)
+        ),
+        dtypes=(float32, int64, bool_, complex64, bfloat16),
+        result=lambda args, kwargs, of: int64 if len(args) == 1 else of,
+        no_meta="how many there are is known by values alone",
+        errors=(
+            Fails(S(T(2), -1), errors.ArgumentError, "'repeats' must not be negative"),
+            Fails(S(T(2), T(2)), errors.DtypeError, "'repeats' must be int32 or int64", float32),
+            Fails(S(T(2), 1, 1), errors.IndexRangeError, "repeat_interleave: 'dim' must be in"),
+        ),
+    ),
 ]
+
+
+def _choices(self: np.ndarray, r: int, with_replacement: bool) -> np.ndarray:
+    from itertools import combinations, combinations_with_replacement
+
+    if r == 0:
+        return self[:0]
+    choose = combinations_with_replacement if with_replacement else combinations
+    return np.array(list(choose(self, r)), self.dtype).reshape(-1, r)
+
+
 ROWS.sort(key=lambda row: row.name.strip("_"))

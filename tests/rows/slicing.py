@@ -216,6 +216,7 @@ def _split_at(dim: int) -> Any:
 
 
 ROWS += [
+    # Its gradient is that of what stays; PyTorch gives self that of what was replaced, a mistake.
     Row(
         "as_strided_scatter",
         [S(_DENSE, T(2, 2), (2, 2), (1, 2)), S(_DENSE, T(3), (3,), (2,), 1)],

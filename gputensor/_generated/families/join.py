@@ -10,6 +10,83 @@ from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
 
+op_repeat_interleave_Tensor = _define(
+    "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
+    ("dynamic_output_shape",))
+op_repeat_interleave_self_Tensor = _define(
+    "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
+op_repeat_interleave_self_int = _define(
+    "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
+def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None):
+    """Each element of input so often, one after the other; or each index of dim.
+
+    Args:
+        input: Tensor, optional.
+        repeats: (*), optional.
+        dim: int, optional.
+        output_size: int, optional.
+    Native: native/join.py. Matches torch.repeat_interleave."""
+    try:
+        if repeats is None:
+            input, repeats = None, input
+        if input is None and dim is None:
+            include, keep = _state.get()
+            key_set = (repeats._keys | include) & keep
+            return op_repeat_interleave_Tensor.table[key_set](key_set, repeats, output_size)
+        if hasattr(repeats, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | repeats._keys | include) & keep
+            return op_repeat_interleave_self_Tensor.table[key_set](
+                key_set, input, repeats, dim, output_size,
+            )
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_repeat_interleave_self_int.table[key_set](
+            key_set, input, repeats, dim, output_size,
+        )
+    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+
+def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None):
+    """Each index of dim as often as its element of repeats says. See
+    gt.repeat_interleave."""
+    try:
+        if hasattr(repeats, "_keys"):
+            include, keep = _state.get()
+            key_set = (self._keys | repeats._keys | include) & keep
+            return op_repeat_interleave_self_Tensor.table[key_set](
+                key_set, self, repeats, dim, output_size,
+            )
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_repeat_interleave_self_int.table[key_set](
+            key_set, self, repeats, dim, output_size,
+        )
+    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+
+def call_repeat_interleave_Tensor(repeats, output_size=None):
+    include, keep = _state.get()
+    key_set = (repeats._keys | include) & keep
+    return op_repeat_interleave_Tensor.table[key_set](key_set, repeats, output_size)
+
+op_combinations = _define(
+    "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
+def combinations(input, r=2, with_replacement=False):
+    """All choices of r elements of a 1-d tensor in their order, as rows.
+
+    Args:
+        input: (*).
+        r: int, default 2.
+        with_replacement: bool, default False.
+    Native: native/join.py. Matches torch.combinations.
+
+    >>> gt.combinations(gt.tensor([1, 2, 3])).tolist()
+    [[1, 2], [1, 3], [2, 3]]"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_combinations.table[key_set](key_set, input, r, with_replacement)
+    except Exception as error: _refuse(error, "combinations", locals()); raise
+
 op_cat = _define("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", ("core",))
 op_cat_out = _define("aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
 def cat(tensors, dim=0, *, out=None):

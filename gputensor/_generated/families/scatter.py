@@ -219,6 +219,11 @@ def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
         )
     except Exception as error: _refuse(error, "scatter", locals()); raise
 
+def call_scatter_src(self, dim, index, src):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | src._keys | include) & keep
+    return op_scatter_src.table[key_set](key_set, self, dim, index, src)
+
 op_scatter__src = _define(
     "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
 op_scatter__value = _define(

@@ -5,12 +5,25 @@ from ...autograd.formulas import cat_backward, repeat_backward
 from ...autograd.node import Node as _Node
 from ...autograd.formulas import shapes as _shapes
 from ...structured import forms as _forms
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, passes, refuses_out
 from ...native import join as native
 from .. import operators as _operators
 
 
 def install() -> None:
+    impl(
+        _operators.repeat_interleave_Tensor, "CPU, CUDA, Meta", native.repeat_interleave_Tensor,
+        passes,
+    )
+    impl(
+        _operators.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",
+        native.repeat_interleave_self_Tensor,
+    )
+    impl(
+        _operators.repeat_interleave_self_int, "CompositeImplicitAutograd",
+        native.repeat_interleave_self_int,
+    )
+    impl(_operators.combinations, "CompositeImplicitAutograd", native.combinations)
     impl(
         _operators.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"),
     )
