@@ -383,7 +383,7 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
     if base == f"{entry.base}_" and arguments[0].name == "self":
         first = schema.Argument(written.arguments[0].type, "self")
         arguments = (first, *arguments[1:])
-    elif base == entry.base and (overload == "out" or "out" in overload.split("_")):
+    elif base == entry.base and (overload.startswith("Out") or "out" in overload.split("_")):
         dropped = OPTIONS if entry.has_options else ()
         kept = tuple(argument for argument in arguments if argument.name not in dropped)
         arguments = (*kept, schema.Argument(written.arguments[0].type, "out", None, None, True))

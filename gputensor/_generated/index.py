@@ -42,13 +42,14 @@ is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy 
 conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
 corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp
 calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
-tril_indices triu triu_indices vander factory: empty empty_like empty_permuted empty_strided full
-full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt
-le less less_equal lt ne not_equal fill: fill_ zero_ gather: gather index_select take take_along_dim
-scatter: index_add index_copy index_fill index_put index_reduce put scatter scatter_add
-scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
-quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select resize:
-resize_as_ unique: unique_dim where: where
+tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma mvlgamma
+polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
+scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt le less less_equal lt ne
+not_equal fill: fill_ zero_ gather: gather index_select take take_along_dim scatter: index_add
+index_copy index_fill index_put index_reduce put scatter scatter_add scatter_reduce select_scatter
+slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
+softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ unique: unique_dim
+where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -76,16 +77,17 @@ log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram activat
 hardshrink prelu selu_ threshold_ copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
 complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax
 cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_
-triu triu_ calculus: diff trace distance: dist norm renorm renorm_ comparison: __eq__ __ge__ __gt__
-__le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ le le_ less
-less_ less_equal less_equal_ lt lt_ ne ne_ not_equal not_equal_ fill: fill_ zero_ rearrange: fliplr
-flipud roll rot90 gather: gather index index_select take take_along_dim scatter: index_add
-index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
-index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
-select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax:
-log_softmax softmax masked: masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select
-factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat repeat_interleave tile
-resize: resize_ resize_as_ set_ where: where
+triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_
+igammac igammac_ lgamma lgamma_ mvlgamma mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm
+renorm_ comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_
+greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal
+not_equal_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather index index_select
+take take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_
+index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
+scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian
+nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
+masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
+repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
@@ -112,16 +114,17 @@ log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward pr
 rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
 silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
 threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt
-tanh comparison: eq_Tensor ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self
-ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor
-index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add
-index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src slice_scatter
-unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
-embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy
-nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward
-masked_select masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out
-dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
+tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor
+ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor gather:
+_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
+scatter_add scatter_add_ scatter_src slice_scatter unfold_backward embedding: _embedding_bag
+_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy nonzero_out masked:
+masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
+matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
+linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
 convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
 _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
 adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
@@ -225,16 +228,74 @@ sign.out sign_ signbit signbit.out sin sin.out sin_ sinc sinc.out sinc_ sinh sin
 special_erf special_erf.out special_erfc special_erfc.out special_exp2 special_exp2.out
 special_expit special_expit.out special_expm1 special_expm1.out special_log1p special_log1p.out
 special_sinc special_sinc.out sqrt sqrt.out sqrt_ square square.out square_ tan tan.out tan_ tanh
-tanh.out tanh_ trunc trunc.out trunc_ comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out
-eq_.Scalar eq_.Tensor ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor
-greater.Scalar greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
-greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
-greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
-gt_.Scalar gt_.Tensor le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
-less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
-less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
-lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out
-ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
+tanh.out tanh_ trunc trunc.out trunc_ special: digamma digamma.out digamma_ erfinv erfinv.out
+erfinv_ i0 i0.out i0_ igamma igamma.out igamma_ igammac igammac.out igammac_ lgamma lgamma.out
+lgamma_ mvlgamma mvlgamma.out mvlgamma_ polygamma polygamma.out special_airy_ai special_airy_ai.out
+special_bessel_j0 special_bessel_j0.out special_bessel_j1 special_bessel_j1.out special_bessel_y0
+special_bessel_y0.out special_bessel_y1 special_bessel_y1.out special_chebyshev_polynomial_t
+special_chebyshev_polynomial_t.n_scalar special_chebyshev_polynomial_t.n_scalar_out
+special_chebyshev_polynomial_t.out special_chebyshev_polynomial_t.x_scalar
+special_chebyshev_polynomial_t.x_scalar_out special_chebyshev_polynomial_u
+special_chebyshev_polynomial_u.n_scalar special_chebyshev_polynomial_u.n_scalar_out
+special_chebyshev_polynomial_u.out special_chebyshev_polynomial_u.x_scalar
+special_chebyshev_polynomial_u.x_scalar_out special_chebyshev_polynomial_v
+special_chebyshev_polynomial_v.n_scalar special_chebyshev_polynomial_v.n_scalar_out
+special_chebyshev_polynomial_v.out special_chebyshev_polynomial_v.x_scalar
+special_chebyshev_polynomial_v.x_scalar_out special_chebyshev_polynomial_w
+special_chebyshev_polynomial_w.n_scalar special_chebyshev_polynomial_w.n_scalar_out
+special_chebyshev_polynomial_w.out special_chebyshev_polynomial_w.x_scalar
+special_chebyshev_polynomial_w.x_scalar_out special_digamma special_digamma.out special_entr
+special_entr.out special_erfcx special_erfcx.out special_erfinv special_erfinv.out special_gammainc
+special_gammainc.out special_gammaincc special_gammaincc.out special_gammaln special_gammaln.out
+special_hermite_polynomial_h special_hermite_polynomial_h.n_scalar
+special_hermite_polynomial_h.n_scalar_out special_hermite_polynomial_h.out
+special_hermite_polynomial_h.x_scalar special_hermite_polynomial_h.x_scalar_out
+special_hermite_polynomial_he special_hermite_polynomial_he.n_scalar
+special_hermite_polynomial_he.n_scalar_out special_hermite_polynomial_he.out
+special_hermite_polynomial_he.x_scalar special_hermite_polynomial_he.x_scalar_out special_i0
+special_i0.out special_i0e special_i0e.out special_i1 special_i1.out special_i1e special_i1e.out
+special_laguerre_polynomial_l special_laguerre_polynomial_l.n_scalar
+special_laguerre_polynomial_l.n_scalar_out special_laguerre_polynomial_l.out
+special_laguerre_polynomial_l.x_scalar special_laguerre_polynomial_l.x_scalar_out
+special_legendre_polynomial_p special_legendre_polynomial_p.n_scalar
+special_legendre_polynomial_p.n_scalar_out special_legendre_polynomial_p.out
+special_legendre_polynomial_p.x_scalar special_legendre_polynomial_p.x_scalar_out special_log_ndtr
+special_log_ndtr.out special_modified_bessel_i0 special_modified_bessel_i0.out
+special_modified_bessel_i1 special_modified_bessel_i1.out special_modified_bessel_k0
+special_modified_bessel_k0.out special_modified_bessel_k1 special_modified_bessel_k1.out
+special_multigammaln special_multigammaln.out special_ndtr special_ndtr.out special_ndtri
+special_ndtri.out special_polygamma special_polygamma.out special_psi special_psi.out
+special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k0.out
+special_scaled_modified_bessel_k1 special_scaled_modified_bessel_k1.out
+special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t.n_scalar
+special_shifted_chebyshev_polynomial_t.n_scalar_out special_shifted_chebyshev_polynomial_t.out
+special_shifted_chebyshev_polynomial_t.x_scalar special_shifted_chebyshev_polynomial_t.x_scalar_out
+special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_u.n_scalar
+special_shifted_chebyshev_polynomial_u.n_scalar_out special_shifted_chebyshev_polynomial_u.out
+special_shifted_chebyshev_polynomial_u.x_scalar special_shifted_chebyshev_polynomial_u.x_scalar_out
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_v.n_scalar
+special_shifted_chebyshev_polynomial_v.n_scalar_out special_shifted_chebyshev_polynomial_v.out
+special_shifted_chebyshev_polynomial_v.x_scalar special_shifted_chebyshev_polynomial_v.x_scalar_out
+special_shifted_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_w.n_scalar
+special_shifted_chebyshev_polynomial_w.n_scalar_out special_shifted_chebyshev_polynomial_w.out
+special_shifted_chebyshev_polynomial_w.x_scalar special_shifted_chebyshev_polynomial_w.x_scalar_out
+special_spherical_bessel_j0 special_spherical_bessel_j0.out special_xlog1py
+special_xlog1py.other_scalar special_xlog1py.other_scalar_out special_xlog1py.out
+special_xlog1py.self_scalar special_xlog1py.self_scalar_out special_xlogy.OutScalar_Other
+special_xlogy.OutScalar_Self special_xlogy.OutTensor special_xlogy.Scalar_Other
+special_xlogy.Scalar_Self special_xlogy.Tensor special_zeta special_zeta.other_scalar
+special_zeta.other_scalar_out special_zeta.out xlogy.OutScalar_Other xlogy.OutScalar_Self
+xlogy.OutTensor xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor xlogy_.Scalar_Other xlogy_.Tensor
+comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor ge.Scalar
+ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar greater.Scalar_out
+greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor greater_equal.Scalar
+greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out greater_equal_.Scalar
+greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out gt_.Scalar gt_.Tensor
+le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor less.Scalar less.Scalar_out
+less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar less_equal.Scalar_out
+less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor lt.Scalar
+lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor
+ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
 not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where where.Scalar where.ScalarOther
 where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
 addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
@@ -329,7 +390,14 @@ MODULES: dict[str, dict[str, str]] = {
     irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
     """),
     "special": _read("""
-    unary: erf erfc exp2 expit expm1 log1p sinc
+    special: airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t
+    chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w digamma entr erfcx erfinv
+    gammainc gammaincc gammaln hermite_polynomial_h hermite_polynomial_he i0 i0e i1 i1e
+    laguerre_polynomial_l legendre_polynomial_p log_ndtr modified_bessel_i0 modified_bessel_i1
+    modified_bessel_k0 modified_bessel_k1 multigammaln ndtr ndtri polygamma psi
+    scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
+    shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
+    spherical_bessel_j0 xlog1py xlogy zeta unary: erf erfc exp2 expit expm1 log1p sinc
     """),
 }
 PROPERTIES = frozenset("imag mH mT real".split())

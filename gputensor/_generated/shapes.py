@@ -722,6 +722,14 @@ def refuses_VT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b)
     return kernel
 
+def refuses_VTT(operator, check):
+    def kernel(key_set, a, b, c):
+        if not (b._autograd is None and c._autograd is None):
+            check(operator.short_name, b, c)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
 def refuses_VTVT(operator, check):
     def kernel(key_set, a, b, c, d):
         if not (b._autograd is None and d._autograd is None):
@@ -754,6 +762,27 @@ def refuses_VVVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
+def records_CN(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if a._autograd is not None:
+            check_constant(operator, 0, a)
+        if (
+            (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
+            or (node := record(kind, b)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_CNN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if a._autograd is not None:
@@ -771,6 +800,24 @@ def records_CNN(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_CT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if a._autograd is not None:
+            check_constant(operator, 0, a)
+        if b._autograd is None or (node := record(kind, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
         return finish(result, node)
@@ -1628,6 +1675,22 @@ def records_TVVVVVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_VT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if b._autograd is None or (node := record(kind, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
         return finish(result, node)

@@ -206,6 +206,40 @@ def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
     return calls.to_device(grad, device, dtype, False, False, None)
 
 
+# --- special functions ----------------------------------------------------------------------------
+
+
+def igamma_slope(a: Tensor, x: Tensor) -> Tensor:
+    return calls.exp(calls.xlogy_Tensor(a - 1, x) - x - calls.lgamma(a))
+
+
+def xlogy_slope(grad: Tensor, self: Any, other: Any) -> Tensor:
+    at_edge = (self == 0) * (other <= 0)
+    return functions.where(at_edge, 0, calls.xlogy_Tensor(grad, other))
+
+
+def xlog1py_slope(grad: Tensor, self: Any, other: Any) -> Tensor:
+    at_edge = (self == 0) * (other <= -1)
+    return functions.where(at_edge, 0, calls.special_xlog1py(grad, other))
+
+
+def i0e_slope(x: Tensor, i0e: Tensor) -> Tensor:
+    return calls.special_i1e(x) - functions.sgn(x) * i0e
+
+
+def _without_zero(x: Tensor) -> Tensor:
+    return functions.where(x == 0, 1.0, x)
+
+
+def i1_slope(x: Tensor, i1: Tensor) -> Tensor:
+    return functions.where(x == 0, 0.5, calls.i0(x) - i1 / _without_zero(x))
+
+
+def i1e_slope(x: Tensor, i1e: Tensor) -> Tensor:
+    slope = calls.special_i0e(x) - i1e * (functions.sgn(x) + 1 / _without_zero(x))
+    return functions.where(x == 0, 0.5, slope)
+
+
 # --- dropout --------------------------------------------------------------------------------------
 
 
