@@ -170,6 +170,56 @@ def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
     return functions.where(size == 0, 0, self / (size * size) * 1j * grad)
 
 
+def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
+    """Source: torch/csrc/autograd/FunctionsManual.cpp, pow_backward and pow_backward_self."""
+    if type(exponent) in NUMBERS:
+        if exponent == 0:
+            return functions.zeros_like(grad)
+        return grad * conj(exponent * self ** (exponent - 1))
+    return functions.where(exponent == 0, 0, grad * conj(exponent * self ** (exponent - 1)))
+
+
+def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Any:
+    """Where a power of 0 is 0 or 1, its derivative is 0. `self` may be a number."""
+    if type(self) in NUMBERS:
+        self = functions.full_like(result, self)
+    real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent
+    is_flat = (self == 0) & (real >= 0)
+    return functions.where(is_flat, 0, grad * conj(result * functions.log(self)))
+
+
+def fmod_other_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
+    return -grad * functions.div(self, other, rounding_mode="trunc")
+
+
+def remainder_other_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
+    return -grad * functions.div(self, other, rounding_mode="floor")
+
+
+def copysign_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    return functions.where(self == 0, 0, grad * (result / self))
+
+
+def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
+    """Source: torch/csrc/autograd/FunctionsManual.cpp, clamp_backward and its neighbours."""
+    is_kept = True
+    if min is not None:
+        is_kept = (self >= min) & is_kept
+    if max is not None:
+        is_kept = (self <= max) & is_kept
+    return functions.where(is_kept, grad, 0)
+
+
+def clamp_min_backward(grad: Tensor, self: Tensor, min: Tensor, max: Any) -> Tensor:
+    is_bound = self < min
+    return functions.where(is_bound if max is None else is_bound & (min < max), grad, 0)
+
+
+def clamp_max_backward(grad: Tensor, self: Tensor, min: Any, max: Tensor) -> Tensor:
+    is_bound = self > max
+    return functions.where(is_bound if min is None else is_bound | (max < min), grad, 0)
+
+
 def sgn_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     """Zero of real numbers; what goes across the ray of complex ones."""
     if not self._geometry.dtype.is_complex:

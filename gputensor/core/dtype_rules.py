@@ -55,7 +55,8 @@ class DtypeRule:
 # Kinds that are not taken -> what an operand must do.
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
-    "bi": "be floating or complex", "bif": "be complex", "fc": "be bool or an integer",
+    "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",
+    "fc": "be bool or an integer",
 }  # fmt: skip
 
 RULES = {
@@ -101,6 +102,9 @@ RULES = {
     "promoted_numeric": DtypeRule("promoted to a common dtype, which is not bool", "ifc"),
     "promoted_real": DtypeRule("promoted to a common dtype, which is not complex", "bif"),
     "promoted_floating": DtypeRule("promoted to a common dtype, floating or complex", "fc"),
+    "promoted_real_floating": DtypeRule("promoted to a common dtype, which is floating", "f"),
+    "promoted_integral": DtypeRule("promoted to a common dtype, bool or an integer", "bi"),
+    "promoted_integer": DtypeRule("promoted to a common dtype, which is an integer", "i"),
     "promoted_numeric_real": DtypeRule(
         "promoted to a common dtype, which is neither bool nor complex", "if"
     ),

@@ -54,6 +54,11 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
     return copy.copy_(key_set, self, value, False)
 
 
+def fill(key_set: int, self: Tensor, value: Any) -> Tensor:
+    made = calls.empty_like(self)
+    return fill_tensor_(key_set, made, value)
+
+
 def zero_(key_set: int, self: Tensor) -> Tensor:
     geometry = self._geometry
     place = self._device

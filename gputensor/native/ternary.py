@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core import errors
+from ..core.arguments import number
 from ..core.dtype import FLOATING
 from ..dispatch.operator import Operator
+from ..iterator.config import BINARY
 from ..iterator.plan import Plan
-from ..structured import elementwise
+from ..structured import elementwise, pointwise
 from ..structured.pointwise import Kernel, Rule
+from ..tensor.tensor import Tensor
 
 
 def rule(operator: Operator, loop: str) -> Rule:
@@ -36,3 +40,51 @@ def inplace(operator: Operator, loop: str) -> Kernel:
 
 def out(operator: Operator, loop: str) -> Kernel:
     return elementwise.out(operator, rule(operator, loop))
+
+
+# --- clamp: bounds that may be numbers, and may be left out ---------------------------------------
+
+# Loops by which of min and max are given.
+_BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}
+
+
+def _by_bounds(operator: Operator, make: Callable[[Operator, Rule], Any]) -> Kernel:
+    made = {given: make(operator, _clamp_rule(loop, given)) for given, loop in _BOUNDED.items()}
+
+    def kernel(key_set: int, self: Tensor, min: Any, max: Any, *out: Tensor) -> Tensor:
+        run = made.get((min is not None, max is not None))
+        if run is None:
+            raise errors.must(operator.short_name, "min", "be given where 'max' is not", None)
+        bounds = [_bound(operator, n, x) for n, x in (("min", min), ("max", max)) if x is not None]
+        return run((*out, self)[0], (self, *bounds))
+
+    return kernel
+
+
+def _bound(operator: Operator, name: str, value: Any) -> Any:
+    found = value if hasattr(value, "_keys") else number(value)
+    if found is None:
+        raise errors.wrong_type(operator.short_name, name, "be a number or a Tensor", value)
+    return found
+
+
+def _clamp_rule(loop: str, given: tuple[bool, bool]) -> Rule:
+    names = ("self", *[name for name, is_given in zip(("min", "max"), given) if is_given])
+    config = BINARY.replace(arg_names=names, cpu_scalars=2)
+    return pointwise.rule("ternary", loop, config, config)
+
+
+def bounded_functional(operator: Operator, loop: str) -> Kernel:
+    def make(operator: Operator, rule: Rule) -> Any:
+        compute = elementwise.compute(operator, rule)
+        return lambda self, inputs: compute(inputs)
+
+    return _by_bounds(operator, make)
+
+
+def bounded_inplace(operator: Operator, loop: str) -> Kernel:
+    return _by_bounds(operator, elementwise.compute_into)
+
+
+def bounded_out(operator: Operator, loop: str) -> Kernel:
+    return _by_bounds(operator, elementwise.compute_into)

@@ -58,19 +58,25 @@ def _checked(operator: Operator, common: dtype, name: str, value: Any) -> Any:
 
 def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
     taken = _Taker(operator, prepare)
+    made = compute(operator, rule, taken.params)
+    return lambda key_set, *args: made(taken.inputs(args), args)
 
-    def kernel(key_set: int, *args: Any) -> Tensor:
-        inputs = taken.inputs(args)
+
+def compute(operator: Operator, rule: Rule, params: Any = lambda entry, args: ()) -> Any:
+    """made(inputs, args) -> a new tensor; params(entry, args) gives what stands beside inputs."""
+
+    def made(inputs: tuple[Any, ...], args: tuple[Any, ...] = ()) -> Tensor:
         entry = pointwise.find_entry(operator, rule, rule.loop, None, inputs)
-        params = taken.params(entry, args)
+        beside = params(entry, args)
+        _check_numbers(operator, entry, inputs)
         if entry.numpy_allocates:
-            made: Tensor = entry.made(inputs, params)
-            return made
+            found: Tensor = entry.made(inputs, beside)
+            return found
         out = allocate(entry.geometry, entry.plan.device)
-        entry.write(out, inputs, params)
+        entry.write(out, inputs, beside)
         return out
 
-    return kernel
+    return made
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
@@ -84,17 +90,29 @@ def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
 
 def _writing(operator: Operator, rule: Rule, prepare: Prepare, at: int) -> Kernel:
     taken = _Taker(operator, prepare)
+    write = compute_into(operator, rule, taken.params)
+    return lambda key_set, *args: write(args[at], taken.inputs(args), args)
+
+
+def compute_into(operator: Operator, rule: Rule, params: Any = lambda entry, args: ()) -> Any:
+    """write(out, inputs, args) -> out, as `compute`."""
     write = pointwise.write(operator, rule)
 
-    def kernel(key_set: int, *args: Any) -> Tensor:
-        inputs, into = taken.inputs(args), args[at]
-        params: tuple[Any, ...] = ()
-        if taken.named:
-            entry = pointwise.find_entry(operator, rule, rule.loop, into, inputs)
-            params = taken.params(entry, args)
-        return write(into, inputs, params)
+    def checked_write(out: Tensor, inputs: tuple[Any, ...], args: tuple[Any, ...] = ()) -> Tensor:
+        entry = pointwise.find_entry(operator, rule, rule.loop, out, inputs)
+        beside = params(entry, args)
+        _check_numbers(operator, entry, inputs)
+        return write(out, inputs, beside)
 
-    return kernel
+    return checked_write
+
+
+def _check_numbers(operator: Operator, entry: Any, inputs: tuple[Any, ...]) -> None:
+    """A number among the inputs must fit the dtype that it meets them in."""
+    if entry.has_numbers:
+        for name, x in zip(entry.plan.config.arg_names, inputs):
+            if type(x) in pointwise.NUMBERS:
+                number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
 
 
 class _Taker:

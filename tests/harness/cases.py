@@ -109,8 +109,9 @@ class Case:
             if type(x) is T:
                 if op.family != "where" or meeting or x is not self.sample.args[0]:
                     meeting.append((x.sizes, x.dtype or self.dtype))
-            elif type(x) in (bool, int, float, complex) and op.numbers and promotes:
-                meeting.append(x)
+            elif type(x) in (bool, int, float, complex) and promotes:
+                if op.numbers or self.row.numbers_meet:
+                    meeting.append(x)
         if not promotes and len({of for _, of in meeting}) > 1:
             return None
         wanted = self.sample.kwargs.get("dtype")

@@ -73,6 +73,8 @@ class Row:
     refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
         although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
     zeros_equal: 0.0 and -0.0 are one result.
+    takes_expanded: in place, it writes one value to an expanded self.
+    numbers_meet: numbers promote with the tensors, though the schema has them as Scalars.
     positive: it has no derivative at negative numbers. domain: sizes of the numbers at which it is
         differentiated.
     like: another row, whose loop it shares; so it needs few samples, and no long ones.
@@ -103,6 +105,8 @@ class Row:
         "positive",
         "domain",
         "like",
+        "takes_expanded",
+        "numbers_meet",
     )
 
     def __init__(
@@ -113,6 +117,7 @@ class Row:
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
         zeros_equal: bool = False, refuses_expanded: bool = False, rule: Any = None,
         positive: bool = False, domain: tuple[float, float] = (0.3, 1.7), like: str = "",
+        takes_expanded: bool = False, numbers_meet: bool = False,
     ) -> None:  # fmt: skip
         assert why or not (ulp or device_ulp), f"{name}: a tolerance needs its reason"
         assert samples or needs_backend, name
@@ -122,6 +127,7 @@ class Row:
         self.dtypes, self.no_meta, self.needs_backend = dtypes, no_meta, needs_backend
         self.zeros_equal, self.refuses_expanded, self.rule = zeros_equal, refuses_expanded, rule
         self.positive, self.domain, self.like = positive, domain, like
+        self.takes_expanded, self.numbers_meet = takes_expanded, numbers_meet
 
     def __repr__(self) -> str:
         return self.name

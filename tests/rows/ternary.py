@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 
 from gputensor.core import errors
-from gputensor.core.dtype import COMPLEX, FLOATING, bfloat16, float16, float32, float64, int64
+from gputensor.core.dtype import COMPLEX, FLOATING, bfloat16, float16, float32, float64, int8, int64
 
 from . import Fails, Row, S, T
 
@@ -39,6 +41,18 @@ def _divides_integers(operands: Any, kwargs: Any, compute: Any) -> bool:
 
 def _scales_by_complex(operands: Any, kwargs: Any, compute: Any) -> bool:
     return type(kwargs.get("value")) is complex and compute.category != COMPLEX
+
+
+def _bounds() -> list[S]:
+    return [
+        S(T(2, 3, values="any"), 1), S(T(2, 3), 0.5), S(T(2, 3), T(3)), S(T(), T(2)),
+        S(T(0, 3), T()),
+    ]  # fmt: skip
+
+
+def _bounded(self: Any, min: Any = None, max: Any = None) -> Any:
+    raised = self if min is None else np.maximum(self, min)
+    return raised if max is None else np.minimum(raised, max)
 
 
 ROWS = [
@@ -74,6 +88,30 @@ ROWS = [
             Fails(S(T(2), T(2), T(3)), errors.ShapeError, "addcmul: 'tensor2' must broadcast"),
         ),
     ),
+    Row(
+        "clamp",
+        [
+            S(T(2, 3, values="any"), 1, 3),
+            S(T(2, 3), 0.5),
+            S(T(2, 3), None, 1),
+            S(T(), 2, 1),
+            S(T(0, 3), T(3), T(0, 3)),
+            S(T(2, 3, values="any"), T(3), T(2, 1)),
+            S(T(2, 3), T(2, 3, layout="transposed")),
+            S(T(2, 3), None, T(2, 3, dtype=float64)),
+        ],
+        _bounded,
+        zeros_equal=True,
+        numbers_meet=True,
+        errors=(
+            Fails(S(T(2)), errors.ArgumentError, "clamp: 'min' must be given"),
+            Fails(S(T(2), 1j), errors.DtypeError, "clamp: 'self' must be real"),
+            Fails(S(T(2), 0, "1"), TypeError, "clamp: 'max' must be a number"),
+            Fails(S(T(2), 0, 300), RuntimeError, "clamp: 'max' must be in the range", int8),
+        ),
+    ),
+    Row("clamp_max", _bounds(), lambda x, high: _bounded(x, None, high), zeros_equal=True),
+    Row("clamp_min", _bounds(), lambda x, low: _bounded(x, low), zeros_equal=True),
     Row(
         "lerp",
         triples("exact", "exact", "exact", numbers=(0.25, 0.75, 2)),

@@ -3,7 +3,7 @@
 
 from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
-from ...makers.rows import bind, counts, forwards, passes, refuses_out
+from ...makers.rows import bind, counts, forwards, impl, passes, refuses_out
 from ...native import comparison as native
 from .. import operators as _operators
 
@@ -75,6 +75,18 @@ def install() -> None:
     forwards(_operators.greater_equal_Scalar, _operators.ge_Tensor)
     forwards(_operators.greater_equal__Scalar, _operators.ge__Tensor)
     forwards(_operators.greater_equal_Scalar_out, _operators.ge_Tensor_out)
+    bind(_operators.logical_and, native.functional, "logical_and", passes)
+    bind(_operators.logical_and_, native.inplace, "logical_and", counts, LogicalAndBackward0)
+    bind(_operators.logical_and_out, native.out, "logical_and", counts, refuses_out)
+    bind(_operators.logical_or, native.functional, "logical_or", passes)
+    bind(_operators.logical_or_, native.inplace, "logical_or", counts, LogicalOrBackward0)
+    bind(_operators.logical_or_out, native.out, "logical_or", counts, refuses_out)
+    bind(_operators.logical_xor, native.functional, "logical_xor", passes)
+    bind(_operators.logical_xor_, native.inplace, "logical_xor", counts, LogicalXorBackward0)
+    bind(_operators.logical_xor_out, native.out, "logical_xor", counts, refuses_out)
+    impl(_operators.isclose, "CompositeImplicitAutograd", native.isclose)
+    impl(_operators.allclose, "CompositeExplicitAutograd", native.allclose, passes)
+    impl(_operators.equal, "CompositeExplicitAutograd", native.equal, passes)
 
 
 class EqBackward0(_Node):
@@ -111,4 +123,19 @@ class GtBackward0(EqBackward0):
 
 class GeBackward0(EqBackward0):
     """Of ge_.Tensor."""
+    __slots__ = ()
+
+
+class LogicalAndBackward0(EqBackward0):
+    """Of logical_and_."""
+    __slots__ = ()
+
+
+class LogicalOrBackward0(EqBackward0):
+    """Of logical_or_."""
+    __slots__ = ()
+
+
+class LogicalXorBackward0(EqBackward0):
+    """Of logical_xor_."""
     __slots__ = ()

@@ -33,5 +33,7 @@ LOOPS = {
     "addcdiv": lambda self, a, b, value: self + value * (a / b),
     "addcmul": lambda self, a, b, value: self + value * a * b,
     "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    "clamp_max": np.minimum,
+    "clamp_min": np.maximum,
     "lerp": _lerp,
 }

@@ -35,6 +35,14 @@ struct clamp : takes<3, 0> {
   }
 };
 
+struct clamp_max : takes<2, 0> {
+  template <class T> static DEVICE T of(T x, T high) { return x < high || is_nan(x) ? x : high; }
+};
+
+struct clamp_min : takes<2, 0> {
+  template <class T> static DEVICE T of(T x, T low) { return x > low || is_nan(x) ? x : low; }
+};
+
 struct lerp : takes<3, 0> {
   // Source: ATen/native/Lerp.h, lerp: from the nearer end.
   template <class T> static DEVICE T of(T self, T end, T weight) {
