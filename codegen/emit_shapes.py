@@ -82,7 +82,9 @@ def shape_of(op: Op) -> str:
         elif a.name not in inputs:
             letters += "O" if a.type.is_optional else "C"
         else:
-            letters += "P" if a.type.is_optional else "N" if a.name in op.kernel_numbers else "T"
+            is_number = a.name in op.kernel_numbers
+            plain, optional = ("N", "Q") if is_number else ("T", "P")
+            letters += optional if a.type.is_optional else plain
     return letters
 
 
@@ -144,6 +146,7 @@ def _plain(shape: str) -> str:
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
         "P": "({0} is None or {0}._autograd is None)",
+        "Q": 'getattr({0}, "_autograd", None) is None',
         "L": "all([x._autograd is None for x in {0}])",
     }
     return " and ".join(
@@ -153,7 +156,7 @@ def _plain(shape: str) -> str:
 
 def _given(shape: str) -> str:
     """The operands that are differentiated, as arguments."""
-    stars = {"T": "", "N": "", "P": "", "L": "*"}
+    stars = {"T": "", "N": "", "P": "", "Q": "", "L": "*"}
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
 
@@ -204,10 +207,10 @@ def _records(shape: str) -> list[str]:
 
 
 def _casts(shape: str) -> list[str]:
-    casters = {"T": "cast", "N": "cast_any", "P": "cast_any", "L": "cast_list"}
+    casters = {"T": "cast", "N": "cast_any", "P": "cast_any", "Q": "cast_any", "L": "cast_list"}
     keys = {
         "T": "{0}._keys", "L": "keys_of_list({0})", "P": "(0 if {0} is None else {0}._keys)",
-        "N": "(0 if type({0}) in NUMBERS else {0}._keys)",
+        "N": "(0 if type({0}) in NUMBERS else {0}._keys)", "Q": 'getattr({0}, "_keys", 0)',
     }  # fmt: skip
     operands = [(letter, name) for letter, name in zip(shape, NAMES) if letter in casters]
     bits = " | ".join(keys[letter].format(name) for letter, name in operands)

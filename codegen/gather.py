@@ -26,6 +26,8 @@ def expression(op: Op) -> str:
         name = at[argument.name]
         if argument.type.required.is_list:
             terms.append(f"_keys_of_list({name})")
+        elif argument.type.is_optional and argument.name in op.numbers:
+            terms.append(f'getattr({name}, "_keys", 0)')
         elif argument.type.is_optional:
             terms.append(f"(0 if {name} is None else {name}._keys)")
         elif argument.name in op.numbers:

@@ -18,13 +18,17 @@ atanh bitwise_not ceil conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fi
 isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not neg negative positive
 rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh
 trunc pool: adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d max_pool1d max_pool1d_with_indices
-max_pool2d max_pool3d binary: add div divide maximum minimum mul multiply rsub sub subtract
-true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul lerp matmul: addmm matmul mm
-products: addmv addr dot ger inner kron mv outer vdot view: adjoint alias alias_copy atleast_1d
-atleast_2d atleast_3d broadcast_to detach detach_copy expand_copy flatten lift_fresh moveaxis
-movedim permute permute_copy ravel reshape squeeze squeeze_copy swapaxes swapdims t t_copy transpose
-transpose_copy unflatten unsqueeze unsqueeze_copy view_copy reduce: all amax amin any count_nonzero
-logsumexp mean nansum prod sum random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
+max_pool2d max_pool3d binary: add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or
+bitwise_right_shift bitwise_xor copysign div divide float_power floor_divide fmax fmin fmod gcd
+heaviside hypot lcm ldexp logaddexp logaddexp2 maximum minimum mul multiply nextafter pow remainder
+rsub sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul clamp clamp_max
+clamp_min clip lerp matmul: addmm matmul mm products: addmv addr dot ger inner kron mv outer vdot
+view: adjoint alias alias_copy atleast_1d atleast_2d atleast_3d broadcast_to detach detach_copy
+expand_copy flatten lift_fresh moveaxis movedim permute permute_copy ravel reshape squeeze
+squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy
+view_copy reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
+allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
+logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
 rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
 min range: arange eye linspace sort: argsort msort sort topk nonzero: argwhere nonzero_static
@@ -44,12 +48,11 @@ corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsu
 calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
 tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma mvlgamma
 polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
-scalar_tensor zeros zeros_like comparison: eq ge greater greater_equal gt le less less_equal lt ne
-not_equal fill: fill_ zero_ gather: gather index_select take take_along_dim scatter: index_add
-index_copy index_fill index_put index_reduce put scatter scatter_add scatter_reduce select_scatter
-slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
-softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ unique: unique_dim
-where: where
+scalar_tensor zeros zeros_like fill: fill fill_ zero_ gather: gather index_select take
+take_along_dim scatter: index_add index_copy index_fill index_put index_reduce put scatter
+scatter_add scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian
+nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select
+resize: resize_as_ unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -60,18 +63,28 @@ expm1_ fix fix_ floor floor_ frac frac_ isfinite isinf isnan isneginf isposinf i
 log10_ log1p log1p_ log2 log2_ log_ logical_not logical_not_ neg neg_ negative negative_ positive
 rad2deg rad2deg_ reciprocal reciprocal_ relu relu_ round round_ rsqrt rsqrt_ sgn sgn_ sigmoid
 sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ sqrt sqrt_ square square_ tan tan_ tanh
-tanh_ trunc trunc_ binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__
-__itruediv__ __mul__ __radd__ __rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add
-add_ div div_ divide divide_ maximum minimum mul mul_ multiply multiply_ sub sub_ subtract subtract_
-true_divide true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary: addcdiv addcdiv_
-addcmul addcmul_ lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv
-addmv_ addr addr_ dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach expand
-expand_as flatten mH mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes swapaxes_
-swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all
-amax amin any count_nonzero logsumexp mean nansum prod sum argreduce: aminmax argmax argmin max min
-sort: argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing:
-as_strided as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow
-narrow_copy select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
+tanh_ trunc trunc_ binary: __add__ __and__ __floordiv__ __iadd__ __iand__ __ifloordiv__ __ilshift__
+__imod__ __imul__ __ior__ __ipow__ __irshift__ __isub__ __itruediv__ __ixor__ __lshift__ __mod__
+__mul__ __or__ __pow__ __radd__ __rand__ __rfloordiv__ __rlshift__ __rmod__ __rmul__ __ror__
+__rpow__ __rrshift__ __rshift__ __rsub__ __rtruediv__ __rxor__ __sub__ __truediv__ __xor__ add add_
+arctan2 arctan2_ atan2 atan2_ bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_
+bitwise_or bitwise_or_ bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ copysign
+copysign_ div div_ divide divide_ float_power float_power_ floor_divide floor_divide_ fmax fmin fmod
+fmod_ gcd gcd_ heaviside heaviside_ hypot hypot_ lcm lcm_ ldexp ldexp_ logaddexp logaddexp2 maximum
+minimum mul mul_ multiply multiply_ nextafter nextafter_ pow pow_ remainder remainder_ sub sub_
+subtract subtract_ true_divide true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary:
+addcdiv addcdiv_ addcmul addcmul_ clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_
+lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_
+dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach expand expand_as flatten mH
+mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes swapaxes_ swapdims swapdims_ t
+t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin any
+count_nonzero logsumexp mean nansum prod sum comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__
+allclose eq eq_ equal ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ isclose le le_
+less less_ less_equal less_equal_ logical_and logical_and_ logical_or logical_or_ logical_xor
+logical_xor_ lt lt_ ne ne_ not_equal not_equal_ argreduce: aminmax argmax argmin max min sort:
+argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing: as_strided
+as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow narrow_copy
+select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
 unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
 log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram activation: celu_
 hardshrink prelu selu_ threshold_ copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
@@ -79,11 +92,9 @@ complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std va
 cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_
 triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_
 igammac igammac_ lgamma lgamma_ mvlgamma mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm
-renorm_ comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ greater greater_
-greater_equal greater_equal_ gt gt_ le le_ less less_ less_equal less_equal_ lt lt_ ne ne_ not_equal
-not_equal_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather index index_select
-take take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_
-index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
+renorm_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather index index_select take
+take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
+index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
 scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian
 nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
 masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
@@ -105,26 +116,26 @@ reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_
 reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
 replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable
 search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
-unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor div_Tensor
-div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward
-activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink
-hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
-hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
-log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
-rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
-silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
-threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt
-tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor
-ge_Tensor gt_Tensor le_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor gather:
-_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
-_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
-scatter_add scatter_add_ scatter_src slice_scatter unfold_backward embedding: _embedding_bag
-_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
-embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy nonzero_out masked:
-masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
-matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
-linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
+unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor
+bitwise_and_Tensor bitwise_or_Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum
+mul_Tensor mul__Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
+elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
+hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
+leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
+mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
+sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
+tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal
+relu round sigmoid sqrt tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor
+comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self
+ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor
+index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add
+index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src slice_scatter
+unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy
+nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward
+masked_select masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum
+sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out
+dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
 convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
 _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
 adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
@@ -193,78 +204,103 @@ sort.values_stable topk topk.values search: bucketize.Scalar bucketize.Tensor bu
 isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor isin.Tensor_Tensor_out searchsorted.Scalar
 searchsorted.Tensor searchsorted.Tensor_out unique: _unique2 unique_consecutive unique_dim resize:
 resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor
-fill: fill_.Scalar fill_.Tensor zero_ binary: add.Scalar add.Scalar_out add.Tensor add.out
-add_.Scalar add_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out div.Scalar_out div.Tensor
-div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode div_.Tensor div_.Tensor_mode
-divide.Scalar divide.Scalar_mode divide.Scalar_mode_out divide.Scalar_out divide.Tensor
-divide.Tensor_mode divide.out divide.out_mode divide_.Scalar divide_.Scalar_mode divide_.Tensor
-divide_.Tensor_mode maximum maximum.out minimum minimum.out mul.Scalar mul.Scalar_out mul.Tensor
-mul.out mul_.Scalar mul_.Tensor multiply.Scalar multiply.Scalar_out multiply.Tensor multiply.out
-multiply_.Scalar multiply_.Tensor rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar
-sub.Scalar_out sub.Tensor sub.out sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out
-subtract.Tensor subtract.out subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar
-true_divide.Scalar_out true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor
-activation: _prelu_kernel celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_
-gelu_backward glu glu.out hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out
-hardsigmoid_ hardsigmoid_backward hardswish hardswish.out hardswish_ hardswish_backward hardtanh
-hardtanh.out hardtanh_ hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward
-log_sigmoid log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_
-mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu.out
-selu_ sigmoid_backward silu silu.out silu_ silu_backward softplus softplus.out softplus_backward
-softshrink softshrink.out softshrink_backward tanh_backward threshold threshold.out threshold_
-unary: _conj_physical abs abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh
-acosh.out acosh_ angle angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin
-arcsin.out arcsin_ arcsinh arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out
-arctanh_ asin asin.out asin_ asinh asinh.out asinh_ atan atan.out atan_ atanh atanh.out atanh_
-bitwise_not bitwise_not.out bitwise_not_ ceil ceil.out ceil_ conj_physical conj_physical.out
-conj_physical_ cos cos.out cos_ cosh cosh.out cosh_ deg2rad deg2rad.out deg2rad_ erf erf.out erf_
-erfc erfc.out erfc_ exp exp.out exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_
-floor floor.out floor_ frac frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf
-isposinf.out isreal log log.out log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_
-log_ logical_not logical_not.out logical_not_ neg neg.out neg_ negative negative.out negative_
-positive rad2deg rad2deg.out rad2deg_ reciprocal reciprocal.out reciprocal_ relu relu.out relu_
-round round.out round_ rsqrt rsqrt.out rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign
-sign.out sign_ signbit signbit.out sin sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_
-special_erf special_erf.out special_erfc special_erfc.out special_exp2 special_exp2.out
-special_expit special_expit.out special_expm1 special_expm1.out special_log1p special_log1p.out
-special_sinc special_sinc.out sqrt sqrt.out sqrt_ square square.out square_ tan tan.out tan_ tanh
-tanh.out tanh_ trunc trunc.out trunc_ special: digamma digamma.out digamma_ erfinv erfinv.out
-erfinv_ i0 i0.out i0_ igamma igamma.out igamma_ igammac igammac.out igammac_ lgamma lgamma.out
-lgamma_ mvlgamma mvlgamma.out mvlgamma_ polygamma polygamma.out special_airy_ai special_airy_ai.out
-special_bessel_j0 special_bessel_j0.out special_bessel_j1 special_bessel_j1.out special_bessel_y0
-special_bessel_y0.out special_bessel_y1 special_bessel_y1.out special_chebyshev_polynomial_t
-special_chebyshev_polynomial_t.n_scalar special_chebyshev_polynomial_t.n_scalar_out
-special_chebyshev_polynomial_t.out special_chebyshev_polynomial_t.x_scalar
-special_chebyshev_polynomial_t.x_scalar_out special_chebyshev_polynomial_u
-special_chebyshev_polynomial_u.n_scalar special_chebyshev_polynomial_u.n_scalar_out
-special_chebyshev_polynomial_u.out special_chebyshev_polynomial_u.x_scalar
-special_chebyshev_polynomial_u.x_scalar_out special_chebyshev_polynomial_v
-special_chebyshev_polynomial_v.n_scalar special_chebyshev_polynomial_v.n_scalar_out
-special_chebyshev_polynomial_v.out special_chebyshev_polynomial_v.x_scalar
-special_chebyshev_polynomial_v.x_scalar_out special_chebyshev_polynomial_w
-special_chebyshev_polynomial_w.n_scalar special_chebyshev_polynomial_w.n_scalar_out
-special_chebyshev_polynomial_w.out special_chebyshev_polynomial_w.x_scalar
-special_chebyshev_polynomial_w.x_scalar_out special_digamma special_digamma.out special_entr
-special_entr.out special_erfcx special_erfcx.out special_erfinv special_erfinv.out special_gammainc
-special_gammainc.out special_gammaincc special_gammaincc.out special_gammaln special_gammaln.out
-special_hermite_polynomial_h special_hermite_polynomial_h.n_scalar
-special_hermite_polynomial_h.n_scalar_out special_hermite_polynomial_h.out
-special_hermite_polynomial_h.x_scalar special_hermite_polynomial_h.x_scalar_out
-special_hermite_polynomial_he special_hermite_polynomial_he.n_scalar
-special_hermite_polynomial_he.n_scalar_out special_hermite_polynomial_he.out
-special_hermite_polynomial_he.x_scalar special_hermite_polynomial_he.x_scalar_out special_i0
-special_i0.out special_i0e special_i0e.out special_i1 special_i1.out special_i1e special_i1e.out
-special_laguerre_polynomial_l special_laguerre_polynomial_l.n_scalar
-special_laguerre_polynomial_l.n_scalar_out special_laguerre_polynomial_l.out
-special_laguerre_polynomial_l.x_scalar special_laguerre_polynomial_l.x_scalar_out
-special_legendre_polynomial_p special_legendre_polynomial_p.n_scalar
-special_legendre_polynomial_p.n_scalar_out special_legendre_polynomial_p.out
-special_legendre_polynomial_p.x_scalar special_legendre_polynomial_p.x_scalar_out special_log_ndtr
-special_log_ndtr.out special_modified_bessel_i0 special_modified_bessel_i0.out
-special_modified_bessel_i1 special_modified_bessel_i1.out special_modified_bessel_k0
-special_modified_bessel_k0.out special_modified_bessel_k1 special_modified_bessel_k1.out
-special_multigammaln special_multigammaln.out special_ndtr special_ndtr.out special_ndtri
-special_ndtri.out special_polygamma special_polygamma.out special_psi special_psi.out
+fill: fill.Scalar fill.Scalar_out fill.Tensor fill.Tensor_out fill_.Scalar fill_.Tensor zero_
+binary: add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out
+arctan2_ atan2 atan2.out atan2_ bitwise_and.Scalar bitwise_and.Scalar_Tensor
+bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out bitwise_and.Tensor bitwise_and.Tensor_out
+bitwise_and_.Scalar bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor
+bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
+bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor
+bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar bitwise_or.Scalar_Tensor
+bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out bitwise_or.Tensor bitwise_or.Tensor_out
+bitwise_or_.Scalar bitwise_or_.Tensor bitwise_right_shift.Scalar_Tensor
+bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
+bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor
+bitwise_right_shift_.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
+bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out bitwise_xor.Tensor bitwise_xor.Tensor_out
+bitwise_xor_.Scalar bitwise_xor_.Tensor copysign.Scalar copysign.Scalar_out copysign.Tensor
+copysign.out copysign_.Scalar copysign_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
+div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
+div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
+divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
+divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode float_power.Scalar float_power.Scalar_out
+float_power.Tensor_Scalar float_power.Tensor_Scalar_out float_power.Tensor_Tensor
+float_power.Tensor_Tensor_out float_power_.Scalar float_power_.Tensor floor_divide
+floor_divide.Scalar floor_divide.Scalar_out floor_divide.out floor_divide_.Scalar
+floor_divide_.Tensor fmax fmax.out fmin fmin.out fmod.Scalar fmod.Scalar_out fmod.Tensor
+fmod.Tensor_out fmod_.Scalar fmod_.Tensor gcd gcd.out gcd_ heaviside heaviside.out heaviside_ hypot
+hypot.out hypot_ lcm lcm.out lcm_ ldexp.Tensor ldexp.out ldexp_ logaddexp logaddexp.out logaddexp2
+logaddexp2.out maximum maximum.out minimum minimum.out mul.Scalar mul.Scalar_out mul.Tensor mul.out
+mul_.Scalar mul_.Tensor multiply.Scalar multiply.Scalar_out multiply.Tensor multiply.out
+multiply_.Scalar multiply_.Tensor nextafter nextafter.out nextafter_ pow.Scalar pow.Scalar_out
+pow.Tensor_Scalar pow.Tensor_Scalar_out pow.Tensor_Tensor pow.Tensor_Tensor_out pow_.Scalar
+pow_.Tensor remainder.Scalar remainder.Scalar_Tensor remainder.Scalar_Tensor_out
+remainder.Scalar_out remainder.Tensor remainder.Tensor_out remainder_.Scalar remainder_.Tensor
+rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out sub.Tensor sub.out
+sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor subtract.out
+subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar true_divide.Scalar_out
+true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor activation: _prelu_kernel
+celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_ gelu_backward glu glu.out
+hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out hardsigmoid_
+hardsigmoid_backward hardswish hardswish.out hardswish_ hardswish_backward hardtanh hardtanh.out
+hardtanh_ hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward log_sigmoid
+log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_ mish_backward prelu
+relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu.out selu_ sigmoid_backward
+silu silu.out silu_ silu_backward softplus softplus.out softplus_backward softshrink softshrink.out
+softshrink_backward tanh_backward threshold threshold.out threshold_ unary: _conj_physical abs
+abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh acosh.out acosh_ angle
+angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin arcsin.out arcsin_ arcsinh
+arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out arctanh_ asin asin.out asin_
+asinh asinh.out asinh_ atan atan.out atan_ atanh atanh.out atanh_ bitwise_not bitwise_not.out
+bitwise_not_ ceil ceil.out ceil_ conj_physical conj_physical.out conj_physical_ cos cos.out cos_
+cosh cosh.out cosh_ deg2rad deg2rad.out deg2rad_ erf erf.out erf_ erfc erfc.out erfc_ exp exp.out
+exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_ floor floor.out floor_ frac
+frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf isposinf.out isreal log log.out
+log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_ log_ logical_not logical_not.out
+logical_not_ neg neg.out neg_ negative negative.out negative_ positive rad2deg rad2deg.out rad2deg_
+reciprocal reciprocal.out reciprocal_ relu relu.out relu_ round round.out round_ rsqrt rsqrt.out
+rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign sign.out sign_ signbit signbit.out sin
+sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_ special_erf special_erf.out special_erfc
+special_erfc.out special_exp2 special_exp2.out special_expit special_expit.out special_expm1
+special_expm1.out special_log1p special_log1p.out special_sinc special_sinc.out sqrt sqrt.out sqrt_
+square square.out square_ tan tan.out tan_ tanh tanh.out tanh_ trunc trunc.out trunc_ special:
+digamma digamma.out digamma_ erfinv erfinv.out erfinv_ i0 i0.out i0_ igamma igamma.out igamma_
+igammac igammac.out igammac_ lgamma lgamma.out lgamma_ mvlgamma mvlgamma.out mvlgamma_ polygamma
+polygamma.out special_airy_ai special_airy_ai.out special_bessel_j0 special_bessel_j0.out
+special_bessel_j1 special_bessel_j1.out special_bessel_y0 special_bessel_y0.out special_bessel_y1
+special_bessel_y1.out special_chebyshev_polynomial_t special_chebyshev_polynomial_t.n_scalar
+special_chebyshev_polynomial_t.n_scalar_out special_chebyshev_polynomial_t.out
+special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_t.x_scalar_out
+special_chebyshev_polynomial_u special_chebyshev_polynomial_u.n_scalar
+special_chebyshev_polynomial_u.n_scalar_out special_chebyshev_polynomial_u.out
+special_chebyshev_polynomial_u.x_scalar special_chebyshev_polynomial_u.x_scalar_out
+special_chebyshev_polynomial_v special_chebyshev_polynomial_v.n_scalar
+special_chebyshev_polynomial_v.n_scalar_out special_chebyshev_polynomial_v.out
+special_chebyshev_polynomial_v.x_scalar special_chebyshev_polynomial_v.x_scalar_out
+special_chebyshev_polynomial_w special_chebyshev_polynomial_w.n_scalar
+special_chebyshev_polynomial_w.n_scalar_out special_chebyshev_polynomial_w.out
+special_chebyshev_polynomial_w.x_scalar special_chebyshev_polynomial_w.x_scalar_out special_digamma
+special_digamma.out special_entr special_entr.out special_erfcx special_erfcx.out special_erfinv
+special_erfinv.out special_gammainc special_gammainc.out special_gammaincc special_gammaincc.out
+special_gammaln special_gammaln.out special_hermite_polynomial_h
+special_hermite_polynomial_h.n_scalar special_hermite_polynomial_h.n_scalar_out
+special_hermite_polynomial_h.out special_hermite_polynomial_h.x_scalar
+special_hermite_polynomial_h.x_scalar_out special_hermite_polynomial_he
+special_hermite_polynomial_he.n_scalar special_hermite_polynomial_he.n_scalar_out
+special_hermite_polynomial_he.out special_hermite_polynomial_he.x_scalar
+special_hermite_polynomial_he.x_scalar_out special_i0 special_i0.out special_i0e special_i0e.out
+special_i1 special_i1.out special_i1e special_i1e.out special_laguerre_polynomial_l
+special_laguerre_polynomial_l.n_scalar special_laguerre_polynomial_l.n_scalar_out
+special_laguerre_polynomial_l.out special_laguerre_polynomial_l.x_scalar
+special_laguerre_polynomial_l.x_scalar_out special_legendre_polynomial_p
+special_legendre_polynomial_p.n_scalar special_legendre_polynomial_p.n_scalar_out
+special_legendre_polynomial_p.out special_legendre_polynomial_p.x_scalar
+special_legendre_polynomial_p.x_scalar_out special_log_ndtr special_log_ndtr.out
+special_modified_bessel_i0 special_modified_bessel_i0.out special_modified_bessel_i1
+special_modified_bessel_i1.out special_modified_bessel_k0 special_modified_bessel_k0.out
+special_modified_bessel_k1 special_modified_bessel_k1.out special_multigammaln
+special_multigammaln.out special_ndtr special_ndtr.out special_ndtri special_ndtri.out
+special_polygamma special_polygamma.out special_psi special_psi.out
 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k0.out
 special_scaled_modified_bessel_k1 special_scaled_modified_bessel_k1.out
 special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t.n_scalar
@@ -286,19 +322,24 @@ special_xlogy.OutScalar_Self special_xlogy.OutTensor special_xlogy.Scalar_Other
 special_xlogy.Scalar_Self special_xlogy.Tensor special_zeta special_zeta.other_scalar
 special_zeta.other_scalar_out special_zeta.out xlogy.OutScalar_Other xlogy.OutScalar_Self
 xlogy.OutTensor xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor xlogy_.Scalar_Other xlogy_.Tensor
-comparison: eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor ge.Scalar
-ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar greater.Scalar_out
-greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor greater_equal.Scalar
-greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out greater_equal_.Scalar
-greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out gt_.Scalar gt_.Tensor
-le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor less.Scalar less.Scalar_out
-less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar less_equal.Scalar_out
-less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor lt.Scalar
-lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor
-ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
-not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where where.Scalar where.ScalarOther
-where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
-addcmul_ lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
+comparison: allclose eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor equal
+ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar
+greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
+greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
+greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
+gt_.Scalar gt_.Tensor isclose le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
+less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
+less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
+logical_and logical_and.out logical_and_ logical_or logical_or.out logical_or_ logical_xor
+logical_xor.out logical_xor_ lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor
+ne.Scalar ne.Scalar_out ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar
+not_equal.Scalar_out not_equal.Tensor not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor
+where: where where.Scalar where.ScalarOther where.ScalarSelf where.self where.self_out ternary:
+addcdiv addcdiv.out addcdiv_ addcmul addcmul.out addcmul_ clamp clamp.Tensor clamp.Tensor_out
+clamp.out clamp_ clamp_.Tensor clamp_max clamp_max.Tensor clamp_max.Tensor_out clamp_max.out
+clamp_max_ clamp_max_.Tensor clamp_min clamp_min.Tensor clamp_min.Tensor_out clamp_min.out
+clamp_min_ clamp_min_.Tensor clip clip.Tensor clip.Tensor_out clip.out clip_ clip_.Tensor
+lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
 _unsafe_index.Tensor _unsafe_masked_index gather gather.out index.Tensor index.Tensor_out
 index_select index_select.out take take.out take_along_dim take_along_dim.out scatter:
 _index_put_impl_ _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add.out

@@ -339,6 +339,19 @@ def refuses_NNVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_NQQT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (
+            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+            and getattr(b, "_autograd", None) is None
+            and getattr(c, "_autograd", None) is None
+            and d._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_NTNT(operator, check):
     def kernel(key_set, a, b, c, d):
         if not (
@@ -1169,6 +1182,27 @@ def records_TPPVVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TQQ(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if (
+            a._autograd is None
+            and getattr(b, "_autograd", None) is None
+            and getattr(c, "_autograd", None) is None
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
@@ -1737,6 +1771,22 @@ def casts_LV(operator, fixed, is_widest):
             to = widest(device, *a) if is_widest else fixed or device.dtype.get()
             a = cast_list(a, to, device)
             key_set = (keys_of_list(a) | include) & keep
+            return operator.table[key_set](key_set, a, b)
+        finally:
+            put(before)
+    return kernel
+
+def casts_NN(operator, fixed, is_widest):
+    def kernel(key_set, a, b):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast_any(a, to, device)
+            b = cast_any(b, to, device)
+            key_set = ((0 if type(a) in NUMBERS else a._keys) | (0 if type(b) in NUMBERS else b._keys) | include) & keep
             return operator.table[key_set](key_set, a, b)
         finally:
             put(before)

@@ -4,9 +4,9 @@ A kernel looks first whether autograd knows its operands at all. What it does th
 schema and from the node's class, which keeps what the derivative needs.
 
 Note [Shapes]
-A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, L a list
-of tensors; C a tensor that has no derivative, O the same where it may be left out; V anything
-else, a list of indices among it, which may have gaps and is never differentiated.
+A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, Q one of
+the three, L a list of tensors; C a tensor that has no derivative, O the same where it may be left
+out; V anything else, a list of indices among it, which may have gaps and is never differentiated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[s
         return "L"
     if inputs is not None and argument.name not in inputs:
         return "O" if argument.type.is_optional else "C"
-    return "P" if argument.type.is_optional else "N" if argument.name in numbers else "T"
+    plain, optional = ("N", "Q") if argument.name in numbers else ("T", "P")
+    return optional if argument.type.is_optional else plain
 
 
 # --- recording ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import real
 from ..core.dtype import FLOATING, INTEGER
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
@@ -53,6 +54,7 @@ def isclose(
     of = self._geometry.dtype
     if other._geometry.dtype is not of:
         raise errors.dtypes_differ("isclose", "other", (other._geometry, other._device), of)
+    rtol, atol = real("isclose", "rtol", rtol), real("isclose", "atol", atol)
     for name, bound in (("rtol", rtol), ("atol", atol)):
         if not bound >= 0:
             raise errors.must("isclose", name, "not be negative", bound)

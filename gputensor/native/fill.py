@@ -7,6 +7,7 @@ from typing import Any
 from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, number_range
+from ..core.arguments import number
 from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..iterator import overlap
@@ -55,8 +56,10 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
 
 
 def fill(key_set: int, self: Tensor, value: Any) -> Tensor:
-    made = calls.empty_like(self)
-    return fill_tensor_(key_set, made, value)
+    if not hasattr(value, "_geometry"):
+        plain = number(value)
+        return fill_(key_set, calls.empty_like(self), value if plain is None else plain)
+    return fill_tensor_(key_set, calls.empty_like(self), value)
 
 
 def zero_(key_set: int, self: Tensor) -> Tensor:

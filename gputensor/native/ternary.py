@@ -55,8 +55,12 @@ def _by_bounds(operator: Operator, make: Callable[[Operator, Rule], Any]) -> Ker
         run = made.get((min is not None, max is not None))
         if run is None:
             raise errors.must(operator.short_name, "min", "be given where 'max' is not", None)
-        bounds = [_bound(operator, n, x) for n, x in (("min", min), ("max", max)) if x is not None]
-        return run((*out, self)[0], (self, *bounds))
+        inputs = [self]
+        if min is not None:
+            inputs.append(_bound(operator, "min", min))
+        if max is not None:
+            inputs.append(_bound(operator, "max", max))
+        return run((*out, self)[0], tuple(inputs))
 
     return kernel
 
@@ -69,8 +73,8 @@ def _bound(operator: Operator, name: str, value: Any) -> Any:
 
 
 def _clamp_rule(loop: str, given: tuple[bool, bool]) -> Rule:
-    names = ("self", *[name for name, is_given in zip(("min", "max"), given) if is_given])
-    config = BINARY.replace(arg_names=names, cpu_scalars=2)
+    names = ["self"] + ["min"] * given[0] + ["max"] * given[1]
+    config = BINARY.replace(arg_names=tuple(names), cpu_scalars=2)
     return pointwise.rule("ternary", loop, config, config)
 
 

@@ -28,7 +28,8 @@ CPU, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT, AUTOCAST_CPU, AUTOCAST_CUDA =
     ("CPU", "Autograd", "ADInplaceOrView", "BackendSelect", "AutocastCPU", "AutocastCUDA"),
 )
 TYPES = {
-    "T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "P": "Tensor?", "L": "Tensor[]",
+    "T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "P": "Tensor?", "Q": "Tensor?",
+    "L": "Tensor[]",
     "V": "int",
 }  # fmt: skip
 
@@ -185,7 +186,7 @@ def schema_of(letters: str, name: str, out: bool) -> tuple[str, list[str]]:
     listed = [f"{TYPES[letter]} x{i}" for i, letter in enumerate(letters)]
     if out:
         listed[-1] = f"*, Tensor(a!) x{len(letters) - 1}"
-    numbers = [f"x{i}" for i, letter in enumerate(letters) if letter == "N"]
+    numbers = [f"x{i}" for i, letter in enumerate(letters) if letter in "NQ"]
     return f"{name}({', '.join(listed)}) -> Tensor{'(a!)' if out else ''}", numbers
 
 
@@ -193,7 +194,7 @@ def given(letters: str, requires: int = -1, **other: Any) -> list[Any]:
     made: list[Any] = []
     for i, letter in enumerate(letters):
         x = gt.ones(2).requires_grad_(i == requires)
-        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCOP" else i)
+        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCOPQ" else i)
     return made
 
 
@@ -240,7 +241,7 @@ def test_what_requires_grad_is_recorded(name: str, defined: Any) -> None:
     letters = name.partition("_")[2]
     text, numbers = schema_of(letters, name, False)
     operator, seen = defined(text, lambda *a: gt.ones(2), numbers)
-    inputs = tuple(f"x{i}" for i, letter in enumerate(letters) if letter in "TNL")
+    inputs = tuple(f"x{i}" for i, letter in enumerate(letters) if letter in "TNLQ")
     kind = type("Recorded", (Kept,), {"inputs": inputs, "__slots__": ()})
     kernel = autograd.records(kind)(operator.table, 0)
     assert kernel.__qualname__.startswith(f"{name}.")
@@ -290,7 +291,8 @@ def test_operands_are_cast(name: str, fixed: Any, defined: Any) -> None:
                 args[:1] = [[x, x] if letters[0] == "L" else x]
                 if missing:
                     odd = {"P": None, "N": 1.5}
-                    args = [odd.get(letter, a) for letter, a in zip(letters, args)]
+                    rest = zip(letters[1:], args[1:])  # one tensor is left
+                    args[1:] = [odd.get(letter, a) for letter, a in rest]
                 with gt.autocast("cpu"):
                     outside = tls.state.get()
                     kernel(x._keys | keys.key_set(("AutocastCPU",)), *args)

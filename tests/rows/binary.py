@@ -114,6 +114,9 @@ def few(values: str = "any", second: str = "", numbers: tuple[Any, ...] = ()) ->
     return made + [S(T(2, 3, values=values), number) for number in numbers]
 
 
+INTEGERS = [S(T(2, 3, dtype=int32), T(3, dtype=int32))]
+
+
 def mixed(*dtypes: Any) -> list[S]:
     return [S(T(2, 3), T(2, 3, values="nonzero", dtype=of)) for of in dtypes]
 
@@ -175,7 +178,7 @@ ROWS = [
     ),
     Row(
         "bitwise_and",
-        few("any", "any", (3, True)) + mixed(bool_, uint8),
+        few("any", "any", (3, True)) + INTEGERS + mixed(bool_, uint8),
         np.bitwise_and,
         operator=operator.and_,
         errors=(
@@ -184,18 +187,18 @@ ROWS = [
     ),
     Row(
         "bitwise_left_shift",
-        few("any", "any", (1, 70, -1)),
+        few("any", "any", (1, 70, -1)) + INTEGERS,
         np.left_shift,
         operator=operator.lshift,
     ),
-    Row("bitwise_or", few("any", "any", (3,)), np.bitwise_or, operator=operator.or_),
+    Row("bitwise_or", few("any", "any", (3,)) + INTEGERS, np.bitwise_or, operator=operator.or_),
     Row(
         "bitwise_right_shift",
-        few("any", "any", (1, 70, -1)),
+        few("any", "any", (1, 70, -1)) + INTEGERS,
         np.right_shift,
         operator=operator.rshift,
     ),
-    Row("bitwise_xor", few("any", "any", (3,)), np.bitwise_xor, operator=operator.xor),
+    Row("bitwise_xor", few("any", "any", (3,)) + INTEGERS, np.bitwise_xor, operator=operator.xor),
     Row("copysign", few("any", "any", (-2, -0.0)) + mixed(int32), np.copysign),
     Row(
         "div",
@@ -260,10 +263,10 @@ ROWS = [
         few("any", "nonzero", (2, -1.5)) + mixed(float64),
         np.fmod,
     ),
-    Row("gcd", few(), np.gcd),
+    Row("gcd", few() + INTEGERS, np.gcd),
     Row("heaviside", few(), lambda self, other: np.where(self == 0, other, self > 0), out="same"),
     Row("hypot", few(), np.hypot, ulp=TWO_ROUNDINGS, device_ulp=4, why=WIDE),
-    Row("lcm", few("exact"), np.lcm),
+    Row("lcm", few("exact") + INTEGERS, np.lcm),
     Row(
         "ldexp",
         few("exact"),
@@ -291,6 +294,7 @@ ROWS = [
         _power,
         operator=operator.pow,
         refuses=_negative_power,
+        positive=True,
         ulp={float16: 1, bfloat16: 1, float32: 8, float64: 8, complex64: 64, complex128: 64},
         device_ulp=64,
         why="CUDA promises 4 ulp for powf; a complex power is exp of a product with a logarithm",

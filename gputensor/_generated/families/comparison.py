@@ -614,3 +614,192 @@ op_greater_equal__Scalar = _define(
     "aten::greater_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 Tensor_greater_equal_ = Tensor_ge_
+
+op_logical_and = _define(
+    "aten::logical_and(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_logical_and_out = _define(
+    "aten::logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_and(input, other, *, out=None):
+    """Whether both elements of each pair are not zero.
+
+    Args:
+        input: (*), promoted to a common dtype.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_and."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_and", out)._keys & keep
+            return op_logical_and_out.table[key_set](key_set, input, other, out)
+        return op_logical_and.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logical_and", locals()); raise
+
+def Tensor_logical_and(self, other):
+    """Whether both elements of each pair are not zero. See gt.logical_and."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_and.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_and", locals()); raise
+
+op_logical_and_ = _define(
+    "aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_logical_and_(self, other):
+    """In place: Whether both elements of each pair are not zero. See gt.logical_and."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_and_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_and_", locals()); raise
+
+op_logical_or = _define(
+    "aten::logical_or(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_logical_or_out = _define(
+    "aten::logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_or(input, other, *, out=None):
+    """Whether an element of each pair is not zero.
+
+    Args:
+        input: (*), promoted to a common dtype.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_or."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_or", out)._keys & keep
+            return op_logical_or_out.table[key_set](key_set, input, other, out)
+        return op_logical_or.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logical_or", locals()); raise
+
+def Tensor_logical_or(self, other):
+    """Whether an element of each pair is not zero. See gt.logical_or."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_or.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_or", locals()); raise
+
+op_logical_or_ = _define(
+    "aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_logical_or_(self, other):
+    """In place: Whether an element of each pair is not zero. See gt.logical_or."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_or_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_or_", locals()); raise
+
+op_logical_xor = _define(
+    "aten::logical_xor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_logical_xor_out = _define(
+    "aten::logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_xor(input, other, *, out=None):
+    """Whether one element of each pair is, and not both, not zero.
+
+    Args:
+        input: (*), promoted to a common dtype.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_xor."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_xor", out)._keys & keep
+            return op_logical_xor_out.table[key_set](key_set, input, other, out)
+        return op_logical_xor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logical_xor", locals()); raise
+
+def Tensor_logical_xor(self, other):
+    """Whether one element of each pair is, and not both, not zero. See gt.logical_xor."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_xor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_xor", locals()); raise
+
+op_logical_xor_ = _define(
+    "aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_logical_xor_(self, other):
+    """In place: Whether one element of each pair is, and not both, not zero. See
+    gt.logical_xor."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_xor_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_xor_", locals()); raise
+
+op_isclose = _define(
+    "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether abs(input - other) <= atol + rtol * abs(other) for each pair of elements, of
+    one dtype.
+
+    Args:
+        input: (*).
+        other: (*).
+        rtol: float, default 1e-05.
+        atol: float, default 1e-08.
+        equal_nan: bool, default False.
+    Native: native/comparison.py. Matches torch.isclose.
+
+    >>> gt.isclose(gt.tensor([1.0, 2.0]), gt.tensor([1.0, 2.1]))
+    tensor([ True, False])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return op_isclose.table[key_set](key_set, input, other, rtol, atol, equal_nan)
+    except Exception as error: _refuse(error, "isclose", locals()); raise
+Tensor_isclose = isclose
+
+def call_isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    include, keep = _state.get()
+    key_set = (self._keys | other._keys | include) & keep
+    return op_isclose.table[key_set](key_set, self, other, rtol, atol, equal_nan)
+
+op_allclose = _define(
+    "aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether isclose holds for all pairs of elements.
+
+    Args:
+        input: (*).
+        other: (*).
+        rtol: float, default 1e-05.
+        atol: float, default 1e-08.
+        equal_nan: bool, default False.
+    Native: native/comparison.py. Matches torch.allclose."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return op_allclose.table[key_set](key_set, input, other, rtol, atol, equal_nan)
+    except Exception as error: _refuse(error, "allclose", locals()); raise
+Tensor_allclose = allclose
+
+op_equal = _define("aten::equal(Tensor self, Tensor other) -> bool")
+def equal(input, other):
+    """Whether both have the same sizes and equal elements.
+
+    Args:
+        input: (*).
+        other: (*).
+    Native: native/comparison.py. Matches torch.equal."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return op_equal.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "equal", locals()); raise
+Tensor_equal = equal

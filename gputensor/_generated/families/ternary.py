@@ -110,6 +110,247 @@ def Tensor_addcdiv_(self, tensor1, tensor2, *, value=1):
         return op_addcdiv_.table[key_set](key_set, self, tensor1, tensor2, value)
     except Exception as error: _refuse(error, "addcdiv_", locals()); raise
 
+op_clamp = _define(
+    "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    ("core", "pointwise",))
+op_clamp_out = _define(
+    "aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_clamp_Tensor = _define(
+    "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+    ("core", "pointwise",), numbers=("min", "max",))
+op_clamp_Tensor_out = _define(
+    "aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "min", "max",))
+def clamp(input, min=None, max=None, *, out=None):
+    """Each element, or the bound that it lies beyond; bounds are numbers or tensors. NaN
+    stays.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        min: number or Tensor, optional.
+        max: number or Tensor, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: clamp_backward(grad, input, min, max)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp.
+
+    >>> gt.clamp(gt.tensor([-1.0, 0.5, 2.0]), 0, 1), gt.arange(4).clamp(max=2)
+    (tensor([0.0000, 0.5000, 1.0000]), tensor([0, 1, 2, 2]))"""
+    try:
+        if out is not None:
+            if hasattr(min, "_keys") or hasattr(max, "_keys"):
+                try:
+                    key_set = input._keys | getattr(min, "_keys", 0) | getattr(max, "_keys", 0)
+                except AttributeError:
+                    key_set, input, min, max = _coerced(input, min, max)
+                include, keep = _state.get()
+                key_set = (key_set | include) & keep
+                key_set |= _checked_out("clamp", out)._keys & keep
+                return op_clamp_Tensor_out.table[key_set](key_set, input, min, max, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("clamp", out)._keys & keep
+            return op_clamp_out.table[key_set](key_set, input, min, max, out)
+        if hasattr(min, "_keys") or hasattr(max, "_keys"):
+            try:
+                key_set = input._keys | getattr(min, "_keys", 0) | getattr(max, "_keys", 0)
+            except AttributeError:
+                key_set, input, min, max = _coerced(input, min, max)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return op_clamp_Tensor.table[key_set](key_set, input, min, max)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_clamp.table[key_set](key_set, input, min, max)
+    except Exception as error: _refuse(error, "clamp", locals()); raise
+
+def Tensor_clamp(self, min=None, max=None):
+    """Each element, or the bound that it lies beyond; bounds are numbers or tensors. NaN
+    stays. See gt.clamp."""
+    try:
+        if hasattr(min, "_keys") or hasattr(max, "_keys"):
+            try:
+                key_set = self._keys | getattr(min, "_keys", 0) | getattr(max, "_keys", 0)
+            except AttributeError:
+                key_set, self, min, max = _coerced(self, min, max)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return op_clamp_Tensor.table[key_set](key_set, self, min, max)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_clamp.table[key_set](key_set, self, min, max)
+    except Exception as error: _refuse(error, "clamp", locals()); raise
+
+op_clamp_ = _define(
+    "aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
+    ("pointwise",))
+op_clamp__Tensor = _define(
+    "aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
+    ("pointwise",), numbers=("min", "max",))
+def Tensor_clamp_(self, min=None, max=None):
+    """In place: Each element, or the bound that it lies beyond; bounds are numbers or
+    tensors. NaN stays. See gt.clamp."""
+    try:
+        if hasattr(min, "_keys") or hasattr(max, "_keys"):
+            try:
+                key_set = self._keys | getattr(min, "_keys", 0) | getattr(max, "_keys", 0)
+            except AttributeError:
+                key_set, self, min, max = _coerced(self, min, max)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return op_clamp__Tensor.table[key_set](key_set, self, min, max)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_clamp_.table[key_set](key_set, self, min, max)
+    except Exception as error: _refuse(error, "clamp_", locals()); raise
+
+op_clip = _define(
+    "aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    ("pointwise",))
+op_clip_out = _define(
+    "aten::clip.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_clip_Tensor = _define(
+    "aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+    ("pointwise",), numbers=("min", "max",))
+op_clip_Tensor_out = _define(
+    "aten::clip.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "min", "max",))
+clip = clamp
+Tensor_clip = Tensor_clamp
+
+op_clip_ = _define(
+    "aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
+    ("pointwise",))
+op_clip__Tensor = _define(
+    "aten::clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
+    ("pointwise",), numbers=("min", "max",))
+Tensor_clip_ = Tensor_clamp_
+
+op_clamp_min_Tensor = _define(
+    "aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+    ("pointwise",), numbers=("min",))
+op_clamp_min_Tensor_out = _define(
+    "aten::clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "min",))
+op_clamp_min = _define("aten::clamp_min(Tensor self, Scalar min) -> Tensor", ("pointwise",))
+op_clamp_min_out = _define(
+    "aten::clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def clamp_min(input, min, *, out=None):
+    """Each element, or min where it lies below.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        min: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Gradient: input: where(input >= min, grad, 0); min: where(input < min, grad, 0)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_min."""
+    try:
+        try:
+            key_set = input._keys if type(min) in NUMBERS else input._keys | min._keys
+        except AttributeError:
+            key_set, input, min = _coerced(input, min)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("clamp_min", out)._keys & keep
+            return op_clamp_min_Tensor_out.table[key_set](key_set, input, min, out)
+        return op_clamp_min_Tensor.table[key_set](key_set, input, min)
+    except Exception as error: _refuse(error, "clamp_min", locals()); raise
+
+def Tensor_clamp_min(self, min):
+    """Each element, or min where it lies below. See gt.clamp_min."""
+    try:
+        try:
+            key_set = self._keys if type(min) in NUMBERS else self._keys | min._keys
+        except AttributeError:
+            key_set, self, min = _coerced(self, min)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_clamp_min_Tensor.table[key_set](key_set, self, min)
+    except Exception as error: _refuse(error, "clamp_min", locals()); raise
+
+op_clamp_min__Tensor = _define(
+    "aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
+    ("pointwise",), numbers=("min",))
+op_clamp_min_ = _define(
+    "aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_clamp_min_(self, min):
+    """In place: Each element, or min where it lies below. See gt.clamp_min."""
+    try:
+        try:
+            key_set = self._keys if type(min) in NUMBERS else self._keys | min._keys
+        except AttributeError:
+            key_set, self, min = _coerced(self, min)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_clamp_min__Tensor.table[key_set](key_set, self, min)
+    except Exception as error: _refuse(error, "clamp_min_", locals()); raise
+
+op_clamp_max_Tensor = _define(
+    "aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+    ("pointwise",), numbers=("max",))
+op_clamp_max_Tensor_out = _define(
+    "aten::clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "max",))
+op_clamp_max = _define("aten::clamp_max(Tensor self, Scalar max) -> Tensor", ("pointwise",))
+op_clamp_max_out = _define(
+    "aten::clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def clamp_max(input, max, *, out=None):
+    """Each element, or max where it lies above.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        max: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Gradient: input: where(input <= max, grad, 0); max: where(input > max, grad, 0)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_max."""
+    try:
+        try:
+            key_set = input._keys if type(max) in NUMBERS else input._keys | max._keys
+        except AttributeError:
+            key_set, input, max = _coerced(input, max)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("clamp_max", out)._keys & keep
+            return op_clamp_max_Tensor_out.table[key_set](key_set, input, max, out)
+        return op_clamp_max_Tensor.table[key_set](key_set, input, max)
+    except Exception as error: _refuse(error, "clamp_max", locals()); raise
+
+def Tensor_clamp_max(self, max):
+    """Each element, or max where it lies above. See gt.clamp_max."""
+    try:
+        try:
+            key_set = self._keys if type(max) in NUMBERS else self._keys | max._keys
+        except AttributeError:
+            key_set, self, max = _coerced(self, max)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_clamp_max_Tensor.table[key_set](key_set, self, max)
+    except Exception as error: _refuse(error, "clamp_max", locals()); raise
+
+op_clamp_max__Tensor = _define(
+    "aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
+    ("pointwise",), numbers=("max",))
+op_clamp_max_ = _define(
+    "aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_clamp_max_(self, max):
+    """In place: Each element, or max where it lies above. See gt.clamp_max."""
+    try:
+        try:
+            key_set = self._keys if type(max) in NUMBERS else self._keys | max._keys
+        except AttributeError:
+            key_set, self, max = _coerced(self, max)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_clamp_max__Tensor.table[key_set](key_set, self, max)
+    except Exception as error: _refuse(error, "clamp_max_", locals()); raise
+
 op_lerp_Tensor = _define(
     "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
     ("pointwise",), numbers=("weight",))
