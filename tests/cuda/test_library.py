@@ -8,6 +8,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
+from gputensor.kernels.cuda import matmul_launch
 from gputensor.native import matmul
 from gputensor.structured import library
 
@@ -143,3 +144,16 @@ def test_large_products_go_to_the_library(monkeypatch, of):
         assert function(*args(*on), **named).tolist() == function(*args(x, y), **named).tolist()
         assert asked == ([name] if of in (gt.float32, gt.complex64) else [])
         asked.clear()
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_more_products_than_a_grid_is_high(monkeypatch):
+    monkeypatch.setattr(matmul_launch, "_MOST_PRODUCTS", 2)
+    x, y, z = gt.arange(30).view(5, 2, 3), gt.arange(60).view(5, 3, 4), gt.arange(40).view(5, 2, 4)
+    on = [t.to("cuda") for t in (z, x, y)]
+    assert gt.bmm(on[1], on[2]).tolist() == gt.bmm(x, y).tolist()
+    assert (
+        gt.baddbmm(*on, beta=2, alpha=3).tolist() == gt.baddbmm(z, x, y, beta=2, alpha=3).tolist()
+    )
+    assert gt.baddbmm(*on, beta=0).tolist() == gt.bmm(x, y).tolist()

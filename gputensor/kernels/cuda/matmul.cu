@@ -2,7 +2,7 @@
 // Shapes   any strides (in bytes) of all operands; any number of such products in one launch.
 // Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers,
 //          true where a sum of products of bools is not 0).
-// Launch   a block per tile of 64 x 64 of a product; 256 threads, 4 x 4 outputs each.
+// Launch   a block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each.
 // Order    k ascending with fused multiply-add in one accumulator: same bits for every tile shape.
 #include "arithmetic.cuh"
 #include "launch.cuh"
@@ -15,7 +15,7 @@ struct matmul_params {
   const char* b;
   i64 out_stride_bytes[3], a_stride_bytes[3], b_stride_bytes[3];
   u32 m, n, k, unused;
-  divider column_tiles, tiles;  // side by side; of one product
+  divider column_tiles;
 };
 
 // As matmul_params, with what is added: beta * self, unless self is null.
@@ -67,13 +67,10 @@ struct addmm : mm {
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::OP::params p) {
   constexpr u32 TILE = 64, DEPTH = 16, EACH = 4, SIDE = TILE / EACH;
   __shared__ acc_t a[DEPTH][TILE], b[DEPTH][TILE];
-  const u32 product = quotient_of(blockIdx.x, p.tiles);
-  const u32 tile = blockIdx.x - product * p.tiles.size;
-  const u32 tile_row = quotient_of(tile, p.column_tiles);
-  const u32 row = tile_row * TILE, column = (tile - tile_row * p.column_tiles.size) * TILE;
-  const char* of_a = p.a + product * p.a_stride_bytes[2];
-  const char* of_b = p.b + product * p.b_stride_bytes[2];
-  char* out = p.out + product * p.out_stride_bytes[2];
+  const u32 tile_row = quotient_of(blockIdx.x, p.column_tiles);
+  const u32 row = tile_row * TILE, column = (blockIdx.x - tile_row * p.column_tiles.size) * TILE;
+  const char* of_a = p.a + blockIdx.y * p.a_stride_bytes[2];
+  const char* of_b = p.b + blockIdx.y * p.b_stride_bytes[2];
   const u32 x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
   // Neighbouring threads read along the operand's shorter stride.
   const bool a_by_rows = p.a_stride_bytes[1] <= p.a_stride_bytes[0];
@@ -116,6 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::O
     }
     __syncthreads();
   }
+  char* out = p.out + blockIdx.y * p.out_stride_bytes[2];
 #pragma unroll
   for (u32 i = 0; i < EACH; ++i) {
 #pragma unroll
@@ -123,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::O
       const u32 at_row = row + y + i * SIDE, at_column = column + x + j * SIDE;
       if (at_row < p.m && at_column < p.n) {
         *(scalar_t*)(out + at_row * p.out_stride_bytes[0] + at_column * p.out_stride_bytes[1]) =
-            cast<scalar_t>(op::OP::finish<scalar_t>(p, product, at_row, at_column, sum[i][j]));
+            cast<scalar_t>(op::OP::finish<scalar_t>(p, blockIdx.y, at_row, at_column, sum[i][j]));
       }
     }
   }

@@ -6,6 +6,7 @@ Strides are (row, column) or (row, column, product), in elements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from struct import Struct
 from typing import Any
@@ -18,8 +19,9 @@ from . import launch, module, numbers, variants
 from .division import divider
 
 TILE = 64
-_PARAMS = Struct("<3Q9q4I8I")
-_ADDED = Struct("<Q3q").pack
+_PARAMS = Struct("<3Q9q4I4I")
+_ADDED = Struct("<Q3q")
+_MOST_PRODUCTS = 65535  # blocks of a grid along y
 
 
 class Matmul:
@@ -47,27 +49,30 @@ class Matmul:
         if sizes[0] == 0 or sizes[1] == 0 or count == 0:
             return
         function = module.function("matmul", self.entry, self.defines, device_index)
-        blocks, params = self.plan(pointers, sizes, strides, count)
         cuda = runtime.cuda()
-        cuda.launch(
-            function, (blocks, 1, 1), (launch.THREADS, 1, 1), 0,
-            cuda.current_stream(device_index), params + rest,
-        )  # fmt: skip
+        stream = cuda.current_stream(device_index)
+        for first in range(0, count, _MOST_PRODUCTS):
+            moved = [p + first * self.in_bytes(s)[2] for p, s in zip(pointers, strides)]
+            blocks, params = self.plan(moved, sizes, strides)
+            grid = (blocks, min(count - first, _MOST_PRODUCTS), 1)
+            more = rest if not first else self.moved(rest, first)
+            cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
+
+    def moved(self, rest: bytes, first: int) -> bytes:
+        """The parameters behind those of mm for the products from `first` on."""
+        return rest
 
     def plan(
-        self, pointers: tuple[int, int, int], sizes: tuple[int, int, int],
-        strides: tuple[Sizes, ...], count: int = 1,
-    ) -> tuple[int, bytes]:  # fmt: skip
-        """(blocks, parameters); pointers and strides of out, a, b, sizes m, n, k."""
+        self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
+    ) -> tuple[int, bytes]:
+        """(blocks of a product, parameters); pointers and strides of out, a, b, sizes m, n, k."""
         m, n, k = sizes
         columns = launch.blocks_for(n, TILE)
         tiles = columns * launch.blocks_for(m, TILE)
-        if max(*sizes, tiles * count) >= 1 << 31:
-            got = errors.Got(f"{count} of {sizes}" if count > 1 else str(sizes))
-            raise errors.must(self.op, "self", "have sizes below 2**31", got)
+        if max(*sizes, tiles) >= 1 << 31:
+            raise errors.must(self.op, "self", "have sizes below 2**31", errors.Got(str(sizes)))
         in_bytes = [by for three in strides for by in self.in_bytes(three)]
-        dividers = *divider(columns), *divider(tiles)
-        return tiles * count, _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *dividers)
+        return tiles, _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns))
 
     def in_bytes(self, strides: Sizes) -> list[int]:
         """Of rows, columns and products."""
@@ -95,8 +100,13 @@ class Addmm(Matmul):
 
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
         """The parameters behind those of mm."""
-        added = _ADDED(pointer if beta != 0 else 0, *self.in_bytes(strides))
+        added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
         return added + self.number(beta) + self.number(alpha)
+
+    def moved(self, rest: bytes, first: int) -> bytes:
+        pointer, *by = _ADDED.unpack_from(rest)
+        pointer += first * by[2] if pointer else 0
+        return _ADDED.pack(pointer, *by) + rest[_ADDED.size :]
 
 
 @cache
