@@ -241,7 +241,7 @@ def test_what_requires_grad_is_recorded(name: str, defined: Any) -> None:
     letters = name.partition("_")[2]
     text, numbers = schema_of(letters, name, False)
     operator, seen = defined(text, lambda *a: gt.ones(2), numbers)
-    inputs = tuple(f"x{i}" for i, letter in enumerate(letters) if letter in "TNLQ")
+    inputs = tuple(f"x{i}" for i, letter in enumerate(letters) if letter in "TNLPQ")
     kind = type("Recorded", (Kept,), {"inputs": inputs, "__slots__": ()})
     kernel = autograd.records(kind)(operator.table, 0)
     assert kernel.__qualname__.startswith(f"{name}.")
