@@ -139,7 +139,7 @@ def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
 
 def _checked_dim(dim: int, ndim: int) -> int:
     if not -ndim <= dim < ndim:
-        raise errors.dim_out_of_range("glu", "dim", dim, ndim)
+        raise errors.dim_out_of_range("glu", dim, ndim)
     return dim
 
 

@@ -35,7 +35,8 @@ ARCHITECTURES = ("sm_70", "sm_90", "sm_100", "sm_120")
 # Sums of bytes by rows and columns have sixteen accumulators of 64 bits.
 REGISTERS = {
     "special_contiguous": 80, "special_strided": 80,
-    "unary_contiguous": 48, "unary_strided": 64, "binary_contiguous": 56, "binary_strided": 80,
+    "activation_contiguous": 56, "activation_strided": 80,
+    "unary_contiguous": 56, "unary_strided": 64, "binary_contiguous": 56, "binary_strided": 80,
     "comparison_contiguous": 48, "comparison_strided": 80, "where_contiguous": 56,
     "where_strided": 80, "where_cast": 80, "fill_contiguous": 40, "fill_strided": 48,
     "copy_contiguous": 40, "copy_strided": 56, "copy_cast": 64, "copy_packed": 40,
