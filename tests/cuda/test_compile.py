@@ -46,7 +46,7 @@ REGISTERS = {
     "argreduce_strided": 64, "softmax_rows": 128, "softmax_strided": 64, "loss_elements": 40,
     "loss_sums": 40, "loss_parts": 40, "gather_strided": 80, "scatter_strided": 80,
     "nonzero_elements": 40, "nonzero_sums": 40, "nonzero_parts": 56,
-    "ternary_contiguous": 72, "ternary_strided": 96,
+    "ternary_contiguous": 72, "ternary_strided": 96, "scan_strided": 128,
 }  # fmt: skip
 
 # Functors that are called: what a call keeps in memory by convention counts as spilled.

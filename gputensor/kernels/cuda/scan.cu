@@ -178,7 +178,7 @@ DEVICE acc scan_tiles(acc carry, u32 begin, u32 end, const scan_lane<acc>& at, c
 #include "defaults.cuh"
 typedef op::OP::types<scalar_t>::acc scan_t;
 
-extern "C" __global__ void __launch_bounds__(THREADS) scan_strided(const scan_params<DIMS> p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) scan_strided(const scan_params<DIMS> p) {
   __shared__ scan_t shared[THREADS];
   const u32 group = quotient_of(blockIdx.x, p.segments);
   const u32 segment = blockIdx.x - group * p.segments.size, t = threadIdx.x;
