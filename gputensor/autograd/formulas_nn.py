@@ -130,7 +130,7 @@ def batch_norm_backward(
 
 def batch_norm_weight_backward(
     grad: Tensor, input: Tensor, mean: Any, var: Any, training: bool, eps: float
-) -> Tensor:
+) -> Tensor | None:
     return sum_of_channels(_wide(grad) * _batch_normal(_wide(input), mean, var, training, eps))
 
 

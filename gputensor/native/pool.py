@@ -288,7 +288,8 @@ def _or_mean(self: Tensor, output_size: Any, count: int, pool: Any) -> Tensor:
     """One window over all is a mean, which keeps the layout of a mean."""
     out = _output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out != (1,) * count:
-        return pool(self, out)
+        found: Tensor = pool(self, out)
+        return found
     return calls.mean_dim(self, tuple(range(-count, 0)), True, None)
 
 
@@ -459,12 +460,12 @@ def _adaptive_max_pool(count: int, self: Tensor, output_size: Any) -> tuple[Tens
             shape.append(b - a)
         flat = calls.reshape(window, (*self._geometry.sizes[:first], -1))
         best, within = calls.amax(flat, (-1,), False), calls.argmax(flat, -1, False)
-        at, stride = None, 1
+        at, stride = calls.zeros_like(within), 1
         for n, a, size in reversed(list(zip(sizes, begins, shape))):
             whole = calls.div_Tensor_mode(within, size, "floor")
             here = calls.sub_Tensor(within, calls.mul_Tensor(whole, size))
             here = calls.mul_Tensor(calls.add_Tensor(here, a), stride)
-            at = here if at is None else calls.add_Tensor(at, here)
+            at = calls.add_Tensor(at, here)
             within, stride = whole, stride * n
         for made, found in ((values, best), (indices, at)):
             for i in cell:

@@ -236,12 +236,19 @@ def _call(op: Any, sample: Any) -> Any:
     return op(sample.input, *sample.args, **sample.kwargs)
 
 
+# Functions that op_db calls with its first two arguments in the other order than users do.
+_SWAPPED = (
+    "einsum", "nn.functional.embedding", "nn.functional.embedding_bag", "polygamma",
+    "special.polygamma", "where",
+)  # fmt: skip
+# A function of op_db's own under the name of an operator.
+_NOT_PUBLIC = ("max_pool2d_with_indices_backward",)
+
+
 def _arguments(op: Any, sample: Any) -> list[Any]:
-    """As users give them: op_db has the condition of `where` second, the text of `einsum` last."""
+    """As users give them."""
     given = [sample.input, *sample.args]
-    if op.name == "einsum":
-        return [given[1], given[0]]
-    return [given[1], given[0], *given[2:]] if op.name == "where" else given
+    return [given[1], given[0], *given[2:]] if op.name in _SWAPPED else given
 
 
 # --- gradients ------------------------------------------------------------------------------------
@@ -254,7 +261,9 @@ def record_gradients(dtype: str) -> list[Case]:
     counts: Counter[str] = Counter()
     element = getattr(torch, dtype)
     for op in progress(op_db(), lambda op: op.name):
-        if not op.supports_autograd or element not in op.supported_backward_dtypes("cpu"):
+        if op.name in _NOT_PUBLIC or not op.supports_autograd:
+            continue
+        if element not in op.supported_backward_dtypes("cpu"):
             continue
         try:
             for sample in samples(op, element, requires_grad=True):

@@ -239,7 +239,7 @@ DEVICE f64 airy_of(f64 x) {
 
 // p_(k+1) = of(k, p_k, p_(k-1)), from p_0 = 1 and p_1.
 template <class F> DEVICE f64 recurrence(f64 n, f64 first, F of) {
-  if (!(n >= 0)) return 0;
+  if (!(n > -1)) return 0;  // degrees are cut off towards 0
   const i64 last = (i64)n;
   if (last == 0) return 1;
   f64 before = 1, here = first;
