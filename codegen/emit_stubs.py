@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .emit_families import exports
 from .emit_functions import Public, gathered, input_for_self, signature
 from .merge import vararg
-from .model import default, Model, Op, parameter
+from .model import Model, Op, default, parameter
 from .text import HEADER, indent, pruned, wrap
 
 _TYPES = {
@@ -26,7 +27,8 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.memory_format import layout, memory_format
+from ..core.memory_format import layout
+from ..core.memory_format import memory_format
 from ..structured.generator import Generator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
@@ -58,13 +60,20 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 def functions(model: Model, module: str = "") -> str:
     """module: of gt.linalg and its like, whose functions have short names there."""
+    prefix = f"{module}_" if module else ""
+    # gputensor/__init__.py gives some of gt itself.
+    by_hand = set() if module else {name for _, name in exports()}
     lines: list[str] = []
-    for name in model.bases("function", module):
+    for name in [name for name in model.bases("function", module) if name not in by_hand]:
         of_name = gathered(model, name, "function")
-        lines += _public(replace(of_name, name=name.removeprefix(f"{module}_")))
-    for name, target in model.aliases("function", module).items():
-        lines.append(f"{name.removeprefix(f'{module}_')} = {target}")
-    return _stub(model, lines)
+        lines += _public(replace(of_name, name=name.removeprefix(prefix)))
+    aliases = model.aliases("function", module)
+    second = {name.removeprefix(prefix): to.removeprefix(prefix) for name, to in aliases.items()}
+    lines += [f"{name} = {to}" for name, to in second.items() if name != to]
+    # A stub gives on what it imports `as` the same name.
+    taken = sorted({to for to in aliases.values() if not to.startswith(prefix)})
+    imports = [f"from .functions import {to}{f' as {to}' * (to in second)}" for to in taken]
+    return _stub(model, [*imports, *lines])
 
 
 def methods(model: Model) -> str:

@@ -4,7 +4,8 @@ from typing import Any, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.memory_format import layout, memory_format
+from ..core.memory_format import layout
+from ..core.memory_format import memory_format
 from ..structured.generator import Generator
 from ..tensor.tensor import Tensor
 

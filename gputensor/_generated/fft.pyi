@@ -4,6 +4,7 @@ from typing import Any, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
+from ..core.memory_format import layout
 from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.memory_format import layout, memory_format
+from ..core.memory_format import layout
+from ..core.memory_format import memory_format
 from ..structured.generator import Generator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor

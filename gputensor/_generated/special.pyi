@@ -6,6 +6,22 @@ from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | complex
 
+from .functions import digamma as digamma
+from .functions import erf as erf
+from .functions import erfc as erfc
+from .functions import erfinv as erfinv
+from .functions import exp2 as exp2
+from .functions import expm1 as expm1
+from .functions import i0 as i0
+from .functions import igamma
+from .functions import igammac
+from .functions import lgamma
+from .functions import log1p as log1p
+from .functions import mvlgamma
+from .functions import polygamma as polygamma
+from .functions import sigmoid
+from .functions import sinc as sinc
+from .functions import xlogy as xlogy
 def airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -66,20 +82,9 @@ def xlog1py(
     input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None,
 ) -> Tensor: ...
 def zeta(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
-digamma = digamma
-erf = erf
-erfc = erfc
-erfinv = erfinv
-exp2 = exp2
 expit = sigmoid
-expm1 = expm1
 gammainc = igamma
 gammaincc = igammac
 gammaln = lgamma
-i0 = i0
-log1p = log1p
 multigammaln = mvlgamma
-polygamma = polygamma
 psi = digamma
-sinc = sinc
-xlogy = xlogy

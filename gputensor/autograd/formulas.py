@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, overload
 
 from .._generated import calls, functions
 from ..core import errors
@@ -142,6 +142,10 @@ def _is_broadcast(sizes: Sizes, source: Sizes) -> bool:
 # --- numbers and complex values -------------------------------------------------------------------
 
 
+@overload
+def conj(x: Tensor) -> Tensor: ...
+@overload
+def conj(x: Any) -> Any: ...
 def conj(x: Any) -> Any:
     """The conjugate of a tensor or a number."""
     if type(x) in NUMBERS:
@@ -202,7 +206,7 @@ def copysign_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
     """Source: torch/csrc/autograd/FunctionsManual.cpp, clamp_backward and its neighbours."""
-    is_kept = True
+    is_kept: Any = True
     if min is not None:
         is_kept = (self >= min) & is_kept
     if max is not None:

@@ -6,7 +6,7 @@ derivatives need nothing more. f16 and bf16 are computed in f32; the engine cast
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from .._generated import calls, functions
 from ..core import dtype as dtypes
@@ -64,6 +64,10 @@ def _but_channels(x: Tensor) -> tuple[int, ...]:
     return (0, *range(2, x._geometry.ndim))
 
 
+@overload
+def sum_of_channels(grad: Tensor) -> Tensor: ...
+@overload
+def sum_of_channels(grad: None) -> None: ...
 def sum_of_channels(grad: Tensor | None) -> Tensor | None:
     """A number for each channel."""
     if grad is None:

@@ -6,6 +6,7 @@ Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
@@ -106,7 +107,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 # --- max and min ----------------------------------------------------------------------------------
 
 
-def select_functional(operator: Operator, loop: str) -> Kernel:
+def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
     """Along one dimension: the extremes, and their indices."""
 
     def kernel(

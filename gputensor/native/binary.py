@@ -109,7 +109,7 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 # --- powers ---------------------------------------------------------------------------------------
 
 
-def _by_exponent(operator: Operator, tensors: Any, numbers: Any) -> Any:
+def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
     """A kernel for tensors, or one for exponents that are numbers: 2 is a product, 0.5 a root."""
 
     def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
@@ -124,12 +124,14 @@ def _by_exponent(operator: Operator, tensors: Any, numbers: Any) -> Any:
 
 def pow_functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     tensors, numbers = functional(operator, "pow"), functional(operator, "pow_number")
-    return tuple([_by_exponent(operator, *pair) for pair in zip(tensors, numbers)])
+    first, second = [_by_exponent(operator, *pair) for pair in zip(tensors, numbers)]
+    return first, second
 
 
 def pow_inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     tensors, numbers = inplace(operator, "pow"), inplace(operator, "pow_number")
-    return tuple([_by_exponent(operator, *pair) for pair in zip(tensors, numbers)])
+    first, second = [_by_exponent(operator, *pair) for pair in zip(tensors, numbers)]
+    return first, second
 
 
 def pow_out(operator: Operator, loop: str) -> Kernel:

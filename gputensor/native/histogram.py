@@ -6,6 +6,7 @@ Source: aten/src/ATen/native/SummaryOps.cpp, Histogram.cpp.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from .._generated import calls, functions
@@ -228,7 +229,7 @@ def _column(op: str, self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tenso
 
 # --- histogramdd: what users call -----------------------------------------------------------------
 
-Found = tuple[Tensor, list[Tensor]]
+Found = tuple[Tensor, Sequence[Tensor]]
 
 
 def histogramdd(

@@ -212,7 +212,8 @@ def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
         return calls.cat(*prepare(_tensors(op, tensors)))
 
     def into(key_set: int, tensors: Any, out: Tensor) -> Tensor:
-        return concat_out(key_set, *prepare(_tensors(op, tensors)), out)
+        found, dim = prepare(_tensors(op, tensors))
+        return concat_out(key_set, found, dim, out)
 
     return kernel, into
 

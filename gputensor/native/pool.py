@@ -6,6 +6,7 @@ native/Pool.h, AveragePool2d.cpp, AdaptiveAveragePooling.cpp and DilatedMaxPool2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -284,7 +285,7 @@ def _adaptive_avg_pool3d_backward(key_set: int, grad_output: Tensor, self: Tenso
     return _adaptive_avg_pool_backward(3, grad_output, self)
 
 
-def _or_mean(self: Tensor, output_size: Any, count: int, pool: Any) -> Tensor:
+def _or_mean(self: Tensor, output_size: Any, count: int, pool: Callable[..., Tensor]) -> Tensor:
     """One window over all is a mean, which keeps the layout of a mean."""
     out = _output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out != (1,) * count:

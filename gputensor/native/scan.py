@@ -6,6 +6,7 @@ Source: aten/src/ATen/native/ReduceOps.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
@@ -97,6 +98,7 @@ def inplace(operator: Operator, loop: str) -> Kernel:
 
 def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int, *rest: Any) -> Tensor:
+        out: Tensor
         *wanted, out = rest
         to = out._geometry
         x = _operand(loop, self, (wanted or [None])[0] or to.dtype)
@@ -118,7 +120,7 @@ def out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-def select_functional(operator: Operator, loop: str) -> Kernel:
+def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
     """The extremes so far, and their indices."""
 
     def kernel(key_set: int, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:

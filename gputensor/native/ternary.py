@@ -48,7 +48,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 _BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}
 
 
-def _by_bounds(operator: Operator, make: Callable[[Operator, Rule], Any]) -> Kernel:
+def _by_bounds(operator: Operator, make: Callable[[Operator, Rule], Kernel]) -> Kernel:
     made = {given: make(operator, _clamp_rule(loop, given)) for given, loop in _BOUNDED.items()}
 
     def kernel(key_set: int, self: Tensor, min: Any, max: Any, *out: Tensor) -> Tensor:

@@ -130,7 +130,8 @@ def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 def _unsafe_view(key_set: int, self: Tensor, size: Any) -> Tensor:
-    return view(key_set, self, size)
+    made: Tensor = view(key_set, self, size)
+    return made
 
 
 def lift_fresh(key_set: int, self: Tensor) -> Tensor:

@@ -135,6 +135,7 @@ def kaiming_normal_(
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Rows or columns that are orthogonal; further dimensions count as columns."""
+    from .. import linalg
     from .._generated import functions
 
     if tensor.ndim < 2:
@@ -142,7 +143,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
     normal: Any = functions.empty(rows, columns, dtype=tensor.dtype, device=tensor.device)
     normal.normal_(generator=generator)
-    q, r = functions.linalg_qr(normal.t() if rows < columns else normal)
+    algebra: Any = linalg
+    q, r = algebra.qr(normal.t() if rows < columns else normal)
     q *= r.diagonal().sign()
     made: Tensor = tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .. import linalg
 from .._generated import functions
 from ..autograd import no_grad
 from ..core import errors
@@ -29,8 +30,8 @@ def get_total_norm(
     if not listed:
         made: Tensor = functions.zeros(())
         return made
-    norms = [functions.linalg_vector_norm(x, float(norm_type)) for x in listed]
-    total: Tensor = functions.linalg_vector_norm(
+    norms = [linalg.vector_norm(x, float(norm_type)) for x in listed]
+    total: Tensor = linalg.vector_norm(
         functions.stack([x.to(device=norms[0].device) for x in norms]), float(norm_type)
     )
     if error_if_nonfinite and not total.isfinite():

@@ -105,8 +105,10 @@ def _powers(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     signs = np.where(random.integers(0, 2, count) == 1, 1, -1 if of.is_signed else 1)
     if of.category == INTEGER:
         return signs * random.integers(1, 3, count)
-    found = signs * 2.0 ** random.integers(-1, 2, count)
-    return found * 1j ** random.integers(0, 4, count) if of.category == COMPLEX else found
+    found: np.ndarray = signs * 2.0 ** random.integers(-1, 2, count)
+    if of.category == COMPLEX:
+        found = found * 1j ** random.integers(0, 4, count)
+    return found
 
 
 def _classes(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:

@@ -7,7 +7,7 @@ Source   aten/src/ATen/native/cpu/Activation.cpp
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ def _shrunk_backward(grad: Any, x: Any, by: Any) -> Any:
     return np.where((x >= -by) & (x <= by), 0, grad)
 
 
-LOOPS = {
+LOOPS: dict[str, Callable[..., Any]] = {
     "_prelu_kernel": lambda x, weight: np.where(x > 0, x, weight * x),
     "elu": lambda x, alpha, scale, input_scale: np.where(
         x < 0, np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale), x * scale

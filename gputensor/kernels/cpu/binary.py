@@ -8,7 +8,7 @@ Source   rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -266,7 +266,7 @@ def _entered(x: Any, common: dtype, compute: dtype) -> Any:
     return (x.astype(compute.np) if x.dtype.kind in "iu" else x).astype(common.np)
 
 
-LOOPS = {
+LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "add": (arithmetic, np.add),
     "add_alpha": (_scaled, np.add),
     "atan2": (through_float32, np.arctan2),

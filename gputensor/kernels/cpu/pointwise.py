@@ -124,7 +124,7 @@ def computed(
     n_inputs, compute = len(inputs), (float32 if common in _HALF else common).np
     to = common.np
 
-    def loop(*values: Any) -> np.ndarray:
+    def loop(*values: Any) -> Any:
         *given, out = values
         entered = [
             entered_in(x, to, compute) if k < n_inputs else _param(x, compute)

@@ -51,7 +51,8 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
         words >>= np.uint64(shift)
         wide = _wide(of)
         drawn = words.astype(wide) * wide(scale)
-        return drawn if width == 1 and not low else drawn * wide(width) + wide(low)
+        made: np.ndarray = drawn if width == 1 and not low else drawn * wide(width) + wide(low)
+        return made
 
     _fill(dst, seed, offset, make)
 
@@ -73,7 +74,8 @@ def cauchy(dst: np.ndarray, seed: int, offset: int, median: float, sigma: float)
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
         wide = _wide(of)
         angle = (_inside(words, of) - wide(0.5)) * wide(math.pi)
-        return np.tan(angle) * wide(sigma) + wide(median)
+        made: np.ndarray = np.tan(angle) * wide(sigma) + wide(median)
+        return made
 
     _fill(dst, seed, offset, make)
 
@@ -149,7 +151,8 @@ def _inside(words: np.ndarray, of: np.dtype) -> np.ndarray:
     if _wide(of) is np.float64:
         return (_upper(words, 53) | 1).astype(np.float64) * 2.0**-53
     made = (_upper(words, 31) | 1).astype(np.float32) * np.float32(2.0**-31)
-    return np.minimum(made, np.float32(1 - 2.0**-24))
+    kept: np.ndarray = np.minimum(made, np.float32(1 - 2.0**-24))
+    return kept
 
 
 def _normals(words: np.ndarray, of: np.dtype, mean: float, std: float) -> np.ndarray:

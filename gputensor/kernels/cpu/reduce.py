@@ -167,10 +167,12 @@ def _skipping_nan(plain: Loop) -> Loop:
 
 
 def _prod(compute: np.dtype) -> Loop:
+    reduce: Any = np.multiply.reduce
+
     def loop(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        return np.multiply.reduce(array, axes, compute, out, keepdims)
+        return reduce(array, axes, compute, out, keepdims)
 
     return loop
 

@@ -6,7 +6,7 @@ Source   lerp: aten/src/ATen/native/Lerp.h; clamp: native/cpu/TensorCompareKerne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     return start + weight * length if near else end - length * (1 - weight)
 
 
-LOOPS = {
+LOOPS: dict[str, Callable[..., Any]] = {
     "addcdiv": lambda self, a, b, value: self + value * (a / b),
     "addcmul": lambda self, a, b, value: self + value * a * b,
     "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high),

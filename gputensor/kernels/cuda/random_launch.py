@@ -50,4 +50,5 @@ class Random(launch.Launch):
     def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
-        return self.head(*operands) + begin + self.values[1] + params + self.tail
+        packed: bytes = self.head(*operands) + begin + self.values[1] + params + self.tail
+        return packed

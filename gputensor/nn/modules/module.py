@@ -257,7 +257,7 @@ class Module:
 
     def get_submodule(self, target: str) -> Module:
         """The module at a path like `layers.0`. Raises: AttributeError where there is none."""
-        module: Any = self
+        module: Module = self
         for name in target.split(".") if target else []:
             module = getattr(module, name)
             if not isinstance(module, Module):
@@ -266,11 +266,13 @@ class Module:
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path. Raises: AttributeError where there is none."""
-        return self._get(target, "_parameters")
+        found: Parameter = self._get(target, "_parameters")
+        return found
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a path. Raises: AttributeError where there is none."""
-        return self._get(target, "_buffers")
+        found: Tensor = self._get(target, "_buffers")
+        return found
 
     def _get(self, target: str, kind: str) -> Any:
         path, _, name = target.rpartition(".")
