@@ -49,9 +49,8 @@ def shapes(model: Model) -> str:
         if op.is_implicit:
             continue
         if places:
-            which = "first" if places == [0] else "last" if places == [n - 1] else "other"
             if len(places) == 1:
-                counted.add((f"counts_{which}_{n}", places[0]))
+                counted.add((f"counts_{places[0]}_of_{n}", places[0]))
         elif emit_kernels.is_view(op) and not op.replay:
             is_list = op.schema.returns[0].type.required.is_list
             tracked.add((f"tracks_{'views' if is_list else 'view'}_{n}", n))

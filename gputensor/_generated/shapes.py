@@ -59,7 +59,7 @@ def selects_6_of_8(operator):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
     return kernel
 
-def counts_first_1(operator):
+def counts_0_of_1(operator):
     def kernel(key_set, a):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a)
@@ -71,7 +71,7 @@ def counts_first_1(operator):
         return result
     return kernel
 
-def counts_first_2(operator):
+def counts_0_of_2(operator):
     def kernel(key_set, a, b):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b)
@@ -83,7 +83,7 @@ def counts_first_2(operator):
         return result
     return kernel
 
-def counts_first_3(operator):
+def counts_0_of_3(operator):
     def kernel(key_set, a, b, c):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c)
@@ -95,7 +95,7 @@ def counts_first_3(operator):
         return result
     return kernel
 
-def counts_first_4(operator):
+def counts_0_of_4(operator):
     def kernel(key_set, a, b, c, d):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -107,7 +107,7 @@ def counts_first_4(operator):
         return result
     return kernel
 
-def counts_first_5(operator):
+def counts_0_of_5(operator):
     def kernel(key_set, a, b, c, d, e):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -119,7 +119,7 @@ def counts_first_5(operator):
         return result
     return kernel
 
-def counts_first_6(operator):
+def counts_0_of_6(operator):
     def kernel(key_set, a, b, c, d, e, f):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -131,7 +131,7 @@ def counts_first_6(operator):
         return result
     return kernel
 
-def counts_last_2(operator):
+def counts_1_of_2(operator):
     def kernel(key_set, a, b):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b)
@@ -143,7 +143,19 @@ def counts_last_2(operator):
         return result
     return kernel
 
-def counts_last_3(operator):
+def counts_1_of_6(operator):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        storage = b._storage
+        if storage is not None and b._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(b)
+        return result
+    return kernel
+
+def counts_2_of_3(operator):
     def kernel(key_set, a, b, c):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c)
@@ -155,7 +167,7 @@ def counts_last_3(operator):
         return result
     return kernel
 
-def counts_last_4(operator):
+def counts_3_of_4(operator):
     def kernel(key_set, a, b, c, d):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -167,7 +179,7 @@ def counts_last_4(operator):
         return result
     return kernel
 
-def counts_last_5(operator):
+def counts_4_of_5(operator):
     def kernel(key_set, a, b, c, d, e):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -179,7 +191,7 @@ def counts_last_5(operator):
         return result
     return kernel
 
-def counts_last_6(operator):
+def counts_5_of_6(operator):
     def kernel(key_set, a, b, c, d, e, f):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -191,7 +203,7 @@ def counts_last_6(operator):
         return result
     return kernel
 
-def counts_last_7(operator):
+def counts_6_of_7(operator):
     def kernel(key_set, a, b, c, d, e, f, g):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -203,7 +215,7 @@ def counts_last_7(operator):
         return result
     return kernel
 
-def counts_last_9(operator):
+def counts_8_of_9(operator):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
@@ -212,18 +224,6 @@ def counts_last_9(operator):
             storage.version += 1
         else:
             bump_version(i)
-        return result
-    return kernel
-
-def counts_other_6(operator):
-    def kernel(key_set, a, b, c, d, e, f):
-        key_set &= BELOW_ADINPLACEORVIEW
-        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
-        storage = b._storage
-        if storage is not None and b._keys & TRACKED:
-            storage.version += 1
-        else:
-            bump_version(b)
         return result
     return kernel
 

@@ -264,8 +264,8 @@ def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None
                 return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
             return kernel
         """)
-    assert block(shapes, "def counts_first_3(") == textwrap.dedent("""\
-        def counts_first_3(operator):
+    assert block(shapes, "def counts_0_of_3(") == textwrap.dedent("""\
+        def counts_0_of_3(operator):
             def kernel(key_set, a, b, c):
                 key_set &= BELOW_ADINPLACEORVIEW
                 result = operator.redispatch_table[key_set](key_set, a, b, c)

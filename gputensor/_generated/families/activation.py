@@ -106,20 +106,15 @@ def call_elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or
     )
 
 op_selu = _define("aten::selu(Tensor self) -> Tensor")
-op_selu_out = _define("aten::selu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
-def selu(input, *, out=None):
+def selu(input):
     """elu with the alpha and scale that keep mean and variance.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Native: native/activation.py. Matches torch.selu."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("selu", out)._keys & keep
-            return op_selu_out.table[key_set](key_set, input, out)
         return op_selu.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "selu", locals()); raise
 

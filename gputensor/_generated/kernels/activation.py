@@ -38,10 +38,6 @@ def install() -> None:
     bind(_operators.elu_backward, native.functional, "elu_backward", EluBackwardBackward0)
     impl(_operators.selu, "CompositeImplicitAutograd", native.selu)
     impl(_operators.selu_, "CompositeImplicitAutograd", _forms.inplace(_operators.selu))
-    impl(
-        _operators.selu_out, "CompositeExplicitAutograd", _forms.out(_operators.selu), counts,
-        refuses_out,
-    )
     impl(_operators.celu, "CompositeExplicitAutograd", native.celu, CeluBackward0)
     impl(
         _operators.celu_, "CompositeExplicitAutograd", _forms.inplace(_operators.celu), counts,
