@@ -57,6 +57,12 @@ def test_a_slow_case_needs_a_reason_and_a_wrong_one_has_no_figures(
     assert set(found["failed"].values()) == {"it differs from PyTorch's"} and not found["cases"]
 
 
+def test_what_makes_far_more_than_it_reads_is_no_case() -> None:
+    by_op = {case.op: case for case in ops.cases(TORCH) if case.size == ops.SIZES[2]}
+    assert ops._makes_far_more(by_op["kron"], TORCH)
+    assert not ops._makes_far_more(by_op["add.Tensor"], TORCH)
+
+
 def test_it_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "torch", lambda device: None)
     monkeypatch.setattr(peers, "why_not", lambda name, device: "it is not installed")
