@@ -34,7 +34,14 @@ def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> 
     return plain if plain in bases else op.base
 
 
-OPS_OF = {name: tuple(op for op in OPS if row_name(op) == name) for name in map(row_name, OPS)}
+def _by_row() -> dict[str, tuple[Op, ...]]:
+    found: dict[str, list[Op]] = {}
+    for op in OPS:
+        found.setdefault(row_name(op), []).append(op)
+    return {name: tuple(ops) for name, ops in found.items()}
+
+
+OPS_OF = _by_row()
 # Rows that can be called on the devices we have.
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
 
