@@ -8,7 +8,7 @@ from typing import Any
 
 from . import paths
 from .model import DTYPES, Op, parameter
-from .text import ROOM
+from .text import ROOM, WIDTH
 
 # How a schema's type reads; [] of a type reads as its plural.
 _WORDS = {
@@ -40,9 +40,18 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
 
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
     head = textwrap.wrap(summary, ROOM - 4)
+    tail = [part for line in tail for part in _broken(line)]
     if tail[-1].endswith('"'):
         return [*head, "", *tail, '"""']
     return [*head, "", *tail[:-1], f'{tail[-1]}"""']
+
+
+def _broken(line: str) -> list[str]:
+    """The line, on several where it is long; quotes may follow."""
+    if len(line) <= WIDTH - 7 or line.startswith(">>>"):
+        return [line]
+    margin = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line, ROOM, subsequent_indent=f"{margin}    ", break_on_hyphens=False)
 
 
 def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:

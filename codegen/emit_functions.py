@@ -120,8 +120,9 @@ def input_for_self(lines: Sequence[str]) -> list[str]:
 
 def _refused(name: str, lines: Sequence[str]) -> list[str]:
     """Lines whose failure is told in one sentence; a `try` costs nothing while nothing fails."""
-    handler = f'except Exception as error: _refuse(error, "{name}", locals()); raise'
-    return ["try:", *indent(lines), handler]
+    head, body = "except Exception as error:", f'_refuse(error, "{name}", locals()); raise'
+    fits = len(f"{head} {body}") <= WIDTH - 4
+    return ["try:", *indent(lines), *([f"{head} {body}"] if fits else [head, f"    {body}"])]
 
 
 def signature(it: Public) -> list[str]:

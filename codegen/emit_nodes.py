@@ -145,7 +145,7 @@ class _Formula:
             if len(head + text + tail) <= WIDTH - margin:
                 break
         first = [f"{name} = {code}" for name, code in where.items() if name not in inlined]
-        return [*first, *_line(head, text, tail)]
+        return [*first, *_line(head, text, tail, WIDTH - margin)]
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
@@ -260,13 +260,16 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
     return [*lines, f"return {', '.join(results)}"]
 
 
-def _line(head: str, expression: str, tail: str) -> list[str]:
+def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
     """The line; a call whose arguments make it too long is broken."""
     made = ast.parse(expression, mode="eval").body
-    if len(head + expression + tail) < WIDTH - 12 or not isinstance(made, ast.Call):
+    if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
+        made, tail = made.value, f"[{ast.unparse(made.slice)}]{tail}"
+        expression = ast.unparse(made)
+    if len(head + expression + tail) <= room or not isinstance(made, ast.Call):
         return [head + expression + tail]
     given = [ast.unparse(argument) for argument in made.args]
-    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}")
+    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}", room)
 
 
 # --- what is kept -------------------------------------------------------------------------------

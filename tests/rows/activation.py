@@ -198,7 +198,10 @@ ROWS = [
     _row("log_sigmoid", few(), lambda x: -np.logaddexp(0, -x), dtypes=FLOATS, out="same"),
     _row(
         "log_sigmoid_backward",
-        [S(T(2, 3), T(2, 3, values="positive"), T(2, 3, values="positive"))],
+        [
+            S(T(*sizes), T(*sizes, values="positive"), T(*sizes, values="positive"))
+            for sizes in ((2, 3), (4,))
+        ],
         lambda grad, x, buffer: grad * buffer / (1 + buffer),
     ),
     _row(

@@ -1212,7 +1212,8 @@ def atan2(input, other, *, out=None):
     """Angle of each point (other, input), of the quadrant that it is in.
 
     Args:
-        input: (*), promoted to a common dtype, integers and bool to the default float; not complex.
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
         other: (*).
         out: Tensor that takes the result, optional.
     Gradient:
@@ -1311,7 +1312,8 @@ def copysign(input, other, *, out=None):
     """The size of each element of input with the sign of other's.
 
     Args:
-        input: (*), promoted to a common dtype, integers and bool to the default float; not complex.
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient: input: copysign_backward(grad, input, result); other: zeros_like(grad)

@@ -25,8 +25,10 @@ def convolution(
         output_padding: ints.
         groups: int.
     Gradient:
-        input: convolution_backward(grad, input, weight, None, stride, padding, dilation, transposed, output_padding, groups, (True, False, False))[0]
-        weight: convolution_backward(grad, input, weight, None, stride, padding, dilation, transposed, output_padding, groups, (False, True, False))[1]
+        input: convolution_backward(grad, input, weight, None, stride, padding, dilation,
+            transposed, output_padding, groups, (True, False, False))[0]
+        weight: convolution_backward(grad, input, weight, None, stride, padding, dilation,
+            transposed, output_padding, groups, (False, True, False))[1]
         bias: sum_of_channels(grad)
     Native: native/conv.py. Matches torch.convolution."""
     try:

@@ -246,7 +246,8 @@ def igamma(input, other, *, out=None):
     """Lower incomplete gamma function of order input at other, regularised.
 
     Args:
-        input: (*), promoted to a common dtype, integers and bool to the default float; not complex.
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
         other: (*).
         out: Tensor that takes the result, optional.
     Gradient: other: grad * igamma_slope(input, other)
@@ -295,7 +296,8 @@ def igammac(input, other, *, out=None):
     """Upper incomplete gamma function of order input at other, regularised.
 
     Args:
-        input: (*), promoted to a common dtype, integers and bool to the default float; not complex.
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
         other: (*).
         out: Tensor that takes the result, optional.
     Gradient: other: -grad * igamma_slope(input, other)
@@ -515,7 +517,8 @@ def special_zeta(input, other, *, out=None):
     """Hurwitz's zeta function of input and other.
 
     Args:
-        input: (*), promoted to a common dtype, integers and bool to the default float; not complex.
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient: other: grad * -input * special_zeta(input + 1.0, other)
@@ -803,7 +806,8 @@ def special_modified_bessel_k0(input, *, out=None):
     Args:
         input: (*), floating; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.modified_bessel_k0."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.modified_bessel_k0."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -825,7 +829,8 @@ def special_modified_bessel_k1(input, *, out=None):
     Args:
         input: (*), floating; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.modified_bessel_k1."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.modified_bessel_k1."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -847,7 +852,8 @@ def special_modified_bessel_i0(input, *, out=None):
     Args:
         input: (*), floating; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.modified_bessel_i0."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.modified_bessel_i0."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -869,7 +875,8 @@ def special_modified_bessel_i1(input, *, out=None):
     Args:
         input: (*), floating; integers and bool promote to the default float.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.modified_bessel_i1."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.modified_bessel_i1."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -891,7 +898,8 @@ def special_scaled_modified_bessel_k0(x, *, out=None):
     Args:
         x: (*).
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.scaled_modified_bessel_k0."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.scaled_modified_bessel_k0."""
     try:
         include, keep = _state.get()
         key_set = (x._keys | include) & keep
@@ -913,7 +921,8 @@ def special_scaled_modified_bessel_k1(x, *, out=None):
     Args:
         x: (*).
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.scaled_modified_bessel_k1."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.scaled_modified_bessel_k1."""
     try:
         include, keep = _state.get()
         key_set = (x._keys | include) & keep
@@ -935,7 +944,8 @@ def special_spherical_bessel_j0(x, *, out=None):
     Args:
         x: (*).
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.spherical_bessel_j0."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.spherical_bessel_j0."""
     try:
         include, keep = _state.get()
         key_set = (x._keys | include) & keep
@@ -990,7 +1000,8 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.chebyshev_polynomial_t."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.chebyshev_polynomial_t."""
     try:
         try:
             key_set = (
@@ -1032,7 +1043,8 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.chebyshev_polynomial_u."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.chebyshev_polynomial_u."""
     try:
         try:
             key_set = (
@@ -1074,7 +1086,8 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.chebyshev_polynomial_v."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.chebyshev_polynomial_v."""
     try:
         try:
             key_set = (
@@ -1116,7 +1129,8 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.chebyshev_polynomial_w."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.chebyshev_polynomial_w."""
     try:
         try:
             key_set = (
@@ -1158,7 +1172,8 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.shifted_chebyshev_polynomial_t."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.shifted_chebyshev_polynomial_t."""
     try:
         try:
             key_set = (
@@ -1175,7 +1190,8 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
                 key_set, x, n, out,
             )
         return op_special_shifted_chebyshev_polynomial_t.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_shifted_chebyshev_polynomial_t", locals()); raise
+    except Exception as error:
+        _refuse(error, "special_shifted_chebyshev_polynomial_t", locals()); raise
 
 op_special_shifted_chebyshev_polynomial_u = _define(
     "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1202,7 +1218,8 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.shifted_chebyshev_polynomial_u."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.shifted_chebyshev_polynomial_u."""
     try:
         try:
             key_set = (
@@ -1219,7 +1236,8 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
                 key_set, x, n, out,
             )
         return op_special_shifted_chebyshev_polynomial_u.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_shifted_chebyshev_polynomial_u", locals()); raise
+    except Exception as error:
+        _refuse(error, "special_shifted_chebyshev_polynomial_u", locals()); raise
 
 op_special_shifted_chebyshev_polynomial_v = _define(
     "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1246,7 +1264,8 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.shifted_chebyshev_polynomial_v."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.shifted_chebyshev_polynomial_v."""
     try:
         try:
             key_set = (
@@ -1263,7 +1282,8 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
                 key_set, x, n, out,
             )
         return op_special_shifted_chebyshev_polynomial_v.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_shifted_chebyshev_polynomial_v", locals()); raise
+    except Exception as error:
+        _refuse(error, "special_shifted_chebyshev_polynomial_v", locals()); raise
 
 op_special_shifted_chebyshev_polynomial_w = _define(
     "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1290,7 +1310,8 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.shifted_chebyshev_polynomial_w."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.shifted_chebyshev_polynomial_w."""
     try:
         try:
             key_set = (
@@ -1307,7 +1328,8 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
                 key_set, x, n, out,
             )
         return op_special_shifted_chebyshev_polynomial_w.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_shifted_chebyshev_polynomial_w", locals()); raise
+    except Exception as error:
+        _refuse(error, "special_shifted_chebyshev_polynomial_w", locals()); raise
 
 op_special_hermite_polynomial_h = _define(
     "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
@@ -1334,7 +1356,8 @@ def special_hermite_polynomial_h(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.hermite_polynomial_h."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.hermite_polynomial_h."""
     try:
         try:
             key_set = (
@@ -1376,7 +1399,8 @@ def special_hermite_polynomial_he(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.hermite_polynomial_he."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.hermite_polynomial_he."""
     try:
         try:
             key_set = (
@@ -1418,7 +1442,8 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.laguerre_polynomial_l."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.laguerre_polynomial_l."""
     try:
         try:
             key_set = (
@@ -1460,7 +1485,8 @@ def special_legendre_polynomial_p(x, n, *, out=None):
         x: (*) or number, broadcast with the others.
         n: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.legendre_polynomial_p."""
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches
+        torch.special.legendre_polynomial_p."""
     try:
         try:
             key_set = (

@@ -324,7 +324,9 @@ class EluBackwardBackward0(_Node):
             input_scale = node.saved_input_scale
             is_result = node.saved_is_result
             self_or_result = node.saved_self_or_result.unpack(node)
-            grad_grad_output = elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result)
+            grad_grad_output = elu_backward(
+                grad, alpha, scale, input_scale, is_result, self_or_result,
+            )
         if to_self_or_result is not None:
             alpha = node.saved_alpha
             scale = node.saved_scale

@@ -90,7 +90,10 @@ class ConvolutionBackward0(_Node):
             groups = node.saved_groups
             input = node.saved_input.unpack(node)
             weight = node.saved_weight.unpack(node)
-            grad_input = convolution_backward(grad, input, weight, None, stride, padding, dilation, transposed, output_padding, groups, (True, False, False))[0]
+            grad_input = convolution_backward(
+                grad, input, weight, None, stride, padding, dilation, transposed, output_padding,
+                groups, (True, False, False),
+            )[0]
         if to_weight is not None:
             stride = node.saved_stride
             padding = node.saved_padding
@@ -100,7 +103,10 @@ class ConvolutionBackward0(_Node):
             groups = node.saved_groups
             input = node.saved_input.unpack(node)
             weight = node.saved_weight.unpack(node)
-            grad_weight = convolution_backward(grad, input, weight, None, stride, padding, dilation, transposed, output_padding, groups, (False, True, False))[1]
+            grad_weight = convolution_backward(
+                grad, input, weight, None, stride, padding, dilation, transposed, output_padding,
+                groups, (False, True, False),
+            )[1]
         if to_bias is not None:
             grad_bias = sum_of_channels(grad)
         return grad_input, grad_weight, grad_bias

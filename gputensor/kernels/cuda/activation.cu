@@ -6,7 +6,8 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers  f16 and bf16 are computed in f32 and rounded once; exp and its kin are each device's own.
+// Numbers  f16 and bf16 are computed in f32 and rounded once; exp and its kin are
+//          each device's own.
 #include "arithmetic.cuh"
 #include "computed.cuh"
 #include "functions.cuh"
@@ -56,7 +57,9 @@ struct _prelu_kernel : takes<2, 0> {
 };
 
 struct elu : takes<1, 3> {
-  template <class T> static DEVICE T of(T x, T alpha, T scale, T input_scale) { return x < 0 ? math_expm1(x * input_scale) * (alpha * scale) : x * scale; }
+  template <class T> static DEVICE T of(T x, T alpha, T scale, T input_scale) {
+    return x < 0 ? math_expm1(x * input_scale) * (alpha * scale) : x * scale;
+  }
 };
 
 struct elu_backward : takes<2, 4> {
@@ -95,7 +98,9 @@ struct hardshrink : takes<1, 1> {
 };
 
 struct hardshrink_backward : takes<2, 1> {
-  template <class T> static DEVICE T of(T grad, T x, T by) { return x >= -by && x <= by ? 0 : grad; }
+  template <class T> static DEVICE T of(T grad, T x, T by) {
+    return x >= -by && x <= by ? 0 : grad;
+  }
 };
 
 struct hardsigmoid : takes<1, 0> {
@@ -111,7 +116,9 @@ struct hardswish : takes<1, 0> {
 };
 
 struct hardswish_backward : takes<2, 0> {
-  template <class T> static DEVICE T of(T grad, T x) { return x <= -3 ? 0 : x < 3 ? grad * (x / 3 + (T)0.5) : grad; }
+  template <class T> static DEVICE T of(T grad, T x) {
+    return x <= -3 ? 0 : x < 3 ? grad * (x / 3 + (T)0.5) : grad;
+  }
 };
 
 struct hardtanh : takes<1, 2> {
@@ -119,7 +126,9 @@ struct hardtanh : takes<1, 2> {
 };
 
 struct hardtanh_backward : takes<2, 2> {
-  template <class T> static DEVICE T of(T grad, T x, T low, T high) { return x <= low || x >= high ? 0 : grad; }
+  template <class T> static DEVICE T of(T grad, T x, T low, T high) {
+    return x <= low || x >= high ? 0 : grad;
+  }
 };
 
 struct leaky_relu : takes<1, 1> {
@@ -127,7 +136,9 @@ struct leaky_relu : takes<1, 1> {
 };
 
 struct leaky_relu_backward : takes<2, 2> {
-  template <class T> static DEVICE T of(T grad, T x, T slope, T self_is_result) { return x > 0 ? grad : grad * slope; }
+  template <class T> static DEVICE T of(T grad, T x, T slope, T self_is_result) {
+    return x > 0 ? grad : grad * slope;
+  }
 };
 
 struct log_sigmoid_backward : takes<3, 0> {
@@ -149,7 +160,9 @@ struct mish_backward : takes<2, 0> {
 };
 
 struct sigmoid_backward : takes<2, 0> {
-  template <class T> static DEVICE T of(T grad, T y) { return times(grad, conjugate(times(minus(number_of<T>(1), y), y))); }
+  template <class T> static DEVICE T of(T grad, T y) {
+    return times(grad, conjugate(times(minus(number_of<T>(1), y), y)));
+  }
 };
 
 struct silu : takes<1, 0> {
@@ -164,7 +177,9 @@ struct silu_backward : takes<2, 0> {
 };
 
 struct softplus : takes<1, 2> {
-  template <class T> static DEVICE T of(T x, T beta, T threshold) { return x * beta > threshold ? x : math_log1p(math_exp(x * beta)) / beta; }
+  template <class T> static DEVICE T of(T x, T beta, T threshold) {
+    return x * beta > threshold ? x : math_log1p(math_exp(x * beta)) / beta;
+  }
 };
 
 struct softplus_backward : takes<2, 2> {
@@ -175,19 +190,27 @@ struct softplus_backward : takes<2, 2> {
 };
 
 struct softshrink : takes<1, 1> {
-  template <class T> static DEVICE T of(T x, T by) { return x > by ? x - by : x < -by ? x + by : x * 0; }
+  template <class T> static DEVICE T of(T x, T by) {
+    return x > by ? x - by : x < -by ? x + by : x * 0;
+  }
 };
 
 struct softshrink_backward : takes<2, 1> {
-  template <class T> static DEVICE T of(T grad, T x, T by) { return x >= -by && x <= by ? 0 : grad; }
+  template <class T> static DEVICE T of(T grad, T x, T by) {
+    return x >= -by && x <= by ? 0 : grad;
+  }
 };
 
 struct tanh_backward : takes<2, 0> {
-  template <class T> static DEVICE T of(T grad, T y) { return times(grad, conjugate(minus(number_of<T>(1), times(y, y)))); }
+  template <class T> static DEVICE T of(T grad, T y) {
+    return times(grad, conjugate(minus(number_of<T>(1), times(y, y))));
+  }
 };
 
 struct threshold : takes<1, 2> {
-  template <class T> static DEVICE T of(T x, T threshold, T value) { return x <= threshold ? value : x; }
+  template <class T> static DEVICE T of(T x, T threshold, T value) {
+    return x <= threshold ? value : x;
+  }
 };
 
 }  // namespace op
@@ -201,7 +224,8 @@ typedef contiguous_call_of<op::OP> contiguous_call;
 typedef strided_call_of<op::OP, DIMS> strided_call;
 
 #if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS) activation_contiguous(const contiguous_call p) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+activation_contiguous(const contiguous_call p) {
   compute_contiguous<op::OP, scalar_t>(p);
 }
 #endif
