@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) activation_strided(const s
 
 #if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
 #ifndef TYPES
-#define TYPES scalar_t, scalar_t, scalar_t, scalar_t
+#define TYPES scalar_t, scalar_t
 #endif
 #include "operand_defines.cuh"
 #endif

@@ -361,7 +361,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) binary_contiguous(const co
 #endif
 
 #if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) binary_strided(const strided_call p) {
+extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
+binary_strided(const strided_call p) {
   const u32 first = first_element();
   if (first >= p.numel) return;
   i64 offset[3][STRIDED_UNROLL];

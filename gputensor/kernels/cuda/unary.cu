@@ -430,11 +430,9 @@ struct trunc {
 #include "defaults.cuh"
 typedef contiguous_params<2, 1> contiguous_call;
 typedef strided_params<2, 1, DIMS> strided_call;
-// Complex functions call: with a count of blocks to aim for, the compiler does not spill around it.
-constexpr int BLOCKS = is_complex<scalar_t> ? 1 : 0;
 
 #if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
 unary_contiguous(const contiguous_call p) {
   constexpr int PACK = 16 / sizeof(scalar_t), PACKS = UNARY_PACKS;
   const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
@@ -463,7 +461,7 @@ unary_contiguous(const contiguous_call p) {
 #endif
 
 #if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
 unary_strided(const strided_call p) {
   const u32 first = first_element();
   if (first >= p.numel) return;
