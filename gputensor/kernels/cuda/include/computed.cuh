@@ -20,10 +20,12 @@ template <int INPUTS, int SCALARS> struct takes {
 };
 
 template <class F> using contiguous_call_of = contiguous_params<F::inputs + 1, F::values>;
-template <class F, int DIMS> using strided_call_of =
-    strided_params<F::inputs + 1, F::values, DIMS>;
-template <class F, int DIMS> using rows_call_of = rows_params<F::inputs + 1, F::values, DIMS>;
-template <class F, int DIMS> using turned_call_of = turned_params<F::inputs + 1, F::values, DIMS>;
+template <class F, int MAX_DIMS> using strided_call_of =
+    strided_params<F::inputs + 1, F::values, MAX_DIMS>;
+template <class F, int MAX_DIMS> using rows_call_of =
+    rows_params<F::inputs + 1, F::values, MAX_DIMS>;
+template <class F, int MAX_DIMS> using turned_call_of =
+    turned_params<F::inputs + 1, F::values, MAX_DIMS>;
 
 // What a functor makes of its values, the inputs first.
 template <class F, class T> DEVICE auto made_of(const T (&v)[F::values]) {
@@ -87,8 +89,8 @@ template <class F, class scalar_t> DEVICE void compute_contiguous(const contiguo
   }
 }
 
-template <class F, class acc_t, int DIMS>
-DEVICE void compute_strided(const strided_call_of<F, DIMS>& p) {
+template <class F, class acc_t, int MAX_DIMS>
+DEVICE void compute_strided(const strided_call_of<F, MAX_DIMS>& p) {
   constexpr int N = F::inputs;
   const u32 first = first_element();
   if (first >= p.numel) return;
