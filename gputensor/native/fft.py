@@ -167,10 +167,10 @@ def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
 
 
 def _size(op: str, arg: str, size: Any) -> int:
-    size = arguments.integer(op, arg, size)
-    if size < 1:
-        raise errors.must(op, arg, "be positive", size)
-    return size
+    found = arguments.integer(op, arg, size)
+    if found < 1:
+        raise errors.must(op, arg, "be positive", found)
+    return found
 
 
 def _check_has_dims(op: str, self: Tensor) -> None:
