@@ -119,9 +119,10 @@ class _Formula:
         known = [a for a in op.arguments if parameter(a.name) in names and a.name not in self.asked]
         self.tensors = [a.name for a in known if a.type.has_tensor]
         self.values = [a for a in known if not a.type.has_tensor]
-        self.has_result = "result" in names
-        self.has_grads = "grads" in names
         made = op.schema.returns
+        is_one_of_several = len(made) > 1 and any(x.name == "result" for x in made)
+        self.has_result = "result" in names and not is_one_of_several
+        self.has_grads = "grads" in names
         if self.has_result and len(made) > 1:
             raise LookupError(f"{op.name}: a derivative names the results, of which it has several")
         called = [x.name or f"result{n}" for n, x in enumerate(made)]

@@ -41,18 +41,20 @@ histogram histogramdd join: block_diag broadcast_tensors cartesian_prod cat colu
 combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack
 search: bucketize isin searchsorted distance: cdist dist norm pdist renorm activation: celu
 hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle
-pixel_unshuffle roll rot90 copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj
-is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd
-conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
-corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp
-calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
-tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma mvlgamma
-polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
-scalar_tensor zeros zeros_like fill: fill fill_ zero_ gather: gather index_select take
-take_along_dim scatter: index_add index_copy index_fill index_put index_reduce put scatter
-scatter_add scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian
-nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select
-resize: resize_as_ unique: unique_dim where: where
+pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet
+lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone
+flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
+std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid
+diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices triu triu_indices
+vander special: digamma erfinv i0 igamma igammac lgamma mvlgamma polygamma xlogy factory: empty
+empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
+fill: fill fill_ zero_ gather: gather index_select take take_along_dim factor: geqrf lu_unpack
+scatter: index_add index_copy index_fill index_put index_reduce put scatter scatter_add
+scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
+quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select resize:
+resize_as_ unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -87,16 +89,18 @@ as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit nar
 select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
 unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
 log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram activation: celu_
-hardshrink prelu selu_ threshold_ copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
-complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax
-cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_
-triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_
-igammac igammac_ lgamma lgamma_ mvlgamma mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm
-renorm_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather index index_select take
-take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
-index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
-scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian
-nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
+hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse cholesky_solve cross det inverse
+logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy:
+clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg
+real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum cumsum_
+logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special:
+digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ mvlgamma
+mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm renorm_ fill: fill_ zero_ rearrange:
+fliplr flipud roll rot90 gather: gather index index_select take take_along_dim factor: geqrf
+scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_
+index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce
+scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
+quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
 masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
 repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
@@ -107,48 +111,52 @@ transpose_ transpose_int unsqueeze view slicing: as_strided diagonal diagonal_co
 slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
 unsafe_split_with_sizes complex_view: _conj _neg_view imag real view_as_real factory: empty_like
 empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones_like
-scalar_tensor zeros zeros_like range: arange arange_start arange_start_step random: bernoulli__float
-native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy clone contiguous
-copy_ flip item to_device to_dtype join: block_diag broadcast_tensors cartesian_prod cat
-meshgrid_indexing repeat repeat_interleave_Tensor stack rearrange: channel_shuffle col2im im2col
-pixel_shuffle pixel_unshuffle roll triangle: diag_embed pad: constant_pad_nd pad reflection_pad1d
-reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
-reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
-replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable
-search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
-unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor
-bitwise_and_Tensor bitwise_or_Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum
-mul_Tensor mul__Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
-elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
-hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
-leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
-mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
-sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
-tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal
-relu round sigmoid sqrt tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor
-comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self
-ternary: lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor
-index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add
-index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src slice_scatter
-unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
-embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy
-nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward
-masked_select masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out
-dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
+scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye random:
+bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy
+clone contiguous copy_ flip item to_device to_dtype join: block_diag broadcast_tensors
+cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor stack rearrange:
+channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed pad:
+constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
+reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
+replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
+replication_pad3d_backward sort: sort sort_stable search: bucketize_Tensor isin_Tensor_Tensor
+searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
+fill__Scalar zero_ binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor div_Tensor
+div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward
+activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink
+hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
+hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
+log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
+rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
+silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
+threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt
+tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor
+ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor
+gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
+scatter_add scatter_add_ scatter_src slice_scatter unfold_backward embedding: _embedding_bag
+_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy nonzero_out masked:
+masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
+matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
+linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
 convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
 _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
 adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
 adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
 avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
 max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward fft:
-_fft_c2c _fft_c2r _fft_r2c argreduce: aminmax argmax scan: cumprod cumsum logcumsumexp moments: cov
-std_correction std_mean_correction var_correction var_mean_correction distance: _cdist_forward
-_pdist_forward linalg_vector_norm norm_Scalar calculus: diff histogram: _histogramdd_bin_edges
-_histogramdd_from_bin_cts softmax: _log_softmax _log_softmax_backward_data _softmax
-_softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_group_norm native_layer_norm rms_norm
+_fft_c2c _fft_c2r _fft_r2c factor: _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet
+_linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex
+linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack
+linalg: linalg_cross linalg_inv linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax scan: cumprod
+cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar calculus:
+diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
+cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -379,30 +387,51 @@ fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_
 fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
 fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
 fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
-fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out
-argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim max.dim_max max.other
-max.out max.unary_out min min.dim min.dim_min min.other min.out min.unary_out scan: cummax
-cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp
-logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std std.correction std.correction_out
-std.dim std.out std_mean std_mean.correction std_mean.correction_out std_mean.dim var var.correction
-var.correction_out var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim
-distance: _cdist_forward _cdist_forward.out _pdist_forward _pdist_forward.out cdist dist dist.out
-linalg_vector_norm linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype
-norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pdist renorm
-renorm.out renorm_ calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace
-trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median
-median.dim median.dim_values median.out mode mode.values nanmedian nanmedian.dim
-nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
-nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
-_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
-_histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
-histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
-histogramdd softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _softmax _softmax.out
-_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd norm: _batch_norm_with_update
-_native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training
-batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
-rms_norm
+fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
+_linalg_check_errors _linalg_det _linalg_det.result _linalg_eigh _linalg_eigh.eigenvalues
+_linalg_slogdet _linalg_slogdet.sign _linalg_solve_ex _linalg_solve_ex.result _linalg_svd
+_linalg_svd.U geqrf geqrf.a linalg_cholesky_ex linalg_cholesky_ex.L linalg_eig linalg_eig.out
+linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_ldl_solve
+linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out linalg_lu_factor_ex linalg_lu_factor_ex.out
+linalg_lu_solve linalg_lu_solve.out linalg_matrix_exp linalg_matrix_exp.out linalg_qr linalg_qr.out
+linalg_solve_triangular linalg_solve_triangular.out lu_unpack lu_unpack.out linalg: cholesky
+cholesky.out cholesky_inverse cholesky_inverse.out cholesky_solve cholesky_solve.out cross cross.out
+det inverse inverse.out linalg_cholesky linalg_cholesky.out linalg_cond linalg_cond.out
+linalg_cond.p_str linalg_cross linalg_cross.out linalg_det linalg_det.out linalg_diagonal
+linalg_eigh linalg_eigvals linalg_eigvals.out linalg_eigvalsh linalg_eigvalsh.out
+linalg_householder_product linalg_householder_product.out linalg_inv linalg_inv.out
+linalg_ldl_factor linalg_ldl_factor.out linalg_lu linalg_lu.out linalg_lu_factor
+linalg_lu_factor.out linalg_matrix_norm linalg_matrix_norm.out linalg_matrix_norm.str_ord
+linalg_matrix_power linalg_matrix_power.out linalg_matrix_rank linalg_matrix_rank.atol_rtol_float
+linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.out linalg_matrix_rank.tol_tensor linalg_pinv
+linalg_pinv.atol_rtol_float linalg_pinv.atol_rtol_tensor linalg_pinv.out linalg_pinv.rcond_tensor
+linalg_slogdet linalg_slogdet.out linalg_solve linalg_solve.out linalg_solve_ex linalg_solve_ex.out
+linalg_svd linalg_svd.U linalg_svdvals linalg_svdvals.out linalg_tensorinv linalg_tensorinv.out
+linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet lu_solve lu_solve.out matrix_exp
+matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out pinverse qr qr.Q slogdet slogdet.out
+svd svd.U triangular_solve argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max
+max.dim max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out
+min.unary_out scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum
+cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std
+std.correction std.correction_out std.dim std.out std_mean std_mean.correction
+std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
+var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
+_pdist_forward _pdist_forward.out cdist dist dist.out linalg_vector_norm linalg_vector_norm.out
+norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
+norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pdist renorm renorm.out renorm_
+calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace trace.out trapezoid.dx
+trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values
+median.out mode mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile
+nanquantile.out nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar
+quantile.scalar_out histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
+_histogramdd_from_bin_cts.out _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out
+bincount bincount.out histc histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor
+histogram.bins_tensor_out histogramdd softmax: _log_softmax _log_softmax.out
+_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
+_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
+_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
+native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library
@@ -424,7 +453,10 @@ audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
-    products: matmul multi_dot vecdot distance: vector_norm
+    linalg: cholesky cond cross det diagonal eigh eigvals eigvalsh householder_product inv ldl_factor lu
+    lu_factor matrix_norm matrix_power matrix_rank pinv slogdet solve solve_ex svd svdvals tensorinv
+    tensorsolve vander factor: cholesky_ex eig inv_ex ldl_factor_ex ldl_solve lstsq lu_factor_ex
+    lu_solve matrix_exp qr solve_triangular products: matmul multi_dot vecdot distance: vector_norm
     """),
     "fft": _read("""
     fft: fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn

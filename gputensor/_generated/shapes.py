@@ -450,6 +450,20 @@ def refuses_TTTT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TTTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
 def refuses_TTTVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
         if not (
@@ -511,6 +525,48 @@ def refuses_TTVVT(operator, check):
             check(operator.short_name, a, b, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TTVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, b, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TTVVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, b, e, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
+def refuses_TTVVTTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+            and h._autograd is None
+        ):
+            check(operator.short_name, a, b, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
     return kernel
 
 def refuses_TTVVVPT(operator, check):
@@ -679,6 +735,19 @@ def refuses_TVVTT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
+def refuses_TVVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
 def refuses_TVVVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
         if not (a._autograd is None and e._autograd is None):
@@ -693,6 +762,19 @@ def refuses_TVVVTT(operator, check):
             check(operator.short_name, a, e, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, e, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TVVVV(operator, check):
@@ -1131,6 +1213,26 @@ def records_TNV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TOOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b is not None and b._autograd is not None:
+            check_constant(operator, 1, b)
+        if c is not None and c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
         return finish(result, node)

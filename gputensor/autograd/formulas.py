@@ -77,7 +77,7 @@ _CALLS: dict[str, Callable[[], Any]] = {
 
 
 # Prefixes of formulas -> the module beside this one that has them, imported by their families.
-_MODULES = {"fft_": "spectral"}
+_MODULES = {"fft_": "spectral", "linalg_": "linear_algebra"}
 
 
 def __getattr__(name: str) -> Any:

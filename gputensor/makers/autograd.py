@@ -79,7 +79,8 @@ def _finish(table: Table, kind: type[Node]) -> Function:
         finish = _all_of_several(kind) if kind.takes_all else _first_of_several(kind)
     elif schema.returns[0].type.required.is_list:
         finish = set_histories
-    return _with_result(finish) if "saved_result" in kind.saved else finish
+    saves_all = "saved_result" in kind.saved and not kind.others
+    return _with_result(finish) if saves_all else finish
 
 
 def _with_result(finish: Function) -> Function:

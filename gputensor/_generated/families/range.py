@@ -177,3 +177,8 @@ def eye(
             return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         return op_eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
     except Exception as error: _refuse(error, "eye", locals()); raise
+
+def call_eye(n, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
