@@ -208,7 +208,8 @@ class Op:
         Source: torchgen/api/python.py, is_factory_function and is_like_or_new_function.
         """
         is_like = self.base.startswith("new_") or self.base.endswith("_like")
-        return self.has_options and (not self.tensors or is_like)
+        is_range = self.base in ("linspace", "logspace")  # whose ends may be tensors
+        return self.has_options and (not self.tensors or is_like or is_range)
 
     @property
     def is_public(self) -> bool:

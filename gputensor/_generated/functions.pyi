@@ -626,8 +626,27 @@ def lerp(
 ) -> Tensor: ...
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def lift_fresh(input: Tensor) -> Tensor: ...
+@overload
 def linspace(
     start: _Number, end: _Number, steps: int, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def linspace(
+    start: Tensor, end: Tensor, steps: int, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def linspace(
+    start: Tensor, end: _Number, steps: int, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def linspace(
+    start: _Number, end: Tensor, steps: int, *, dtype: dtype | None = None,
     layout: layout | None = None, device: device | str | int | None = None,
     pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
@@ -644,6 +663,34 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def logspace(
+    start: _Number, end: _Number, steps: int, base: float = 10.0, *,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor, end: Tensor, steps: int, base: float = 10.0, *,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor, end: _Number, steps: int, base: float = 10.0, *,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: _Number, end: Tensor, steps: int, base: float = 10.0, *,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
 def logsumexp(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *,
     out: Tensor | None = None,

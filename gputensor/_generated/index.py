@@ -31,10 +31,10 @@ allclose eq equal ge greater greater_equal gt isclose le less less_equal logical
 logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
 rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
-min range: arange eye linspace sort: argsort msort sort topk nonzero: argwhere nonzero_static
-slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal diagonal_copy
-diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy split
-split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
+min range: arange eye linspace logspace sort: argsort msort sort topk nonzero: argwhere
+nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal
+diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy
+split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
 unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm
 layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm histogram: bincount histc
 histogram histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack
@@ -111,9 +111,9 @@ transpose_ transpose_int unsqueeze view slicing: as_strided diagonal diagonal_co
 slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
 unsafe_split_with_sizes complex_view: _conj _neg_view imag real view_as_real factory: empty_like
 empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones_like
-scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye random:
-bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy
-clone contiguous copy_ flip item to_device to_dtype join: block_diag broadcast_tensors
+scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace logspace
+random: bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense
+_to_copy clone contiguous copy_ flip item to_device to_dtype join: block_diag broadcast_tensors
 cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor stack rearrange:
 channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed pad:
 constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
@@ -122,9 +122,9 @@ replication_pad1d_backward replication_pad2d replication_pad2d_backward replicat
 replication_pad3d_backward sort: sort sort_stable search: bucketize_Tensor isin_Tensor_Tensor
 searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
 fill__Scalar zero_ binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor div_Tensor
-div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor sub_Tensor threshold_backward
-activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink
-hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
+div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor pow_Scalar sub_Tensor
+threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu
+hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
 hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
 log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
 rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
@@ -181,13 +181,16 @@ view_as_complex view_as_complex_copy view_as_complex_copy.out view_as_real view_
 view_as_real_copy.out factory: _efficientzerotensor empty.memory_format empty_like empty_permuted
 empty_strided full full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like
 scalar_tensor zeros zeros_like range: arange arange.out arange.start arange.start_out
-arange.start_step eye eye.m eye.m_out eye.out linspace linspace.out random: alpha_dropout
-alpha_dropout_ bernoulli bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor
-bernoulli_.float cauchy_ dropout dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_
-feature_dropout feature_dropout_ geometric_ log_normal_ native_dropout native_dropout_backward
-normal.Tensor_Tensor normal.Tensor_Tensor_out normal.Tensor_float normal.Tensor_float_out
-normal.float_Tensor normal.float_Tensor_out normal.float_float normal.float_float_out normal_ rand
-rand.generator rand.generator_out rand.out rand_like rand_like.generator randint randint.generator
+arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
+linspace.Scalar_Tensor_out linspace.Tensor_Scalar linspace.Tensor_Scalar_out linspace.Tensor_Tensor
+linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Tensor_Scalar
+logspace.Tensor_Tensor logspace.out random: alpha_dropout alpha_dropout_ bernoulli
+bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ dropout
+dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
+geometric_ log_normal_ native_dropout native_dropout_backward normal.Tensor_Tensor
+normal.Tensor_Tensor_out normal.Tensor_float normal.Tensor_float_out normal.float_Tensor
+normal.float_Tensor_out normal.float_float normal.float_float_out normal_ rand rand.generator
+rand.generator_out rand.out rand_like rand_like.generator randint randint.generator
 randint.generator_out randint.low randint.low_generator randint.low_generator_out randint.low_out
 randint.out randint_like randint_like.generator randint_like.low_dtype
 randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like

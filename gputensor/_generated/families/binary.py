@@ -846,6 +846,11 @@ def Tensor___rpow__(self, other):
         return op_pow_Tensor_Tensor.table[key_set](key_set, other, self)
     except Exception as error: _refuse(error, "pow", locals()); raise
 
+def call_pow_Scalar(self, exponent):
+    include, keep = _state.get()
+    key_set = (exponent._keys | include) & keep
+    return op_pow_Scalar.table[key_set](key_set, self, exponent)
+
 op_pow__Tensor = _define(
     "aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
     ("pointwise",), numbers=("exponent",))
