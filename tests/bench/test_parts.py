@@ -26,11 +26,12 @@ from bench import (
 from bench.layout_cases import CASES
 
 
+pytestmark = pytest.mark.usefixtures("figures_that_are_none")
+
+
 @pytest.fixture(autouse=True)
-def threads(monkeypatch):
+def threads():
     before = gt.get_num_threads()
-    # One round on a machine that others use: no figure here is one.
-    monkeypatch.setattr(copies, "ROOFLINE", dict.fromkeys(copies.ROOFLINE, 1e9))
     yield
     gt.set_num_threads(before)
 

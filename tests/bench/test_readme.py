@@ -148,6 +148,7 @@ def test_how_many_cpus_are_busy(monkeypatch):
     assert module._busy_cpus(0.0) is None
 
 
+@pytest.mark.usefixtures("figures_that_are_none")
 def test_a_part_of_a_benchmark_is_not_published(tmp_path):
     part = ["run", "layout", "--scale", "64", "--rounds", "1", "--cases", "1", "--peers", "numpy"]
     assert command.main([*part, "--out", str(tmp_path)]) == command.FINE

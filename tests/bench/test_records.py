@@ -264,6 +264,7 @@ def test_a_build_compared_with_itself_is_the_same():
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("figures_that_are_none")
 def test_the_command_writes_reads_and_compares(tmp_path, capsys):
     run = ["run", "layout", "--scale", "32", "--rounds", "3", "--cases", "1,36", "--peers", "numpy"]
     assert command.main([*run, "--out", str(tmp_path)]) == command.FINE
