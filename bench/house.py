@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,13 +119,8 @@ def _host() -> Iterator[Row]:
     for name in HOST:
         kept = record.read(RESULTS / f"{name}-cpu.json")
         commit = kept["environment"]["commit"]["hash"]
-        with tempfile.TemporaryDirectory() as folder:
-            before = Path(folder) / "before"
-            subprocess.run(["git", "worktree", "add", "-q", before, commit], cwd=ROOT, check=True)
-            try:
-                rounds = [[_run(tree, name) for tree in (before, ROOT)] for _ in range(TURNS)]
-            finally:
-                subprocess.run(["git", "worktree", "remove", "--force", before], cwd=ROOT)
+        with _clone(commit) as before:
+            rounds = [[_run(tree, name) for tree in (before, ROOT)] for _ in range(TURNS)]
         then, now = (_least(side) for side in zip(*rounds))
         ratio = timing.geomean([now[case] / then[case] for case in now if case in then])
         yield Row(f"{name}, against {commit[:7]}", ratio, TOLERANCE, 2, f"{len(now)} cases")
@@ -140,17 +136,28 @@ def _run(tree: Path, name: str) -> dict[str, float]:
     return {case["name"]: (case.get("ns") or case["us"])["gputensor"] for case in found["cases"]}
 
 
-def _least(rounds: Iterable[dict[str, float]]) -> dict[str, float]:
-    rounds = list(rounds)
+def _least(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
     return {case: min(times[case] for times in rounds) for case in rounds[0]}
 
 
-def _fresh_clone() -> Iterator[Row]:
+@contextmanager
+def _clone(commit: str = "HEAD") -> Iterator[Path]:
+    """A fresh clone of the checkout, at a commit of its history."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "gputensor"
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        subprocess.run(["git", "clone", "-q", "--no-checkout", ROOT, clone], check=True)
+        subprocess.run(["git", "checkout", "-q", "--detach", commit], cwd=clone, check=True)
+        yield clone
+
+
+# What would lead a clone to another package, or have its make print where it is.
+_OURS = ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
+
+
+def _fresh_clone() -> Iterator[Row]:
+    environment = {name: value for name, value in os.environ.items() if name not in _OURS}
+    with _clone() as clone:
         started = time.monotonic()
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}  # its own package
         done = subprocess.run(
             ["make", "test"], cwd=clone, env=environment, capture_output=True, text=True
         )

@@ -322,7 +322,8 @@ class _Structs:
     def of(self, name: str) -> tuple[int, int]:
         """(size, alignment); zeros where the text does not tell them plainly."""
         match = re.search(
-            rf"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?{re.escape(name)}\s*\{{([^{{}}]*)\}}",
+            r"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?"
+            rf"{re.escape(name)}\s*\{{([^{{}}]*)\}}",
             self.text,
         )
         if match is None:

@@ -89,7 +89,8 @@ def check_hooks(tensor: Tensor) -> None:
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """What a subclass's tensor has besides a tensor's own: its __dict__ and its slots."""
-    names = set(copyreg._slotnames(type(tensor))) - set(TensorBase.__slots__)  # type: ignore[attr-defined]
+    slotnames = copyreg._slotnames  # type: ignore[attr-defined]
+    names = set(slotnames(type(tensor))) - set(TensorBase.__slots__)
     slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
     return getattr(tensor, "__dict__", None), slots
 

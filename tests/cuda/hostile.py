@@ -16,20 +16,23 @@ class Hostile(NamedTuple):
 
     at: what the launch hands over. said: how the sentence ends. modes: where it is found, by the
     names of the checks; elsewhere the launch may end without a word, but the process goes on.
+    is_wild: it writes far from its arguments, to whatever lies there.
     """
 
     body: str
     said: str
     at: int = 0
     modes: tuple[str, ...] = ("", "writes", "memory", "all")
+    is_wild: bool = False
 
 
 CHECKED = ("writes", "memory", "all")
 READS = ("memory", "all")
 _PAST = r"wrote( 4 B)? past 'x' \(.*index {} of 1000\)"
 _FAR = r"wrote( 4 B)? (past 'x'|far from 'x'|outside of its arguments|before 'x'|at 0x)"
-# A wild write may also end in memory that others freed, told where that memory is looked at.
-_FAR += "|illegal address|was written to after it was freed"
+_FAR += "|illegal address"
+# What is told of such a write where the memory is looked at that it ended in.
+LATE = "was written to after it was freed"
 
 KERNELS = {
     **{
@@ -37,7 +40,7 @@ KERNELS = {
         for at, modes in ((1, CHECKED), (127, CHECKED), (128, CHECKED), (1000, CHECKED))
     },
     **{
-        f"write at {at}": Hostile("x[at] = 1;", _FAR, at)
+        f"write at {at}": Hostile("x[at] = 1;", _FAR, at, is_wild=True)
         for at in (-1_000, -100_000, 100_000, 2_000_000, 2**31 - 1, -(2**31), 2**33)
     },
     "write just before the begin": Hostile("x[-1] = 1;", r"wrote( 4 B)? before 'x'"),

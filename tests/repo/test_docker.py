@@ -21,7 +21,8 @@ LOCKS = sorted((DOCKER / "requirements").glob("*.txt"))
 def instructions(path: Path) -> list[tuple[str, str]]:
     """(instruction, argument), continuation lines joined, comments left out."""
     text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]  # type: ignore[misc]
+    parts = (line.split(None, 1) for line in text.splitlines() if line.strip())
+    return [(instruction, argument) for instruction, argument in parts]
 
 
 def stages(path: Path) -> dict[str, list[tuple[str, str]]]:

@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ print(gt.__version__)
 """
 
 
-def run(*command: str | Path, **options: object) -> str:
-    found = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)  # type: ignore[call-overload]
+def run(*command: str | Path, **options: Any) -> str:
+    found = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
     assert found.returncode == 0, found.stdout + found.stderr
     return str(found.stdout)
 
